@@ -14,15 +14,6 @@ from pacer.core.contexts import availability
 KINDS = Attributes._fields
 
 
-def agreeing(expected: Attributes, stated: Attributes) -> tuple[bool, bool, bool]:
-    """Return whether each attribute agrees: the same sides; a severity, and a course, that is among those expected."""
-    return (
-        expected.side == stated.side,
-        bool(stated.severity) and stated.severity <= expected.severity,
-        bool(stated.course) and stated.course <= expected.course,
-    )
-
-
 def attribute_counts(cases: pl.DataFrame) -> list[list[int]]:
     """Return for each case how often ``hypothesis`` agrees with ``reference`` in each of :data:`KINDS`, over findings
     that both affirm, then how often the reference names it; ``[n, 6]``."""
@@ -42,11 +33,14 @@ def attribute_counts(cases: pl.DataFrame) -> list[list[int]]:
 
 
 def _counts(pairs: Iterable[tuple[Attributes, Attributes]]) -> list[int]:
-    """Count agreement, then names, over pairs of what is expected and what is stated."""
+    """Count agreement, then names, over pairs of what is expected and what is stated. The sides must be the same; a
+    severity, and a course, among those expected."""
     counts = np.zeros((2, len(KINDS)), dtype=int)
     for expected, stated in pairs:
         named = np.array([bool(one) for one in expected])
-        counts += named & np.array([agreeing(expected, stated), named])
+        among = [bool(one) and one <= known for one, known in zip(stated[1:], expected[1:], strict=True)]
+        agreed = [expected.side == stated.side, *among]
+        counts += named & np.array([agreed, named])
     return counts.ravel().tolist()
 
 

@@ -51,8 +51,7 @@ def score(
         columns: table with your own scores and groups by ``record_id``.
         metrics: your own scores: name -> function of references and reports (two lists of texts, each on one line) that
             returns one number for each pair; or names of those that installed packages offer as ``pacer.scores``.
-        without: keys of scores to leave out, such as
-            ``["meteor"]``.
+        without: keys of scores to leave out, such as ``["meteor"]``.
         protocol: fields of :class:`~pacer.metrics.pairing.Protocol`, such as ``missing="empty"``.
 
     Raises:

@@ -43,20 +43,16 @@ FURTHER = ("contradictions", "reference_copied", "hypothesis_copied", "view", "t
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
-    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of scores and of ``score.columns``."""
-    names = dict.fromkeys((*COLUMNS, *FURTHER, *control_columns(cases), *columns))
+    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of scores and of ``score.columns``. Of each
+    control it has whether a report equals the one from the case's own sources, and its labels."""
+    of_controls = [f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")]
+    names = dict.fromkeys((*COLUMNS, *FURTHER, *of_controls, *columns))
     return cases.select(name for name in names if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 
 def controls_of(cases: pl.DataFrame) -> list[str]:
     """Return the controls whose texts the table holds, as ``{control}_hypothesis``."""
     return [name.removesuffix("_hypothesis") for name in cases.columns if name.endswith("_hypothesis")]
-
-
-def control_columns(cases: pl.DataFrame) -> list[str]:
-    """Return the columns of ``cases.parquet`` about controls: whether a report equals the one from the case's own
-    sources, and its labels; null if the control was not run."""
-    return [f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")]
 
 
 def contexts_of(cases: pl.DataFrame) -> list[str]:

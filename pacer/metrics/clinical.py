@@ -70,17 +70,13 @@ class Efficacy(TypedDict):
     n: int
 
 
-def clinical_efficacy(
-    references: Any, hypotheses: Any, convention: str = "llm-rg4", studies: Sequence[str | None] | None = None
-) -> Efficacy:
+def clinical_efficacy(references: Any, hypotheses: Any, convention: str = "llm-rg4") -> Efficacy:
     """Return precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention. A ratio
     without a denominator is undefined: ``None``, never 0.
 
     Args:
         references, hypotheses: CheXbert classes ``[n, 14]``, integers 0 to 3 (array, tensor or nested list), of the
-            same records in the same order. convention: a key of :data:`CONVENTIONS`.
-        studies: study of each row, for conventions that keep only the first row of a study. A row without a known study
-            (``None`` or blank) counts as its own study; by default every row does.
+            same records in the same order; all rows count. convention: a key of :data:`CONVENTIONS`.
 
     Raises:
         DataError: shapes differ or a class is unknown. ConfigError: the convention is unknown.
@@ -89,14 +85,10 @@ def clinical_efficacy(
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     rule = CONVENTIONS[convention]
     truth, predicted = (present(as_labels(labels), rule) for labels in (references, hypotheses))
-    if len(truth) != len(predicted) or (studies is not None and len(studies) != len(truth)):
-        lengths = f"{len(truth)} reference rows, {len(predicted)} hypothesis rows"
+    if len(truth) != len(predicted):
         raise DataError(
-            f"{lengths}, {'no' if studies is None else len(studies)} studies; expected one of each per record"
+            f"{len(truth)} reference rows, {len(predicted)} hypothesis rows; expected one of each per record"
         )
-    if studies is not None:
-        kept = _counted(pl.DataFrame({"study_id": studies}, schema={"study_id": pl.String}), rule)
-        truth, predicted = truth[kept], predicted[kept]
     averages = {
         f"{name}_{average}": value
         for average in rule.averages
@@ -107,9 +99,10 @@ def clinical_efficacy(
 
 
 def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> Efficacy:
-    """Return the same of labelled cases; ``reports``: ``hypothesis`` or a control."""
-    sides = labels_of(cases, "reference"), labels_of(cases, reports)
-    return clinical_efficacy(*sides, convention, cases["study_id"].to_list())
+    """Return the same of labelled cases, of the rows that the convention counts; ``reports``: ``hypothesis`` or a
+    control."""
+    counted = cases.filter(_counted(cases, CONVENTIONS[convention]))
+    return clinical_efficacy(labels_of(counted, "reference"), labels_of(counted, reports), convention)
 
 
 def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, Score]:
@@ -117,7 +110,7 @@ def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro")
     ratio without a denominator, or a weighted average if no label has weight."""
     counts = label_counts(truth, predicted)
     # an average over records is one over labels, with the records in place of the labels
-    sums = by_record(counts).T.ravel() if average == "example" else counts.sum(axis=0)
+    sums = counts.reshape(len(counts), 3, -1).sum(axis=2).T.ravel() if average == "example" else counts.sum(axis=0)
     values = {name: float(averaged(sums, name, average)) for name in RATIOS}
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
@@ -157,34 +150,21 @@ def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
-def by_record(counts: np.ndarray) -> np.ndarray:
-    """Return hits, predictions and references of each record, ``[n, 3]``, from :func:`label_counts`."""
-    return counts.reshape(len(counts), 3, -1).sum(axis=2)
-
-
 def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    """Return the counts of the cases that the convention's headline average needs: ``[n, 3 * observations]`` if it is
-    weighted, else ``[n, 3]``."""
-    rows = observation_rows(cases, rule)
-    return rows if rule.averages[0] == "weighted" else by_record(rows)
-
-
-def observation_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
     """Return the counts of each observation by case, ``[n, 3 * observations]``. Rows that the convention leaves out, in
     each context separately, are 0."""
     rows = label_counts(*(present(labels_of(cases, side), rule) for side in ("reference", "hypothesis")))
-    if "study_id" in cases.columns:
-        rows[~_counted(cases.select("context", "study_id"), rule)] = 0
+    rows[~_counted(cases, rule)] = 0
     return rows
 
 
-def _counted(studies: pl.DataFrame, rule: Convention) -> np.ndarray:
+def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
     """Return which rows a convention counts, Boolean ``[n]``: all, or the first of each study in each context. A row of
     an unknown study counts as its own study."""
     if rule.duplicates == "all":
-        return np.ones(len(studies), dtype=bool)
-    unknown = studies["study_id"].fill_null("").str.strip_chars() == ""
-    return (studies.select(pl.struct(pl.all()).is_first_distinct()).to_series() | unknown).to_numpy()
+        return np.ones(len(cases), dtype=bool)
+    unknown = cases["study_id"].fill_null("").str.strip_chars() == ""
+    return (cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series() | unknown).to_numpy()
 
 
 def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:

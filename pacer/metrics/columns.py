@@ -34,26 +34,38 @@ ENTRY_POINTS = "pacer.scores"
 Function = Callable[[list[str], list[str]], Iterable[float]]
 
 
-def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[str]) -> pl.DataFrame:
+def read_score_columns(path: str | Path, ids: Sequence[str]) -> pl.DataFrame:
     """Read the columns of a table with ``record_id``, in the order of ``ids``, the scored records, as Float64 or
     String, null for empty cells.
 
     Raises:
-        DataError: the file cannot be read; an id is missing, extra or repeated; a name is ``taken``; a column holds
-            anything but finite numbers or texts, or too many different texts.
+        DataError: the file cannot be read; an id is missing, extra or repeated; a column holds anything but finite
+            numbers or texts, or too many different texts.
     """
     read = open_table(path)
-    columns = {name: read.values(name) for name in read.columns if not is_index(name)}
-    if len(columns) < sum(not is_index(name) for name in read.columns):
+    names = [name for name in read.columns if not is_index(name)]
+    if len(set(names)) < len(names):
         raise DataError(f"{path} has a column name more than once")
-    table = pl.DataFrame([_series(name, values) for name, values in columns.items()])
-    if _ID not in table.columns:
-        names = shown_columns(table.columns)
-        raise DataError(f"{path} has the columns {names}; the one with the ids of the scored records must be {_ID}")
+    if _ID not in names:
+        shown = shown_columns(names)
+        raise DataError(f"{path} has the columns {shown}; the one with the ids of the scored records must be {_ID}")
+    table = pl.DataFrame([_series(name, read.values(name)) for name in names])
     table = table.with_columns(pl.col(_ID).cast(pl.String))
     check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
     table = pl.DataFrame({_ID: ids}).join(table, on=_ID, how="left", maintain_order="left")
-    return pl.DataFrame([_checked(column, table[_ID], path, taken) for column in table.drop(_ID)])
+    return pl.DataFrame([_checked(column, table[_ID], path) for column in table.drop(_ID)])
+
+
+def check_names(names: Sequence[str], taken: Collection[str]) -> None:
+    """Raise a :class:`DataError` if a column or metric of the user, or the count of its values, has no name, that of
+    another one or one that is ``taken``."""
+    for place, name in enumerate(names):
+        others = {*taken, *names[:place], *names[place + 1 :]}
+        if others & {name, count_of(name)} or not name.strip() or name.endswith(_OF_CONTROLS):
+            raise DataError(
+                f"your column or metric {name!r}, or the number of its values, {count_of(name)}, has the name of "
+                "another score or a column of cases.parquet, or none; rename it"
+            )
 
 
 def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Function]:
@@ -84,22 +96,18 @@ def _origin(function: Function) -> str:
     return " of ".join([name, *(f"{package} {version(package)}" for package in packages[:1])])
 
 
-def metric_columns(
-    metrics: Mapping[str, Function], cases: pl.DataFrame, taken: Collection[str]
-) -> tuple[list[pl.Series], dict[str, str]]:
+def metric_columns(metrics: Mapping[str, Function], cases: pl.DataFrame) -> tuple[list[pl.Series], dict[str, str]]:
     """Return the numbers of each metric for ``cases``, which have ``record_id``, ``reference`` and ``hypothesis``; and
     what it means and where it is defined, by name.
 
     Raises:
-        DataError: a name is ``taken``; a function fails, or returns anything but one finite number for each pair. The
-            message has no text of a report.
+        DataError: a function fails, or returns anything but one finite number for each pair. The message has no text
+            of a report.
     """
     columns, meanings = [], {}
     for name, function in metrics.items():
         origin = _origin(function)
         where, meanings[name] = f"metrics: {name} ({origin})", f"mean of your score, {origin}"
-        if name in taken or not name.strip() or name.endswith(_OF_CONTROLS):
-            raise DataError(f"{where} has the name of another score or a column of cases.parquet, or none; rename it")
         try:
             values = function(cases["reference"].to_list(), cases["hypothesis"].to_list())
             numbers = np.asarray(values)
@@ -117,20 +125,12 @@ def metric_columns(
     return columns, meanings
 
 
-def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, float | None]:
-    """Return the mean of each numeric column over the records that have a value, and their number as ``{name}_n``.
-
-    Raises:
-        DataError: a name is one of ``taken``, the existing scores.
-    """
+def column_scores(columns: pl.DataFrame) -> dict[str, float | None]:
+    """Return the mean of each numeric column over the records that have a value, and their number as ``{name}_n``."""
     scores: dict[str, float | None] = {}
     for name in names_by_kind(columns)["scores"]:
         numbers = columns[name].drop_nulls().to_numpy()
-        mean = float(numbers.mean()) if len(numbers) else None
-        for key, value in ((name, mean), (count_of(name), len(numbers))):
-            if key in taken or key in scores:
-                raise DataError(f"score.columns: {name} would be the score {key}, which is there already; rename it")
-            scores[key] = value
+        scores |= {name: float(numbers.mean()) if len(numbers) else None, count_of(name): len(numbers)}
     return scores
 
 
@@ -163,12 +163,8 @@ def _series(name: str, values: Sequence[Any]) -> pl.Series:
     return numbers if numbers.null_count() == column.null_count() else column
 
 
-def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collection[str]) -> pl.Series:
+def _checked(column: pl.Series, ids: pl.Series, path: str | Path) -> pl.Series:
     where = f"{path}, column {column.name}"
-    if column.name in taken:
-        raise DataError(f"{where}: cases.parquet has a column of this name; rename it")
-    if column.name.endswith(_OF_CONTROLS):
-        raise DataError(f"{where}: names with this ending are reserved for controls; rename it")
     if column.dtype.is_numeric():
         numbers = column.cast(pl.Float64)
         if len(unfit := ids.filter(numbers.is_finite().not_().fill_null(False))):

@@ -14,7 +14,7 @@ import polars as pl
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.metrics.clinical import by_record, label_counts, ratios
+from pacer.metrics.clinical import label_counts, ratios
 
 #: The state of a finding that is not mentioned.
 ABSENT = len(POLARITIES)
@@ -33,8 +33,7 @@ def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
     ``report_*``: generated report against reference commitment, over all records. The others are over records with a
     generated commitment, and are left out if there are none. ``anchor_*``: generated against reference commitment;
-    ``report_follows_anchor``: share of the commitment's statements that the report makes with the same polarity;
-    ``report_covered_by_anchor``: share of the report's statements that the commitment already made.
+    ``report_follows_anchor``: share of the commitment's statements that the report makes with the same polarity.
     """
     f1 = polarity_f1(states(cases, "reference"), states(cases, "report"))
     scores = {f"report_{name}": value for name, value in f1.items()}
@@ -43,11 +42,8 @@ def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
         return scores
     reference, anchor, report = (states(committed, side) for side in ("reference", "anchor", "report"))
     scores |= {f"anchor_{name}": value for name, value in polarity_f1(reference, anchor).items()}
-    alike = {
-        "report_follows_anchor": _stated_alike(anchor, report),
-        "report_covered_by_anchor": _stated_alike(report, anchor),
-    }
-    return scores | alike
+    stated = anchor != ABSENT
+    return scores | {"report_follows_anchor": float((anchor == report)[stated].mean()) if stated.any() else None}
 
 
 def contradictions(cases: pl.DataFrame) -> pl.Series:
@@ -76,9 +72,9 @@ def states(cases: pl.DataFrame, side: str) -> np.ndarray:
 
 
 def polarity_rows(cases: pl.DataFrame, polarity: str) -> np.ndarray:
-    """Return hits, findings of the report and findings of the reference with one polarity, by case, ``[n, 3]``."""
+    """Return hits, findings of the report and findings of the reference with one polarity, by case, ``[n, 39]``."""
     state = POLARITIES.index(polarity)
-    return by_record(label_counts(*(states(cases, side) == state for side in ("reference", "report"))))
+    return label_counts(*(states(cases, side) == state for side in ("reference", "report")))
 
 
 def polarity_f1(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
@@ -88,9 +84,3 @@ def polarity_f1(expected: np.ndarray, generated: np.ndarray) -> dict[str, float 
         f"{polarity}_f1": ratios(expected == state, generated == state)["f1"]
         for state, polarity in enumerate(POLARITIES)
     }
-
-
-def _stated_alike(expected: np.ndarray, generated: np.ndarray) -> float | None:
-    """Return the share of what ``expected`` states that ``generated`` states alike; ``None`` if it states nothing."""
-    stated = expected != ABSENT
-    return float((expected == generated)[stated].mean()) if stated.any() else None

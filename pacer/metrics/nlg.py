@@ -38,7 +38,9 @@ def single_line(text: str) -> str:
 def with_rouge(cases: pl.DataFrame) -> pl.DataFrame:
     """Add to rows of ``reference`` and ``hypothesis`` their ``rougeL``, and columns of :func:`with_meteor` without
     values."""
-    rows = rouge_rows(cases["reference"].to_list(), cases["hypothesis"].to_list())
+    rouge = Rouge()
+    pairs = cases.select("reference", "hypothesis").iter_rows()
+    rows = [float(rouge.calc_score([hypothesis], [reference])) for reference, hypothesis in pairs]
     meteor = pl.lit(None, pl.Float64).alias("meteor"), pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics")
     return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), *meteor)
 
@@ -78,15 +80,6 @@ def corpus_meteor(cases: pl.DataFrame) -> float | None:
     """Return METEOR of rows returned by :func:`with_meteor`; None if its counts are not there."""
     counts = cases["meteor_statistics"]
     return None if counts.null_count() else float(meteor(meteor_statistics(counts.to_list()).sum(axis=0)))
-
-
-def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:
-    """Return ROUGE-L of each pair."""
-    rouge = Rouge()
-    return [
-        float(rouge.calc_score([hypothesis], [reference]))
-        for reference, hypothesis in zip(references, hypotheses, strict=True)
-    ]
 
 
 def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:

@@ -136,7 +136,6 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     ids = records["record_id"].to_list()
     if not ids:
         raise DataError("there are no records to score in this split; choose another with --split, or all")
-    check_pairs(ids, list(dict.fromkeys(ids)), "the records", "the records")
     records = records.select(name for name in _OF_RECORDS if name in records.columns)
     contexts = {name: records.filter(context=name) for name in CONTEXTS if name in set(records["context"])}
     if sum(map(len, contexts.values())) < len(records):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from sklearn.metrics import roc_auc_score
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.metrics.clinical import ratios
@@ -25,6 +24,8 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     kinds of cells) and Brier score of one context; empty without probabilities."""
     if not is_read(cases):
         return {}
+    from sklearn.metrics import roc_auc_score  # its import takes longer than scoring some reports without probabilities
+
     probability, positive = cells(cases)
     both = positive.any(axis=0) & ~positive.all(axis=0)
     areas = [roc_auc_score(there, chance) for there, chance in zip(positive.T[both], probability.T[both], strict=True)]

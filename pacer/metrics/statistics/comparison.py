@@ -46,9 +46,8 @@ class Comparison(Displayed):
     """Result of a comparison.
 
     ``scores``: context (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
-    change, where the runs differ. ``left_out``: columns of ``score.columns`` that only one run has. ``partial``:
-    column -> number of records with a value in both, if not all. ``is_standin``: the labeller behind F1 was trained by
-    this pipeline.
+    change, where the runs differ. ``left_out``: columns of ``score.columns`` that only one run has.
+    ``is_standin``: the labeller behind F1 was trained by this pipeline.
     """
 
     convention: str
@@ -59,7 +58,6 @@ class Comparison(Displayed):
     resamples: int = 0
     versions: list[tuple[str, tuple[str, str], str]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    partial: dict[str, int] = field(default_factory=dict)
     is_standin: bool = False
 
     def _shown(self) -> Shown:
@@ -133,8 +131,6 @@ def compare(first: System, second: System, *, convention: str = "llm-rg4", resam
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
-    if resamples < 1:
-        raise ConfigError(f"resamples must be at least 1, got {resamples}")
     runs = _paired(first, second, convention)
     return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
 
@@ -187,7 +183,9 @@ class _Paired(NamedTuple):
 def _paired(one: System, other: System, convention: str) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare`."""
     first, second = ("first" if isinstance(one, Scores) else one, "second" if isinstance(other, Scores) else other)
-    (cases, signature), (other_cases, other_signature) = _read(one), _read(other)
+    (cases, signature), (other_cases, other_signature) = (
+        (run.cases, run.signature) if isinstance(run, Scores) else read_run(run) for run in (one, other)
+    )
     check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other_signature):
@@ -204,14 +202,11 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
             )
     scores, other_scores = signature.score_columns, other_signature.score_columns
     columns = [name for name in scores if name in other_scores]
-    partial = {}
     for name in columns:
         in_both = cases[name].is_not_null() & other_cases[name].is_not_null()
         cases, other_cases = (
             table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name)) for table in (cases, other_cases)
         )
-        if not in_both.all():
-            partial[name] = int(in_both.sum())
     units = resampled_units(cases)
     absent = {*signature.left_out, *other_signature.left_out}
     known = [score.key for score in summed_scores(other_cases) if score.key not in absent]
@@ -224,7 +219,6 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
         len(cases),
         versions=_versions(signature, other_signature),
         left_out=sorted({*scores, *other_scores} - {*columns}),
-        partial=partial,
         is_standin=bool(signature.standin_labeller),
     )
     return _Paired(cases, (sums, other_sums), comparison)
@@ -244,10 +238,6 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
         for name, (one, other) in pairs.items()
         if one != other
     ]
-
-
-def _read(run: System) -> tuple[pl.DataFrame, Signature]:
-    return (run.cases, run.signature) if isinstance(run, Scores) else read_run(run)
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:

@@ -35,10 +35,11 @@ def group_scores(
         return []
     rule, units = CONVENTIONS[convention], resampled_units(cases)
     rows, f1 = label_rows(cases, rule), partial(averaged, ratio="f1", average=rule.averages[0])
-    members: list[tuple[str, str, np.ndarray]] = []
-    for name in named:
-        for value in cases[name].drop_nulls().unique().sort():
-            members.append((name, value, (cases[name] == value).fill_null(False).to_numpy()))
+    members: list[tuple[str, str, np.ndarray]] = [
+        (name, value, (cases[name] == value).fill_null(False).to_numpy())
+        for name in named
+        for value in cases[name].drop_nulls().unique().sort()
+    ]
     sums: dict[Key, Summed] = {  # records outside a group add nothing to its sums
         (POOLED, str(place)): Summed(by_unit(rows * chosen[:, None], units.codes, units.count), f1)
         for place, (_, _, chosen) in enumerate(members)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from pacer.metrics.cases import by_context, contexts_of
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, observation_rows
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
 from pacer.metrics.score_kinds import Score, Sums
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.statistics.bootstrap import Interval, Key, ScoreOf, Summed, by_unit, intervals
@@ -57,7 +57,7 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
     """Return every observation of the convention, sorted by its number of references, most first."""
     rule = CONVENTIONS[convention]
     units = resampled_units(cases)
-    rows = observation_rows(cases, rule).reshape(len(cases), 3, -1)
+    rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
     contexts = {context: rows[(cases["context"] == context).to_numpy()].sum(axis=0) for context in contexts_of(cases)}
     labels = []
     summed: dict[Key, Summed] = {}

@@ -11,6 +11,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.statistics.comparison import compare, compare_repeats
 from pacer.metrics.statistics.intervals import score_intervals
 from pacer.reporting.score_tables import comparison_notes, comparison_table
+from tests.support.cases import listed_cases
 from tests.support.metrics import made_cases
 
 
@@ -42,7 +43,7 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
     assert {*scores} == {"bleu4", "rougeL", "meteor", "f1", "report_positive_f1", "report_negative_f1"}
     for score in found.scores["mean"].values():
         assert score.p < 0.01 and score.low > 0
-    assert not found.left_out and not found.partial
+    assert not found.left_out
     table = comparison_table(found)
     assert len(table.rows) == 18 and table.columns[-2:] == ("95 % interval", "p")
     assert "12" in comparison_notes(found)[0]
@@ -78,41 +79,25 @@ def add(folder, **numbers):
 
 
 def test_columns_are_compared_over_the_records_that_both_have(runs):
-    add(runs[0], mine=lambda key: None if key == "sn-1" else 1.0, alone=lambda _: 1.0)
+    add(runs[0], mine=lambda key: None if key == "sn-1" else 1.0, single=lambda _: 1.0)
     add(runs[1], mine=lambda key: 100.0 if key == "sn-1" else 3.0)
     found = compare(*runs, resamples=20)
     assert found.scores["sn"]["mine"].difference == found.scores["mean"]["mine"].difference == 2.0
-    assert found.left_out == ["alone"] and found.partial == {"mine": 47}
-    notes = comparison_notes(found)
-    assert "alone is left out: only one run has this column" in notes
-    assert "mine: over the 47 records with a number in both runs" in notes
+    assert found.left_out == ["single"]
+    assert "single is left out: only one run has this column" in comparison_notes(found)
 
 
-@pytest.mark.parametrize(
-    "change, problem",
-    [
-        (lambda cases: cases[1:], "missing in"),
-        (lambda cases: pl.concat([cases, cases[:1]]), "more than once in"),
-        (lambda cases: cases.with_columns(reference=pl.lit("x")), r"differ in the reference of 48 records, such as"),
-        (lambda cases: cases.with_columns(context=pl.lit("sn")), "differ in the context of"),
-        (
-            lambda cases: cases.with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))),
-            "differ in the reference_labels of",
-        ),
-        (lambda cases: cases.drop("meteor_statistics"), "lacks meteor_statistics; score the run again"),
-    ],
-)
+@pytest.mark.parametrize(("change", "problem"), listed_cases(__file__, "other_records"))
 def test_runs_of_other_records_are_refused(runs, change, problem):
     path = runs[1] / "metrics/cases.parquet"
-    change(pl.read_parquet(path)).write_parquet(path)
+    eval(change, {"cases": pl.read_parquet(path), "pl": pl}).write_parquet(path)
     with pytest.raises(DataError, match=problem):
         compare(*runs, resamples=10)
 
 
 def test_wrong_arguments_are_refused(runs, tmp_path):
-    for wrong in ({"convention": "x"}, {"resamples": 0}):
-        with pytest.raises(ConfigError):
-            compare(*runs, **wrong)
+    with pytest.raises(ConfigError, match="convention 'x' is not one of"):
+        compare(*runs, convention="x")
     with pytest.raises(DataError, match=r"has no cases\.parquet; name a folder that `pacer score`"):
         compare(tmp_path / "nowhere", runs[0])
     path = runs[1] / "metrics/cases.parquet"

@@ -31,18 +31,13 @@ def files(tmp_path, quick_meteor):
 
 def test_what_was_read_and_is_not_clean_is_told(files):
     """Capitals and the like with the option for them."""
-
-    def notes(name: str, text: str = "", **protocol) -> list[str]:
-        if text:
-            (files / name).write_text(text)
-        return reading_notes(score(files / "refs.csv", files / name, **protocol).signature)
-
-    raw = "id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n"
-    told = " ".join(notes("raw.csv", raw))
-    assert "1 of 3 hypotheses have capitals or periods without a space" in told
-    assert told.endswith("--clean-hypotheses upstream") and "--clean-references" not in told
-    assert "capitals" not in " ".join(notes("raw.csv", clean_hypotheses="upstream"))
-    assert notes("raw.csv", clean_references="iu_xray")[-1].endswith("--clean-hypotheses iu_xray")
+    (files / "raw.csv").write_text("id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n")
+    raw, clean = (
+        " ".join(reading_notes(score(files / "refs.csv", files / "raw.csv", **protocol).signature))
+        for protocol in ({}, {"clean_hypotheses": "upstream"})
+    )
+    assert "1 of 3 hypotheses have capitals or periods without a space" in raw
+    assert "--clean-hypotheses upstream" in raw and "--clean-references" not in raw and "capitals" not in clean
 
 
 def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, quick_meteor):
@@ -69,7 +64,6 @@ def test_files_without_contexts_are_scored_as_one(files, chexbert_directory):
     assert list(scores) == ["all", "conventions"]
     assert not {"anchor_positive_f1", "unfounded_prior_wording_rate"} & scores["all"].keys()
     assert scores["conventions"]["nicolson"]["all"]["n"] == 3, "no study is known, so each row is one"
-    assert found.cases["study_id"].null_count() == 3
     assert dict(found.cases.select("record_id", "hypothesis").iter_rows()) == REPORTS
     assert signature.protocol["hypotheses"] == {"file": "test_result.json", "id": "id", "text": "text"}
     assert len(signature.data["hypotheses"]) == 64 and signature.language["cleaner"] == "none"
@@ -125,9 +119,7 @@ def test_the_signature_says_of_foreign_files_only_what_is_true(files):
     def signature(references="refs.csv", **protocol):
         return score(files / references, files / "test_result.json", **protocol).signature
 
-    plain = signature()
-    assert plain.language["cleaner"] == "none" and plain.protocol["split"] is None
-    assert plain.protocol["pairing"] == "by id"
+    assert (signature().language["cleaner"], signature().protocol["split"]) == ("none", None)
     assert signature(clean_references="iu_xray").language["cleaner"] == "iu_xray"
     records = {"record_id": list(REFERENCES), "split": ["test", "test", "val"], "report_raw": ["a", "b", "c"]}
     about = json.dumps({"cleaner": "iu_xray", "target": "findings"})

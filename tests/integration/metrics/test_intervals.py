@@ -5,18 +5,15 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.commitments import polarity_f1, states
 from pacer.metrics.nlg import language_scores
-from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import Summed, by_unit, differences, intervals
 from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
 from tests.support.metrics import made_cases
+
+SIDES = ("reference", "hypothesis")
 
 
 @pytest.fixture
@@ -24,19 +21,8 @@ def cases(quick_meteor) -> pl.DataFrame:
     return made_cases(3, 0.5)
 
 
-def test_the_first_row_of_a_study_counts_in_each_context(cases: pl.DataFrame):
-    """Convention nicolson; the fixture's studies stand in both contexts, here each with a second, other row."""
-    second = cases.with_columns(record_id=pl.col("record_id") + "-2", hypothesis_labels=pl.lit([1] * 14))
-    for context in ("sn", "mw"):
-        both = pl.concat([cases, second]).filter(context=context)
-        found, alone = (label_intervals(table, "nicolson", 2) for table in (both, cases.filter(context=context)))
-        assert [one.f1 for one in found] == [one.f1 for one in alone]
-
-
 def micro(cases: pl.DataFrame, columns: slice) -> tuple[float, float, float]:
-    truth, found = (
-        np.isin(np.array(cases[f"{side}_labels"].to_list()), (1, 3))[:, columns] for side in ("reference", "hypothesis")
-    )
+    truth, found = (np.isin(np.array(cases[f"{side}_labels"].to_list()), (1, 3))[:, columns] for side in SIDES)
     return tuple(score(truth.ravel(), found.ravel()) for score in (precision_score, recall_score, f1_score))
 
 
@@ -57,15 +43,6 @@ def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame
         assert all(one.low <= one.value <= one.high and one.low < one.high for one in scores.values())
 
 
-@given(st.integers(0, 2**31))
-def test_the_interval_of_a_mean_is_that_of_scipy(seed: int):
-    values = np.random.default_rng(seed).normal(size=80)
-    found = intervals({("sn", "s"): Summed(mean_rows(values), mean)}, 4_000, seed)["sn"]["s"]
-    expected = stats.bootstrap((values,), np.mean, n_resamples=4_000, method="percentile", rng=seed)
-    spread = values.std() / np.sqrt(80)
-    assert (found.low, found.high) == pytest.approx(expected.confidence_interval, abs=0.25 * spread)
-
-
 def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
     found = {one.name: one for one in label_intervals(cases, "llm-rg4", resamples=200)}
     assert set(found) == set(OBSERVATIONS)
@@ -74,10 +51,9 @@ def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
         only = slice(column, column + 1)
         assert [one.scores[key].value for key in ("precision", "recall", "f1")] == pytest.approx(micro(cases, only))
         assert one.f1["mw"] == pytest.approx(micro(cases.filter(context="mw"), only)[2])
-        truth = np.isin(np.array(cases["reference_labels"].to_list())[:, column], (1, 3))
-        assert one.present == truth.sum()
-    counts = [one.present for one in found.values()]
-    assert counts == sorted(counts, reverse=True)
+        counted = [np.isin(np.array(cases[f"{side}_labels"].to_list())[:, column], (1, 3)).sum() for side in SIDES]
+        assert [one.present, one.predicted] == counted
+    assert [*found] == sorted(found, key=lambda name: -found[name].present)
     nobody = cases.with_columns(reference_labels=pl.lit([0] * 14), hypothesis_labels=pl.lit([0] * 14))
     none = label_intervals(nobody, "llm-rg4", resamples=5)
     assert all(one.scores["f1"].value is None and set(one.f1.values()) == {None} for one in none)
@@ -87,20 +63,3 @@ def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):
     assert resampled_units(cases)[0] == "subject"
     assert resampled_units(cases.drop("subject_id"))[0] == "study"
     assert resampled_units(cases.with_columns(subject_id=pl.lit(None), study_id=pl.lit(" ")))[0] == "record"
-
-
-def test_the_bootstrap_covers_the_truth():
-    """Samples of 80 patients with 3 alike examinations each: 95 % intervals hold the true difference about 95 times in
-    100 when patients are resampled, and clearly less often when examinations are."""
-    draw = np.random.default_rng(0)
-    truth, covered = 0.3, {"patients": 0, "examinations": 0}
-    patients = np.repeat(np.arange(80), 3)
-    for sample in range(200):
-        gaps = truth + draw.standard_normal(80)[patients] + 0.2 * draw.standard_normal(240)
-        for unit, codes in (("patients", patients), ("examinations", np.arange(240))):
-            rows = (by_unit(mean_rows(values), codes, int(codes.max()) + 1) for values in (np.zeros(240), gaps))
-            sides = ({("sn", "s"): Summed(summed, mean)} for summed in rows)
-            found = differences(*sides, 300, sample)["sn"]["s"]
-            covered[unit] += found.low <= truth <= found.high
-    assert 180 <= covered["patients"] <= 198
-    assert covered["examinations"] < 165

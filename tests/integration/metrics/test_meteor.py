@@ -11,6 +11,7 @@ import pytest
 from pycocoevalcap.meteor import meteor as original_meteor
 
 from pacer.metrics.meteor import JAVA, MeteorError, meteor, meteor_counts, meteor_statistics
+from tests.support.cases import listed_cases
 from tests.support.metrics import random_texts
 
 
@@ -44,15 +45,7 @@ def test_scores_of_any_resample_equal_the_original_package(monkeypatch):
         theirs.meteor_p.kill()
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("echo 'Exception in main java.lang.OutOfMemoryError: SECRET' >&2; exit 1", r"1, java\.lang\.OutOfMemory"),
-        ("echo 1 2 3", r"METEOR failed \(exit status 0\)"),
-        ("exit 0", r"METEOR failed \(exit status 0\)"),
-        ("kill -9 $$", r"METEOR's Java was killed \(signal 9\), as when memory is short"),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem"), listed_cases(__file__, "failing"))
 def test_a_program_that_fails_or_talks_nonsense_is_an_error(tmp_path, text, problem):
     with pytest.raises(MeteorError, match=problem) as error:
         meteor_counts(["a"], ["a"], script(tmp_path, text))
@@ -61,14 +54,7 @@ def test_a_program_that_fails_or_talks_nonsense_is_an_error(tmp_path, text, prob
         meteor_counts(["a"], ["a"], tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(
-    ("text", "limits", "problem"),
-    [
-        ("exec sleep 60", {"STUCK_AFTER": 1}, "used no processor time for 1 s .* hangs, or the machine is too busy"),
-        ("sleep 60", {"STUCK_AFTER": 1}, "used no processor time"),  # waits for another program
-        ("while :; do :; done", {"STARTUP_SECONDS": 0.5}, "used more than 1 processor seconds; shorten"),
-    ],
-)
+@pytest.mark.parametrize(("text", "limits", "problem"), listed_cases(__file__, "endless"))
 def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text, limits, problem):
     for name, limit in limits.items():
         monkeypatch.setattr(f"pacer.metrics.meteor.{name}", limit)

@@ -185,8 +185,10 @@ def test_a_probe_is_the_same_in_a_seed(corpus: Path, probe: Path, tmp_path: Path
         *("probe", "make", "--records", str(corpus / "records.parquet"), "--out", str(tmp_path / "few")),
         *("--limit", "3", "--seed", "1", "--context", "mw"),
     )
-    assert few.exit_code == 0 and set(pl.read_parquet(tmp_path / "few" / KEY)["context"]) == {"mw"}
-    assert pl.read_parquet(tmp_path / "few" / KEY).filter(twin=GIVEN).height == 3
+    given = pl.read_parquet(tmp_path / "few" / KEY).filter(twin=GIVEN)
+    assert few.exit_code == 0 and set(given["context"]) == {"mw"} and len(given) == 3
+    first = np.random.default_rng(1).choice(PATIENTS, 3, replace=False)
+    assert set(given["record_id"]) == {sorted(f"mw-{n}" for n in range(PATIENTS))[place] for place in first}
 
 
 def test_the_page_says_the_verdict_first(probe: Path, tmp_path: Path) -> None:

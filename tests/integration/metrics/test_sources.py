@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 
 from pacer.core.io import write_jsonl
-from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.signature import ScoreInputs
-from pacer.metrics.statistics.sources import source_gains, warnings
+from pacer.metrics.statistics.sources import warnings
 from tests.support.metrics import score_predictions
 
 CASES = 40
@@ -66,14 +65,3 @@ def test_planted_models_are_called_so_and_one_that_looks_is_not(scored, words) -
         assert any(sentence in line for line in found) and all("SN" in line for line in found)
     assert len(found) == 1, "what differs from case to case and is copied from nowhere has one fault"
     assert warnings(*scored(references, references[1:] + references[:1]), "llm-rg4") == []
-
-
-def test_the_gain_is_that_of_the_scores(scored, words) -> None:
-    references = reports(words, 0)
-    scores, cases = scored(references, reports(words, 3))
-    gain = source_gains(cases, "llm-rg4")["sn"]
-    assert (gain.first, gain.second) == pytest.approx((scores["controls"]["another_patient"]["sn"]["f1"], 1.0))
-    labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "another_patient")]
-    assert gain.first == pytest.approx(clinical_efficacy(*labels)["f1"])
-    assert scores["controls"]["another_patient"]["sn"]["unchanged_share"] == 0.0
-    assert source_gains(cases.drop("another_patient_labels"), "llm-rg4") == {}

@@ -6,28 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pycocoevalcap.bleu.bleu import Bleu
 
 from pacer.metrics.clinical import averaged
-from pacer.metrics.nlg import bleu, bleu_statistics
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Key, Summed, differences, holm
-from tests.support.metrics import random_texts
-
-
-def resamples(seed: int, count: int) -> list[np.ndarray]:
-    draw = np.random.default_rng(seed)
-    return [np.arange(count), *(draw.integers(0, count, 25) for _ in range(4))]
-
-
-def test_bleu_of_any_resample_equals_the_package():
-    references, hypotheses = random_texts(1), random_texts(2)
-    rows = bleu_statistics(references, hypotheses)
-    for chosen in resamples(0, len(rows)):
-        pairs = ({i: [side[row]] for i, row in enumerate(chosen)} for side in (references, hypotheses))
-        expected, _ = Bleu(4).compute_score(*pairs, verbose=0)
-        sums = rows[chosen].sum(axis=0)
-        assert [bleu(sums, order) for order in (1, 2, 3, 4)] == pytest.approx(expected, rel=1e-9)
 
 
 def test_scores_without_a_denominator_are_undefined():

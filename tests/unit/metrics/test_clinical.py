@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from hypothesis import example, given
@@ -9,7 +10,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, clinical_efficacy
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, clinical_efficacy, label_rows
 
 #: scikit-learn's names of the averages.
 AVERAGES = {"micro": "micro", "macro": "macro", "weighted": "weighted", "example": "samples"}
@@ -48,17 +49,16 @@ def test_every_average_of_every_convention(seed, count, convention, blank):
 
 
 def test_the_first_row_of_a_study_counts_where_the_convention_says_so():
-    references, hypotheses = random_labels(1, 6), random_labels(2, 6)
-    studies = ["a", "b", "a", "c", "b", "a"]
-    for convention in CONVENTIONS:
-        kept = [0, 1, 3] if convention == "nicolson" else list(range(6))
-        assert clinical_efficacy(references, hypotheses, convention, studies) == clinical_efficacy(
-            references[kept], hypotheses[kept], convention
-        )
-    unknown = ["a", None, "a", "", " ", " "]  # a row of an unknown study is not the same study's as another one
-    assert clinical_efficacy(references, hypotheses, "nicolson", unknown)["n"] == 5
-    with pytest.raises(DataError, match="6 reference rows, 6 hypothesis rows, 2 studies"):
-        clinical_efficacy(references, hypotheses, "nicolson", ["a", "b"])
+    """In each context; a row of an unknown study is not the same study's as another one."""
+    labels = {"reference": random_labels(1, 9), "hypothesis": random_labels(2, 9)}
+    table = {"context": ["sn"] * 6 + ["mw"] * 3, "study_id": ["a", "b", "a", None, "", "b", "a", " ", "a"]}
+    cases = pl.DataFrame(table | {f"{side}_labels": rows.tolist() for side, rows in labels.items()})
+    for convention, rule in CONVENTIONS.items():
+        kept = [0, 1, 3, 4, 6, 7] if convention == "nicolson" else list(range(9))
+        expected = clinical_efficacy(*(rows[kept] for rows in labels.values()), convention)
+        assert case_efficacy(cases, convention) == expected
+        f1 = averaged(label_rows(cases, rule).sum(axis=0), "f1", rule.averages[0])
+        assert f1 == pytest.approx(expected["f1"])
 
 
 def test_uncertain_counts_as_present_and_negative_as_absent():

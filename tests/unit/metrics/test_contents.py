@@ -58,6 +58,8 @@ def test_states_and_their_f1(rows: list[list[int]], seed: int):
             for row in matrix
         ]
         np.testing.assert_array_equal(states(table(report=anchors), "report"), matrix)
+    twice = table(report=[anchor(positive=["edema"], negative=["edema"])])
+    assert states(twice, "report")[0, FINDINGS.index("edema")] == POLARITIES.index("positive")
     assert set(polarity_f1(expected, expected).values()) <= {1.0, None}
     both, used = ((expected == 1) & (found == 1)).sum(), (expected == 1).sum() + (found == 1).sum()
     assert polarity_f1(expected, found)["negative_f1"] == (pytest.approx(2 * both / used) if used else None)
@@ -70,7 +72,6 @@ def test_a_report_is_held_against_its_own_commitment():
     reports = [mixed, anchor(negative=["pneumonia"])]
     scores = commitment_scores(table(reference=references, anchor=generated, report=reports))
     assert scores["report_follows_anchor"] == pytest.approx(2 / 3)  # edema and pneumonia of three statements
-    assert scores["report_covered_by_anchor"] == pytest.approx(2 / 4)
     assert scores["anchor_positive_f1"] == pytest.approx(2 / 3) and scores["anchor_uncertain_f1"] == 0.0
     assert scores["report_positive_f1"] == 1.0
 
@@ -128,19 +129,6 @@ def test_extraction_is_counted_from_the_lines():
     keys = ("fallback_rate", "truncated_rate", "empty_rate")
     assert list(scored(cases.with_columns(token_limit=20), *keys).values()) == [1 / 3, 2 / 3, 1 / 3]
     assert not scored(cases.with_columns(token_limit=pl.lit(None, pl.Int64)), "truncated_rate")
-
-
-@given(st.lists(st.sampled_from(["a", "b c", "d e f"]), min_size=1, max_size=8), st.sets(st.sampled_from(["a", "b c"])))
-def test_shares_by_hand(texts: list[str], train: set[str]) -> None:
-    cases = pl.DataFrame({"reference": texts[::-1], "hypothesis": texts})
-    copied = cases.with_columns(
-        (pl.col(side).is_in(list(train)) if train else pl.lit(False)).alias(f"{side}_copied") for side in cases.columns
-    )
-    keys = ("most_frequent_share", "copied_share")
-    found = scored(copied, *keys, *(f"reference_{key}" for key in keys))
-    assert found["most_frequent_share"] * len(texts) == pytest.approx(max(map(texts.count, texts)))
-    assert found["copied_share"] * len(texts) == pytest.approx(sum(map(texts.count, train)))
-    assert all(found[key] == found[f"reference_{key}"] for key in keys) and not scored(cases, "copied_share")
 
 
 @pytest.mark.parametrize(("text", "share"), listed_cases(__file__, "repeats"))

@@ -16,7 +16,7 @@ from pacer.metrics.score import score_decoded
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import SCORES
 from pacer.metrics.signature import DEFAULTS, ScoreInputs
-from pacer.metrics.source_use import TEXTS, affirmed
+from pacer.metrics.source_use import TEXTS
 from pacer.metrics.statistics.bootstrap import intervals
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
 from pacer.metrics.statistics.sources import warnings
@@ -61,18 +61,6 @@ def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
     assert said == [f"F1 of affirmed findings is below what needs no training: {case.get('warning')}."] * (
         "warning" in case
     )
-
-
-def test_the_rules_read_previous_reports_and_controls() -> None:
-    """Only what is affirmed counts, and a text that is missing has no findings rather than none."""
-    texts = {
-        "prior_report": ["edema . no fracture .", None],
-        "no_prior_hypothesis": ["possible pneumonia .", "edema ."],
-    }
-    cases = pl.DataFrame(texts)
-    assert affirmed(cases, "prior_positive") == [("edema",), None]
-    assert affirmed(cases, "no_prior_positive") == [(), ("edema",)]
-    assert affirmed(cases, "no_lateral_positive") == [None, None]
 
 
 #: One study in its four contexts: the reference, the report, and the report without a source.

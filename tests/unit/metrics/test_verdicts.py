@@ -96,10 +96,6 @@ def test_another_patients_picture_counts_only_where_that_patient_lacks_the_findi
     assert "picture" not in found.effects and found.verdict == THERE
 
 
-@pytest.mark.parametrize(
-    ("half", "records", "tests", "expected"),
-    # (quantiles 2.8905 and .8416 of thirteen tests; 1.96 and .8416 of one) squared, times the variance, over .04
-    [(0.1, 100, 13, 91), (0.01, 100, 13, 56), (0.1, 100, 1, 52)],
-)
+@pytest.mark.parametrize(("half", "records", "tests", "expected"), listed_cases(__file__, "needed"))
 def test_records_that_would_show_an_effect(half: float, records: int, tests: int, expected: int) -> None:
     assert records_needed(Difference(0, 0, 0, -half, half, 1), records, tests) == expected
