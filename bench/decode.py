@@ -63,12 +63,12 @@ def compare(preset: Preset, model: LlamaForCausalLM, prefixes: Sequence[Tensor])
         Unequal: they differ.
     """
     if preset.dtype != "float32":
-        model = made(replace(preset, layers=COMPARED_LAYERS, dtype="float64"))
+        model = frozen_language(replace(preset, layers=COMPARED_LAYERS, dtype="float64"))
     cast, decode = [prefix.to(model.dtype) for prefix in prefixes], settings(preset, max(2, preset.tokens // 3))
     same("before timing", *(dict(engine(model, decode, EOS)(cast)) for engine in (BeamSearch, Generate)))
 
 
-def made(preset: Preset) -> LlamaForCausalLM:
+def frozen_language(preset: Preset) -> LlamaForCausalLM:
     return make_language(preset).eval().requires_grad_(False)
 
 
@@ -77,7 +77,7 @@ def measure(preset: Preset) -> list[str]:
     meter = Meter(preset.device, time.process_time)
     if not meter.on_gpu:
         torch.set_num_threads(1)  # CPU seconds of several threads would add up
-    model, draw = made(preset), torch.Generator().manual_seed(1)
+    model, draw = frozen_language(preset), torch.Generator().manual_seed(1)
     lengths = torch.randint(PREFIX[0], PREFIX[1] + 1, (preset.batch_size,), generator=draw).tolist()
     prefixes = [
         torch.randn(length, preset.width, generator=draw).to(preset.device, model.dtype)

@@ -13,7 +13,6 @@ from pacer.core.contexts import CONTEXTS, SOURCES, availability
 from pacer.core.errors import DataError
 from pacer.core.io import hash_json, write_text
 from pacer.data.schemas import read_images, read_records
-from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.statistics.comparison import read_run
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
@@ -93,10 +92,8 @@ def _chosen(
 ) -> list[dict[str, Any]]:
     """Return a system's rows in these contexts."""
     if missing := [context for context in contexts if context not in by_context]:
-        remedy = f"it has {', '.join(by_context)}: choose with --context" if by_context else "name another study"
-        if UNKNOWN in by_context:
-            remedy = f"it was scored without contexts, and this page needs {', '.join(CONTEXTS)}"
-        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; {remedy}")
+        there = ", ".join(by_context) or "none"
+        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; it has {there}")
     return [by_context[context] for context in contexts]
 
 
