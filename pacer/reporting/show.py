@@ -16,10 +16,7 @@ from pacer.data.schemas import read_images, read_records
 from pacer.metrics.statistics.comparison import read_run
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
-from pacer.reporting.marks import Other, Statement, spans, statements
-
-#: What the reference and the two systems' reports are compared with.
-_COMPARED_WITH: tuple[Other, ...] = ("generated", "reference", "reference")
+from pacer.reporting.marks import Statement, spans, statements
 
 
 def show_study(
@@ -51,12 +48,11 @@ def show_study(
             )
         reference, *generated = stated = [statements(text) for text in texts]
         first = first or stated
-        others = [generated[0] | generated[1], reference, reference]
-        marked = [
-            spans(*compared) for compared in zip(texts[1:], _COMPARED_WITH[1:], others[1:], first[1:], strict=True)
-        ]
         by_name = dict(zip((name for name, _ in systems), generated, strict=True))
-        marked.insert(0, spans(texts[0], _COMPARED_WITH[0], others[0], first[0], named=by_name))
+        marked = [spans(texts[0], "generated", generated[0] | generated[1], first[0], named=by_name)]
+        marked += [
+            spans(text, "reference", reference, before) for text, before in zip(texts[1:], first[1:], strict=True)
+        ]
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(
             {"context": context, "sources": SOURCES[context], "prior_report": prior_report, "texts": marked}

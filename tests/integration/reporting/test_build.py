@@ -46,11 +46,6 @@ class Page(HTMLParser):
             if name in ("src", "href", "xlink:href") and not value.startswith("#"):
                 self.addresses.append(value)
 
-    def handle_startendtag(self, tag: str, attributes: list) -> None:
-        self.handle_starttag(tag, attributes)
-        if tag not in self.VOID:
-            self.handle_endtag(tag)
-
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag, f"</{tag}> closes nothing"
 
