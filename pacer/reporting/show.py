@@ -89,7 +89,7 @@ def _chosen(
     """Return a system's rows in these contexts."""
     if missing := [context for context in contexts if context not in by_context]:
         there = ", ".join(by_context) or "none"
-        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; it has {there}")
+        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; contexts there: {there}")
     return [by_context[context] for context in contexts]
 
 
