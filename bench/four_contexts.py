@@ -25,7 +25,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.reporting.cases import ContextReport, ExampleCase, study_case
-from pacer.reporting.figures import LIGHT
+from pacer.reporting.charts import LIGHT
 from pacer.reporting.marks import Span
 from pacer.reporting.results import Results, read_results
 

@@ -1,9 +1,9 @@
-"""Inputs of `bench/train.py`: presets, synthetic records of realistic lengths, batches and models."""
+"""Inputs of the speed benches: shapes, and for `bench/train.py` records of realistic lengths, batches and models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -30,61 +30,43 @@ PARAMS = load_profile(ROOT / "configs" / "mimic_rg4.yaml")
 WINDOW = load_profile(ROOT / "configs" / "phantom.yaml").batches.window
 
 BOS, EOS, FIRST_WORD = 1, 2, 3
-#: Tokens of "\n<REPORT>\n" and "\n</REPORT>" under the Llama tokenizer; visits whose routes are drawn beforehand.
-OPENING, CLOSING, VISITS = 6, 5, 16
-
-#: Relative tolerances of losses and of gradients between two sides in single precision.
-FLOAT32 = (1e-5, 1e-4)
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Lengths in tokens of one kind of training records; pairs are inclusive bounds.
-
-    Attributes:
-        direct: share of records on the direct route.
-        before: text left of the image, log-normal around ``before_median``. after, after_commit: text right of it.
-        anchor: the commitment with its delimiters. report: without BOS and EOS, log-normal around ``report_median``.
-        pad_before, pad_target: fixed lengths of the baseline's padding.
-    """
-
-    direct: float
-    before: tuple[int, int] = (10, 50)
-    before_median: float = 24
-    after: tuple[int, int] = (20, 26)
-    after_commit: tuple[int, int] = (34, 40)
-    anchor: tuple[int, int] = (30, 60)
-    report: tuple[int, int] = (20, 98)
-    report_median: float = 64
-    pad_before: int = 50
-    pad_target: int = 100
-
-
-#: Direct reports in at most 100 positions, as in LLM-RG4's training; and PACER's two routes.
-UPSTREAM = Texts(direct=1.0)
-PACERS = Texts(direct=0.45, pad_target=1 + 60 + OPENING + 98 + CLOSING + 1)
+#: Tokens of "\n<REPORT>\n" and "\n</REPORT>" under the Llama tokenizer.
+OPENING, CLOSING = 6, 5
+#: Share of records on the direct route.
+DIRECT = 0.45
+#: Bounds, inclusive, of the lengths in tokens: of the text left of the image (log-normal around its median), right of
+#: it on each route, of the commitment with its delimiters, and of the report without BOS and EOS (log-normal).
+BEFORE, BEFORE_MEDIAN, AFTER, AFTER_COMMIT = (10, 50), 24, (20, 26), (34, 40)
+COMMITMENT, REPORT, REPORT_MEDIAN = (30, 60), (20, 98), 64
+#: Positions of the longest target: BOS, commitment, opening, report, closing, EOS.
+LONGEST_TARGET = 1 + COMMITMENT[1] + OPENING + REPORT[1] + CLOSING + 1
 
 
 @dataclass(frozen=True)
-class Preset:
-    """One set of shapes and repetitions.
+class Shape:
+    """A Llama model's shape on a device; ``groups``: key-value heads. ``spread``: standard deviation of its weights."""
 
-    Attributes:
-        device: None: a GPU if there is one. dtype: of the frozen language model; trainable parts are float32.
-        d_hidden: of the source projector.
-        records: in the synthetic epoch. batches: number of its batches that are timed. repeats: of each comparison.
-        tolerances: relative, of losses and of gradients, in the checks before anything is timed.
-        limits: bars by name: ``(">=" or "<=", value)``.
-    """
-
-    name: str
-    device: str | None
-    dtype: torch.dtype
-    d_model: int
-    d_ffn: int
+    device: str
+    dtype: str
+    vocabulary: int
+    width: int
+    ffn: int
     layers: int
     heads: int
-    vocabulary: int
+    groups: int
+    spread: float
+
+
+@dataclass(frozen=True)
+class Preset(Shape):
+    """Shapes and repetitions of `bench/train.py`.
+
+    Attributes:
+        dtype: of the frozen language model; trainable parts are float32. d_hidden: of the source projector.
+        records: in the synthetic epoch. batches: number of its batches that are timed. repeats: of each comparison.
+        tolerances: relative, of losses and of gradients, in the check before anything is timed.
+    """
+
     d_vision: int
     patches: int
     vision_heads: int
@@ -96,119 +78,34 @@ class Preset:
     batches: int
     repeats: int
     tolerances: tuple[float, float]
-    limits: Mapping[str, tuple[str, float]] = field(default_factory=dict)
-
-
-CPU = Preset(
-    name="cpu",
-    device="cpu",
-    dtype=torch.float32,
-    d_model=512,
-    d_ffn=1376,
-    layers=4,
-    heads=8,
-    vocabulary=32_000,
-    d_vision=192,
-    patches=64,
-    vision_heads=12,
-    d_hidden=512,
-    queries=128,
-    prior_tokens=100,
-    batch_size=8,
-    records=6_000,
-    batches=2,
-    repeats=3,
-    tolerances=FLOAT32,
-    limits={"Commit: times faster": (">=", 2.5)},
-)
-
-#: The shapes of lmsys/vicuna-7b-v1.5 and microsoft/rad-dino.
-GPU = Preset(
-    name="gpu",
-    device=None,
-    dtype=torch.bfloat16,
-    d_model=4096,
-    d_ffn=11008,
-    layers=32,
-    heads=32,
-    vocabulary=32_000,
-    d_vision=768,
-    patches=1369,
-    vision_heads=12,
-    d_hidden=2048,
-    queries=128,
-    prior_tokens=100,
-    batch_size=16,
-    records=20_000,
-    batches=6,
-    repeats=5,
-    tolerances=(1e-2, 1.5e-1),
-    limits={"Commit: times faster": (">=", 1.7), "Commit: share of the peak": ("<=", 0.75)},
-)
-
-PRESETS = {preset.name: preset for preset in (CPU, GPU)}
-
-
-def miniature(preset: Preset) -> Preset:
-    """Return a tiny version of a preset, which takes seconds on a CPU; its figures mean nothing."""
-    return replace(
-        preset,
-        device="cpu",
-        d_model=16,
-        d_ffn=40,
-        layers=3,
-        heads=2,
-        vocabulary=97,
-        d_vision=8,
-        patches=4,
-        vision_heads=2,
-        d_hidden=8,
-        queries=3,
-        prior_tokens=4,
-        batch_size=2,
-        records=60,
-        batches=1,
-        repeats=1,
-    )
 
 
 @dataclass
 class Records:
-    """Lengths of synthetic records, int64 [n] each; ``commit`` bool [n, VISITS]: the route of each visit."""
+    """Lengths of synthetic records, int64 [n] each; ``commit`` bool [n]: whether they take the commitment route."""
 
     context: np.ndarray
     before: np.ndarray
     after: np.ndarray
-    after_commit: np.ndarray
     anchor: np.ndarray
     report: np.ndarray
     commit: np.ndarray
     queries: int
 
-    def commits(self, rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
-        """Return which of these visits take the commitment-first route, bool [m]."""
-        return self.commit[rows, visits % VISITS]
+    def tokens(self, rows: np.ndarray, *_: object) -> np.ndarray:
+        """Return the number of real positions in these records' sequences, int64 [m], at any visit."""
+        written = self.report[rows] + np.where(self.commit[rows], self.anchor[rows] + OPENING + CLOSING, 0)
+        return 1 + self.before[rows] + self.queries + self.after[rows] + 2 + written
 
-    def lengths(self, rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        """Return :meth:`tokens`, for any number (a :data:`pacer.training.sampler.Lengths`)."""
-        return self.tokens(rows, visits)
-
-    def tokens(self, rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
-        """Return the number of real positions in these records' sequences, int64 [m]."""
-        left = 1 + self.before[rows] + self.queries
-        direct = self.after[rows] + 2 + self.report[rows]
-        commit = self.after_commit[rows] + 2 + self.report[rows] + self.anchor[rows] + OPENING + CLOSING
-        return left + np.where(self.commits(rows, visits), commit, direct)
-
-    def epoch(self, batch_size: int, window: int) -> list[MicroBatch]:
-        """Return the micro-batches of one epoch in the order of training."""
+    def epoch(self, batch_size: int) -> list[MicroBatch]:
+        """Return the micro-batches of one epoch in the order of training, in windows of the default profile."""
         rows = {str(name): np.flatnonzero(self.context == place) for place, name in enumerate(CONTEXTS)}
-        order = Order(rows, batch_size, window, mix=False, seed=0, phase="parent")
-        return list(islice(micro_batches(order, self.lengths), order.micro_batches_per_epoch))
+        order = Order(rows, batch_size, WINDOW, mix=False, seed=0, phase="parent")
+        return list(islice(micro_batches(order, self.tokens), order.micro_batches_per_epoch))
 
 
-def make_records(texts: Texts, preset: Preset) -> Records:
-    """Return the synthetic corpus of one kind of texts, in the paper's mixture of contexts."""
+def make_records(preset: Preset) -> Records:
+    """Return a synthetic corpus in the paper's mixture of contexts."""
     rng = np.random.default_rng(0)
     sizes = [PAPER_RECORDS[context]["train"] for context in CONTEXTS]
     context = np.repeat(np.arange(len(CONTEXTS)), [max(round(preset.records * size / sum(sizes)), 1) for size in sizes])
@@ -220,14 +117,14 @@ def make_records(texts: Texts, preset: Preset) -> Records:
     def between(bounds: tuple[int, int]) -> np.ndarray:
         return rng.integers(bounds[0], bounds[1] + 1, n)
 
+    commit = rng.random(n) >= DIRECT
     return Records(
         context,
-        around(texts.before_median, 0.5, texts.before),
-        between(texts.after),
-        between(texts.after_commit),
-        between(texts.anchor),
-        around(texts.report_median, 0.45, texts.report),
-        rng.random((n, VISITS)) >= texts.direct,
+        around(BEFORE_MEDIAN, 0.5, BEFORE),
+        np.where(commit, between(AFTER_COMMIT), between(AFTER)),
+        between(COMMITMENT),
+        around(REPORT_MEDIAN, 0.45, REPORT),
+        commit,
         preset.queries,
     )
 
@@ -243,9 +140,9 @@ class RandomStates:
     """A feature store of random states: K x N x d_v for an image, L x d_text for a previous report."""
 
     def __init__(self, preset: Preset, depths: int):
-        generator = torch.Generator().manual_seed(0)
-        self.images = torch.randn(4, depths, preset.patches, preset.d_vision, generator=generator).to(preset.dtype)
-        self.texts = torch.randn(4, preset.prior_tokens, preset.d_vision, generator=generator).to(preset.dtype)
+        generator, dtype = torch.Generator().manual_seed(0), getattr(torch, preset.dtype)
+        self.images = torch.randn(4, depths, preset.patches, preset.d_vision, generator=generator).to(dtype)
+        self.texts = torch.randn(4, preset.prior_tokens, preset.d_vision, generator=generator).to(dtype)
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """Return the states of images [B, K, N, d_v]."""
@@ -267,7 +164,8 @@ def make_batch(
         return rng.integers(FIRST_WORD, preset.vocabulary, count)
 
     prefixes, starts, targets, sources = [], [], [], []
-    for row, commit in zip(micro.rows.tolist(), records.commits(*micro).tolist()):
+    for row in micro.rows.tolist():
+        commit = bool(records.commit[row])
         pieces = [(Span.BOS, np.array([BOS]))]
         if commit:
             pieces += [(Span.COMMITMENT, words(records.anchor[row])), (Span.OPENING, words(OPENING))]
@@ -278,8 +176,7 @@ def make_batch(
         spans = np.concatenate([np.full(len(ids), span, dtype=np.int8) for span, ids in pieces])
         emphasis = ((spans == Span.REPORT) & (rng.random(len(spans)) < 0.3)).astype(np.float32)
         targets.append(Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit))
-        after = records.after_commit[row] if commit else records.after[row]
-        prompt = PromptIds(words(records.before[row]).tolist(), words(after).tolist())
+        prompt = PromptIds(words(records.before[row]).tolist(), words(records.after[row]).tolist())
         prefixes.append(prompt.prefix(BOS, preset.queries))
         starts.append(1 + len(prompt.before))
         context = CONTEXTS[records.context[row]]
@@ -287,36 +184,42 @@ def make_batch(
     return collate(prefixes, starts, targets, sources, states, lambda_q)
 
 
-def make_model(preset: Preset, device: torch.device) -> Pacer:
-    """Return the whole model with LoRA unmerged and random weights, none of them zero, so that all count."""
-    torch.manual_seed(0)
+def make_language(shape: Shape) -> LlamaForCausalLM:
+    """Return a language model with random weights, made on the device in its type."""
     config = LlamaConfig(
-        vocab_size=preset.vocabulary,
-        hidden_size=preset.d_model,
-        num_hidden_layers=preset.layers,
-        intermediate_size=preset.d_ffn,
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.width,
+        intermediate_size=shape.ffn,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.groups,
+        initializer_range=shape.spread,
         bos_token_id=BOS,
         eos_token_id=EOS,
-        num_attention_heads=preset.heads,
     )
+    torch.manual_seed(0)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, shape.dtype))  # made in float32 first, the largest needs twice the memory
+    try:
+        with torch.device(shape.device):
+            return LlamaForCausalLM(config)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def make_model(preset: Preset) -> Pacer:
+    """Return the whole model with LoRA unmerged and random weights, none of them zero, so that all count."""
     groups = specification_of("calibrate", PARAMS).written()
     groups["interface"] |= {
         "num_queries": preset.queries,
         "num_heads": preset.vision_heads,
         "d_hidden": preset.d_hidden,
     }
-    groups["lora"] |= {"rank": min(groups["lora"]["rank"], preset.d_model)}
-    before = torch.get_default_dtype()
-    with torch.device(device):
-        torch.set_default_dtype(preset.dtype)
-        try:
-            language = LlamaForCausalLM(config)
-        finally:
-            torch.set_default_dtype(before)
-        model = from_modules(
-            language, nn.LayerNorm(preset.d_vision), preset.d_vision, ModelSpecification.model_validate(groups)
-        )
-    model.to(device)
+    groups["lora"] |= {"rank": min(groups["lora"]["rank"], preset.width)}
+    language, specification = make_language(preset), ModelSpecification.model_validate(groups)
+    with torch.device(preset.device):
+        model = from_modules(language, nn.LayerNorm(preset.d_vision), preset.d_vision, specification)
+    model.to(preset.device)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name or name.startswith("router.out") or name == "calibrator.gate_out.weight":

@@ -13,11 +13,11 @@ could not agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
+from shapes import BEFORE, LONGEST_TARGET
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -34,13 +34,13 @@ def all_position_nll(logits: Tensor, labels: Tensor) -> Tensor:
 
 def all_position_divergence(teacher: Tensor, student: Tensor) -> Tensor:
     """Return ``KL(p_teacher || p_student)`` [B, T] from the logits [B, T, V] float32 of both."""
-    own, known = F.log_softmax(student, dim=-1), F.log_softmax(teacher, dim=-1)
-    return F.kl_div(own, known, reduction="none", log_target=True).sum(-1)
+    corrected, parent = F.log_softmax(student, dim=-1), F.log_softmax(teacher, dim=-1)
+    return F.kl_div(corrected, parent, reduction="none", log_target=True).sum(-1)
 
 
 @dataclass
 class FixedBatch:
-    """A batch in LLM-RG4's layout: L = 1 + ``before`` positions, Q visual ones, A of text, M of target; T in all.
+    """A batch in LLM-RG4's layout: L = 1 + 50 positions, Q visual ones, A of text, M of target; T in all.
 
     Attributes:
         left: [B, L] and right: [B, A + M] token ids. mask: [B, T] int64. labels: [B, T], -100 for no loss.
@@ -61,25 +61,12 @@ class FixedBatch:
 
     def to(self, device: torch.device) -> FixedBatch:
         """Return the same batch on another device."""
-        return self._each(
-            lambda value: value.to(device) if value is self.sources else value.to(device, non_blocking=True)
-        )
-
-    def pin_memory(self) -> FixedBatch:
-        """Return the same batch in page-locked memory."""
-        return self._each(lambda value: value.pin_memory())
-
-    def _each(self, change: Callable[[Any], Any]) -> FixedBatch:
-        return FixedBatch(**{own.name: change(getattr(self, own.name)) for own in fields(self)})
+        return FixedBatch(**{part.name: getattr(self, part.name).to(device) for part in fields(self)})
 
 
-def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBatch:
-    """Convert a right-padded :class:`pacer.model.batch.TrainingBatch` to LLM-RG4's layout.
-
-    Args:
-        queries: Q. before, target: fixed lengths of the text before the image (without BOS) and of the target.
-    """
-    count = len(batch.ids)
+def fixed_layout(batch: Any, queries: int) -> FixedBatch:
+    """Convert a right-padded :class:`pacer.model.batch.TrainingBatch` with Q ``queries`` to LLM-RG4's layout."""
+    count, before, target = len(batch.ids), BEFORE[1], LONGEST_TARGET
     omega, s, omega_cons = (_padded(batch, values) for values in (batch.omega, batch.s, batch.omega_cons))
     starts, prefixes, lengths = (t.tolist() for t in (batch.visual_start, batch.prefix_length, batch.length))
     after = max(prefix - start - queries for start, prefix in zip(starts, prefixes))
@@ -91,16 +78,16 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
     consistency = torch.zeros(count, total, dtype=torch.bool)
     for row, (start, prefix, length) in enumerate(zip(starts, prefixes, lengths)):
         left, asked = slice(1 + before - start, 1 + before), slice(first, first + prefix - start - queries)
-        answer, own = slice(first + after, first + after + length - prefix), slice(prefix, length)
+        answer, target_ids = slice(first + after, first + after + length - prefix), slice(prefix, length)
         ids[row, left] = batch.ids[row, :start]  # BOS and the text before the image
         ids[row, asked] = batch.ids[row, start + queries : prefix]
-        ids[row, answer] = batch.ids[row, own]
+        ids[row, answer] = batch.ids[row, target_ids]
         mask[row, left] = mask[row, asked] = mask[row, answer] = 1
         mask[row, 1 + before : first] = 1
-        labels[row, answer] = batch.ids[row, own]
+        labels[row, answer] = batch.ids[row, target_ids]
         labels[row, first + after] = IGNORED  # the target's BOS
-        weight[row, answer], emphasis[row, answer] = omega[row, own], s[row, own]
-        consistency[row, answer] = omega_cons[row, own]
+        weight[row, answer], emphasis[row, answer] = omega[row, target_ids], s[row, target_ids]
+        consistency[row, answer] = omega_cons[row, target_ids]
     return FixedBatch(
         ids[:, : 1 + before],
         ids[:, first:],

@@ -44,7 +44,7 @@ def audit(
     from pacer.core.audits import Check
     from pacer.data.build_corpus import OUTPUTS, build_corpus
     from pacer.data.source import point_to_files
-    from pacer.reporting.audits import corpus_table
+    from pacer.reporting.score_tables import corpus_table
 
     config = load_profile(params)
     corpus = config.corpus

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pacer.commitments.anchor import Anchor
 from pacer.core.contexts import CONTEXTS, SOURCES
-from pacer.core.errors import DataError
-from pacer.reporting import images
+from pacer.reporting.images import RoutingOverlay, data_uri, read_grey, square_overlay
 from pacer.reporting.marks import Span, Statement, committed, spans, statements
-from pacer.reporting.overlay import RoutingOverlay, square_overlay
 
 if TYPE_CHECKING:
     from pacer.reporting.results import Results
@@ -77,8 +75,8 @@ def study_case(results: Results, study: str) -> ExampleCase:
     for row in rows:
         prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
         wanted, written = row["report"], prediction["report"]
-        reference, generated = said = statements(wanted), statements(written)
-        first = first or said
+        reference, generated = stated = statements(wanted), statements(written)
+        first = first or stated
         commitment = committed(Anchor.of(**prediction["anchor"] or {}))
         reports.append(
             ContextReport(
@@ -97,10 +95,8 @@ def study_case(results: Results, study: str) -> ExampleCase:
 def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
     """Return a study's frontal or lateral radiograph, with the depth weights of the first record that has any."""
     image = next(row[name] for row in rows if row[name] is not None)
-    if image not in results.image_paths:
-        raise DataError(f"image {image} is not in the table of images")
-    grey = images.read_grey(Path(results.image_paths[image]))
+    grey = read_grey(Path(results.image_paths[image]))
     keys = (f"{row['record_id']}/{name}" for row in rows)
     weights = next((results.routing[key] for key in keys if key in results.routing), None)
     overlay = None if weights is None else square_overlay(name, grey, weights, results.params.features.depths)
-    return CaseImage(name, images.data_uri(grey), overlay)
+    return CaseImage(name, data_uri(grey), overlay)

@@ -1,19 +1,60 @@
-"""Charts of the report, each described in its docstring; all return SVG text (:mod:`pacer.reporting.figures`)."""
+"""Charts of the report, each described in its docstring: SVG files for a paper, and inline in the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from pacer.metrics.source_use import KINDS, REPORTS
-from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
     from pacer.metrics.statistics.reliability import Reliability
+
+_STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
+#: The page's colours, by their names in ``style.css``, and one for what is compared with.
+LIGHT = dict(
+    re.findall(r"(--[\w-]+): (#\w{6})", _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")[0]),
+    **{"--series-none": "#9aa3ad"},
+)
+SERIES = tuple(f"--series-{index}" for index in range(1, 7))
+
+_STYLE = Path(__file__).with_name("figures.mplstyle")
+
+
+def for_page(svg: str, name: str) -> Markup:
+    """Return the drawing as an inline ``<svg>`` element, with ids that are unique on the page."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    return Markup(svg.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-'))
+
+
+def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1, **grid: Any) -> str:
+    """Run ``draw(axes)`` on a new figure of the given size in inches, and return the SVG text.
+
+    Args:
+        columns, grid: arguments of ``Figure.subplots``, whose result is passed to ``draw``.
+    """
+    with matplotlib.rc_context(fname=_STYLE):
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
+        FigureCanvasSVG(figure)
+        draw(figure.subplots(1, columns, **grid))
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})  # without a date, bytes are reproducible
+    return buffer.getvalue()
 
 
 def reliability_chart(curves: Mapping[str, Reliability]) -> str:
@@ -58,10 +99,10 @@ def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
     that of what needs no training; empty if nothing is known. ``scores``: context -> score -> interval."""
     points = {
         name: {
-            f"{context.upper()}: {kind.name}": found[f"{key}{end}"]
-            for context, found in scores.items()
+            f"{context.upper()}: {kind.name}": values[f"{key}{end}"]
+            for context, values in scores.items()
             for key, kind in KINDS.items()
-            if f"{key}{end}" in found and found[key].value is not None
+            if f"{key}{end}" in values and values[key].value is not None
         }
         for end, name in REPORTS.items()
     }
@@ -85,8 +126,11 @@ def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interv
                 if one.value is not None:
                     axes.scatter(one.value, height, s=30, color=colour, zorder=3)
             axes.scatter([], [], s=30, color=colour, label=name)
-        row_axis(axes, rows)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.tick_params(axis="y", labelcolor=LIGHT["--ink"])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.grid(axis="y", visible=False)
         axes.set_xlabel(label)
-        legend_above(axes, 2, handletextpad=0.2)
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, handlelength=1.0, handletextpad=0.2)
 
     return drawing(6.6, height, draw)

@@ -8,8 +8,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pacer.reporting.marks import LEGENDS
-
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -19,7 +17,7 @@ def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
     Args:
         folder: templates of another package, which may use the ones here.
     """
-    return _environment(folder).get_template(template, globals={"LEGENDS": LEGENDS}).render(**content)
+    return _environment(folder).get_template(template).render(**content)
 
 
 @cache

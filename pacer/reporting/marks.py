@@ -53,30 +53,6 @@ class Span(NamedTuple):
     tooltip: str = ""
 
 
-_ITALICS = (Span("in italics", ("matching", LONGITUDINAL)), "compares with an earlier examination")
-_CONTRADICTS = (Span("outlined", ("contradicts",)), "the opposite of the report's own commitment")
-_BOLD = (Span("in bold", ("matching", "changed")), "differs from the first context")
-#: Marks and their meaning: for a report and its reference, and for a report and its commitment.
-LEGENDS = {
-    "reports": (
-        (Span("matching", ("matching",)), "both say it"),
-        (Span("reference-only", ("reference-only",)), "the generated report does not say it"),
-        (Span("unverified", ("unverified",)), "the reference does not say it"),
-        (Span("opposite", ("opposite",)), "affirmed in one, denied in the other"),
-        _ITALICS,
-        _BOLD,
-    ),
-    "commitment": (
-        (Span("backed", ("matching",)), "the commitment says it"),
-        (Span("not backed", ("unverified",)), "the commitment does not say it"),
-        _CONTRADICTS,
-        (Span("in italics", (LONGITUDINAL,)), _ITALICS[1]),
-    ),
-    "contradicts": (_CONTRADICTS,),
-    "contexts": (_BOLD,),
-}
-
-
 def statements(report: str) -> frozenset[Statement]:
     """Return every finding in a text with its polarity (both, if it is affirmed and denied), and the rules of
     comparison that match."""
@@ -130,7 +106,7 @@ def spans(
     }
     stated = (commitment or (other if compared_with == "commitment" else None)) or ()
     read = committed(extract_anchor(report))  # what the rules read in the whole report
-    opposed = {(finding, said) for finding, said in read if (finding, _OPPOSITE.get(said, "")) in stated}
+    opposed = {(finding, kind) for finding, kind in read if (finding, _OPPOSITE.get(kind, "")) in stated}
     marked = []
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):
@@ -139,7 +115,7 @@ def spans(
         checked = bool(compared) and other is not None
         supported = checked and all(statement in (other or ()) for statement in compared)
         denied = compared_with != "commitment" and checked and not supported
-        denied = denied and any((name, _OPPOSITE.get(said, "")) in (other or ()) for name, said in compared)
+        denied = denied and any((name, _OPPOSITE.get(kind, "")) in (other or ()) for name, kind in compared)
         applies = {
             "matching": supported,
             unsupported: checked and not supported and not denied,

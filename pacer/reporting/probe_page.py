@@ -12,8 +12,7 @@ from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
 from pacer.metrics.probe.use import CHANCE, SystemUse, Use
 from pacer.metrics.probe.verdicts import LACKING, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
 from pacer.metrics.statistics.bootstrap import Interval
-from pacer.reporting.charts import interval_chart
-from pacer.reporting.figures import for_page
+from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import render
 from pacer.reporting.tables import Heading, Table, number, signed
 
@@ -42,8 +41,10 @@ _WORDS = {
     "misled": "is misled by {}",
     "no gain shown": "is not shown to use {}",
 }
-_TONES = {"used": "yes", "above chance": "yes", "misled": "no", "ignored": "no", "not above chance": "no"}
-_VERDICT_TONES = {THERE: "yes", NOT_THERE: "no", WITHOUT: "no"}
+_TONES = {
+    **{"used": "yes", "above chance": "yes", "misled": "no", "ignored": "no", "not above chance": "no"},
+    **{THERE: "yes", NOT_THERE: "no", WITHOUT: "no"},
+}
 #: Columns of the table of findings: their heading, by change.
 _RATES = {
     GIVEN: "As given",
@@ -87,7 +88,9 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
         inline = for_page(chart, "use")
         page = render("tables.html", kicker="probe", title=table.caption, verdicts=words, tables=tables, chart=inline)
         write_text(folder / "index.html", page)
-        text = "\n".join([*(f"**{name}** {said}\n" for name, said in words.items()), *(t.markdown() for t in tables)])
+        text = "\n".join(
+            [*(f"**{name}** {sentence}\n" for name, sentence in words.items()), *(t.markdown() for t in tables)]
+        )
         write_text(folder / "table.md", text)
         write_text(folder / "use.svg", chart)
         write_json(folder / "use.json", record)
@@ -113,7 +116,7 @@ def verdict_table(systems: Sequence[SystemUse]) -> Table:
     for system in systems:
         headings[len(rows)] = Heading(system.name)
         for one in system.findings:
-            tones[len(rows), 1] = _VERDICT_TONES.get(one.verdict, "")
+            tones[len(rows), 1] = _TONES.get(one.verdict, "")
             rows.append(_finding_cells(one))
     numeric = (False, False, *[True] * (len(columns) - 2))
     return Table(columns, tuple(rows), "Findings", numeric, headings=headings, tones=tones, notes=_OF_FINDINGS)
@@ -162,7 +165,7 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
         system.name: {title: _gain(system.uses[twin]) for twin, title in titles.items() if twin in system.uses}
         for system in systems
     }
-    label = "F1 by rules as given, minus F1 with the changed source"
+    label = "gain: F1 as given minus F1 as changed"
     return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,6 @@ from pacer.data.schemas import read_images, read_records
 from pacer.metrics.result import read_result
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.groups import GroupScore, group_scores
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.score_tables import PERCENT, too_few
 from pacer.reporting.signature import caution
@@ -36,16 +35,15 @@ class Results:
 
     Attributes:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row per scored record.
-        decoding: the manifest of the predictions. routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty
-            without a router. promise: content of ``promise.json``.
+        audits: of corpus, emphasis and anchors. decoding: the manifest of the predictions.
+        routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty without a router.
+        promise: content of ``promise.json``.
     """
 
     params: Params
     records: pl.DataFrame
     image_paths: Mapping[str, str]
-    corpus_audit: Mapping[str, Any]
-    anchors_audit: Mapping[str, Any]
-    emphasis_audit: Mapping[str, Any]
+    audits: Sequence[Mapping[str, Any]]
     predictions: Mapping[str, dict]
     decoding: Mapping[str, Any]
     routing: Mapping[str, np.ndarray]
@@ -80,11 +78,6 @@ class Results:
         """Confidence intervals of the scores, by context."""
         return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
 
-    @cached_property
-    def groups(self) -> list[GroupScore]:
-        """F1 by group, with its interval."""
-        return group_scores(self.cases, self.convention, self.signature.groups)
-
     @property
     def resampling(self) -> str:
         """How the intervals were made, in words."""
@@ -114,9 +107,7 @@ def read_results(
         params=params,
         records=read_records(corpus / "records.parquet"),
         image_paths=dict(read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()),
-        corpus_audit=read_json(corpus / "audit.json"),
-        anchors_audit=read_json(anchors / "audit.json"),
-        emphasis_audit=read_json(emphasis / "audit.json"),
+        audits=[read_json(folder / "audit.json") for folder in (corpus, emphasis, anchors)],
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
         promise=read_json(predictions / "promise.json") if (predictions / "promise.json").is_file() else None,

@@ -1,4 +1,4 @@
-"""Tables of a run's scores; their columns are those of the registry, :mod:`pacer.metrics.scores`."""
+"""Tables of a run's corpus and scores; columns of scores are those of the registry, :mod:`pacer.metrics.scores`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from pacer.core.audits import number
-from pacer.core.contexts import CONTEXTS, SOURCES
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
+from pacer.data.schemas import SPLITS
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import count_of
@@ -31,6 +32,23 @@ CONTROLS = {
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
 }
+
+
+def corpus_table(audit: Mapping[str, Any]) -> Table:
+    """Return records by context and split, with the paper's for MIMIC-RG4, and studies and patients by context."""
+    shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
+    contexts = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
+    used = audit["splits"]
+    rows = []
+    for context, splits in contexts.items():
+        counts = [number(splits[split][name]) for split in used for name in shown]
+        units = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
+        rows.append((context.upper(), *counts, *units))
+    totals = [number(sum(splits[split][name] for splits in contexts.values())) for split in used for name in shown]
+    headings = [heading for split in used for heading in (split, "paper")[: len(shown)]]
+    # studies and patients have no sum: a study with records in several contexts would count more than once
+    rows.append(("All", *totals, "", ""))
+    return Table(("Context", *headings, "studies", "patients"), tuple(rows), summary=len(rows) - 1)
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
@@ -131,10 +149,9 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
 
 
 def control_table(scores: Mapping, caption: str = "") -> Table | None:
-    """Return F1 against the references with the case's own sources and with those of each control. For each control,
-    the share of unchanged reports is shown too. None if no control was run."""
-    controls = scores.get("controls") or {}
-    if not controls:
+    """Return F1 against the references as decoded and with the sources of each control. For each control, the share of
+    unchanged reports is shown too. None if no control was run."""
+    if not (controls := scores.get("controls")):
         return None
     rows = []
     for context in contexts_in(scores):
@@ -142,24 +159,8 @@ def control_table(scores: Mapping, caption: str = "") -> Table | None:
             controls[control].get(context, {}).get(key) for control in controls for key in ("f1", "unchanged_share")
         ]
         rows.append((context.upper(), *map(number, (scores[context].get("f1"), *others))))
-    names = (CONTROLS.get(name, name.replace("_", " ")) for name in controls)
-    return Table(
-        ("Context", "Own sources", *(head for name in names for head in (name, "same report"))), tuple(rows), caption
-    )
-
-
-def truth_table(scores: Mapping, caption: str = "") -> Table | None:
-    """Return scores of reported findings against the generated world's latent state, with the case's own sources and
-    with others; then F1 of each context. None for another corpus."""
-    truth = scores.get("truth")
-    if not truth:
-        return None
-    mean, changed = truth["mean_f1"], truth.get("another_patient_f1")
-    difference = None if mean is None or changed is None else changed - mean
-    rows = [("F1: another patient's sources", number(mean), number(changed), signed(difference))]
-    contexts = [name for name in CONTEXTS if f"{name}_f1" in truth]
-    rows += [(f"F1 in {name.upper()}: {SOURCES[name]}", number(truth[f"{name}_f1"]), "", "") for name in contexts]
-    return Table(("Score", "Own sources", "Changed", "Difference"), tuple(rows), caption, rules=frozenset({1}))
+    heads = (head for name in controls for head in (CONTROLS[name], "same report"))
+    return Table(("Context", "As decoded", *heads), tuple(rows), caption)
 
 
 def label_table(labels: Sequence[LabelScores], caption: str = "") -> Table:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from markupsafe import Markup
 
-from pacer.core.audits import Check
-from pacer.reporting.figures import for_page
+from pacer.reporting.charts import for_page
 from pacer.reporting.tables import Table
 
 if TYPE_CHECKING:
@@ -56,33 +55,17 @@ class Figure:
         return for_page(self.svg, self.name)
 
 
-@dataclass(frozen=True)
-class Checks:
-    """Checks and their results, folded under a title."""
-
-    kind: ClassVar = "checks"
-    title: str
-    checks: Sequence[Check]
-
-
-@dataclass(frozen=True)
-class ExampleCases:
-    """Studies shown with images and reports."""
-
-    kind: ClassVar = "cases"
-    cases: Sequence[ExampleCase]
-
-
-Part = Text | TableBlock | Figure | Checks | ExampleCases
+Part = Text | TableBlock | Figure
 
 
 @dataclass(frozen=True)
 class Section:
-    """One section; ``name`` is its anchor on the page."""
+    """One section; ``name`` is its anchor on the page. ``cases``: studies with images and reports, below the parts."""
 
     name: str
     title: str
-    parts: Sequence[Part]
+    parts: Sequence[Part] = ()
+    cases: Sequence[ExampleCase] = ()
 
 
 def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") -> list[Part]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from pacer.core.audits import Check
 from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.reading import is_read
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
+from pacer.metrics.statistics.groups import group_scores
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.metrics.statistics.reliability import reliability
 from pacer.reporting import charts, score_tables
 from pacer.reporting import findings as reading
-from pacer.reporting.audits import corpus_table
 from pacer.reporting.cases import example_cases
 from pacer.reporting.results import Results
-from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, TableBlock, Text, shown
+from pacer.reporting.section import Figure, Part, Section, TableBlock, Text, shown
 from pacer.reporting.signature import signature_line
 from pacer.reporting.tables import Table
 
@@ -85,23 +83,17 @@ def _placed(results: Results, place: Place, caption: str, title: str = "") -> li
 
 
 def sources(results: Results) -> Section:
-    """Whether the reports vary with the case, how scores change with other sources, and scores against the truth of a
-    generated world."""
+    """Whether the reports vary with the case, and how scores change with other sources."""
     warnings = source_sensitivity.warnings(results.scores, results.cases, results.convention)
     controls = score_tables.control_table(
         results.scores,
         "Micro-F1 of the labeller's observations with the case's own sources and with others, and the share of reports "
         "that stay the same; a model that ignores what it is given loses nothing.",
     )
-    truth = score_tables.truth_table(
-        results.scores,
-        "Micro-F1, or recall, of the 13 findings in the report against the true findings of the synthetic study.",
-    )
     parts: list[Part] = [
         *(Text(line, "note") for line in warnings),
         *([] if controls else [Text("No control was decoded, so nothing here says whether the sources matter.")]),
         *_by_finding(results),
-        *shown("truth", truth),
         *shown("controls", controls),
         *_placed(
             results,
@@ -114,19 +106,13 @@ def sources(results: Results) -> Section:
 
 
 def _by_finding(results: Results) -> list[Part]:
-    """Return the chart of what reports state with each source and without it, and which controls it lacks."""
+    """Return the chart of what reports state with each source and without it."""
     scores = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
-    keys = {key for found in scores.values() for key in found}
-    needed = {"no_prior": "prior_f1", "no_lateral": "lateral_only_stated"}
-    absent = [control for control, key in needed.items() if key in keys and f"{key}_without" not in keys]
     caption = (
         "Findings that the reports affirm, by what the sources say of them. Persisting: the previous report and the "
         "reference affirm it; gone: only the previous report; new: only the reference"
     )
-    parts: list[Part] = [Figure("sources", svg, caption)] if (svg := charts.source_chart(scores)) else []
-    if absent:
-        parts.append(Text(f"For reports without the source, add {' and '.join(absent)} to decode.controls."))
-    return parts
+    return [Figure("sources", svg, caption)] if (svg := charts.source_chart(scores)) else []
 
 
 def observations(results: Results) -> Section:
@@ -143,7 +129,7 @@ def observations(results: Results) -> Section:
 def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
     table = score_tables.group_table(
-        results.groups,
+        group_scores(results.cases, results.convention, results.signature.groups),
         "F1 by view, and by the texts in the file of score.columns, over all contexts together; groups differ in what "
         f"there is to find, and those of fewer than {LEAST_UNITS} resampled units have no interval.",
     )
@@ -155,7 +141,7 @@ def groups(results: Results) -> Section | None:
 def cases(results: Results) -> Section | None:
     """Example studies, in every context in which they were decoded."""
     studies = example_cases(results)
-    return Section("cases", "Example cases", [ExampleCases(studies)]) if studies else None
+    return Section("cases", "Example cases", cases=studies) if studies else None
 
 
 def findings(results: Results) -> Section | None:
@@ -188,21 +174,20 @@ def findings(results: Results) -> Section | None:
 
 def corpus(results: Results) -> Section:
     """The audits of the corpus, the emphasis and the targets of the commitments."""
-    audit = results.corpus_audit
-    lines = _audit(audit, results.emphasis_audit, results.anchors_audit)
-    return Section("corpus", "Corpus and commitment targets", [TableBlock("corpus", corpus_table(audit)), lines])
+    lines = [line for audit in results.audits for line in audit["checks"]]
+    rows = tuple((line["name"], line["detail"]) for line in lines)
+    tones = {(place, 1): "" if line["good"] else "no" for place, line in enumerate(lines)}
+    title = f"Audit: {sum(map(bool, tones.values()))} of {len(lines)} lines need attention"
+    parts = [
+        TableBlock("corpus", score_tables.corpus_table(results.audits[0])),
+        TableBlock("audit", Table(("Check", "Result"), rows, "", (False, False), tones=tones), folded=title),
+    ]
+    return Section("corpus", "Corpus and commitment targets", parts)
 
 
 def _with_resampling(table: Table, results: Results) -> Table:
     """Add the note that explains the intervals of a table."""
     return replace(table, notes=(*table.notes, results.resampling))
-
-
-def _audit(*audits: Mapping[str, Any]) -> Checks:
-    """Return the lines of audits; the title counts those that deserve attention."""
-    checks = [Check(**line) for audit in audits for line in audit["checks"]]
-    looks = sum(not check.good for check in checks)
-    return Checks(f"Audit: {looks} of {len(checks)} lines need attention", checks)
 
 
 def signature(results: Results) -> Section:

@@ -13,14 +13,10 @@ from pacer.core.contexts import CONTEXTS, SOURCES, availability
 from pacer.core.errors import DataError
 from pacer.core.io import hash_json, write_text
 from pacer.data.schemas import read_images, read_records
-from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.statistics.comparison import read_run
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
-from pacer.reporting.marks import Other, Statement, spans, statements
-
-#: What the reference and the two systems' reports are compared with.
-_COMPARED_WITH: tuple[Other, ...] = ("generated", "reference", "reference")
+from pacer.reporting.marks import Statement, spans, statements
 
 
 def show_study(
@@ -52,12 +48,11 @@ def show_study(
             )
         reference, *generated = stated = [statements(text) for text in texts]
         first = first or stated
-        others = [generated[0] | generated[1], reference, reference]
-        marked = [
-            spans(*compared) for compared in zip(texts[1:], _COMPARED_WITH[1:], others[1:], first[1:], strict=True)
-        ]
         by_name = dict(zip((name for name, _ in systems), generated, strict=True))
-        marked.insert(0, spans(texts[0], _COMPARED_WITH[0], others[0], first[0], named=by_name))
+        marked = [spans(texts[0], "generated", generated[0] | generated[1], first[0], named=by_name)]
+        marked += [
+            spans(text, "reference", reference, before) for text, before in zip(texts[1:], first[1:], strict=True)
+        ]
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(
             {"context": context, "sources": SOURCES[context], "prior_report": prior_report, "texts": marked}
@@ -93,10 +88,8 @@ def _chosen(
 ) -> list[dict[str, Any]]:
     """Return a system's rows in these contexts."""
     if missing := [context for context in contexts if context not in by_context]:
-        remedy = f"it has {', '.join(by_context)}: choose with --context" if by_context else "name another study"
-        if UNKNOWN in by_context:
-            remedy = f"it was scored without contexts, and this page needs {', '.join(CONTEXTS)}"
-        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; {remedy}")
+        there = ", ".join(by_context) or "none"
+        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; contexts there: {there}")
     return [by_context[context] for context in contexts]
 
 

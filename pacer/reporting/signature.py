@@ -14,7 +14,7 @@ def signature_line(signature: Signature) -> str:
     parts = {
         **_clinical(signature),
         "clean": signature.language["cleaner"],
-        "tok": "blank",
+        "tok": "space",
         "bleu": "corpus",
         "meteor": "1.5",
         "mean": "contexts",
@@ -68,7 +68,5 @@ def caution(signature: Signature) -> str | None:
         )
     frozen = (signature.predictions or {}).get("stand_ins") or []
     if frozen:
-        names = ", ".join(frozen[:-1]) + (" and " if len(frozen) > 1 else "") + frozen[-1]
-        model = "model is a stand-in" if len(frozen) == 1 else "models are stand-ins"
-        notes.append(f"The frozen {names} {model}, made by this pipeline.")
+        notes.append(f"Frozen stand-ins, made by this pipeline: {', '.join(frozen)}.")
     return " ".join(notes) or None

@@ -13,9 +13,8 @@ from PIL import Image
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.core.contexts import SOURCES, Context
 from pacer.reporting import html
-from pacer.reporting.images import LONGEST_EDGE, data_uri
+from pacer.reporting.images import LONGEST_EDGE, data_uri, routing_overlay
 from pacer.reporting.marks import LONGITUDINAL, Span, Statement, committed, spans, statements
-from pacer.reporting.overlay import routing_overlay
 from pacer.serving.case import Result, notes_of
 
 TEMPLATES = Path(__file__).parent / "templates"

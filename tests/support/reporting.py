@@ -15,7 +15,6 @@ from ruamel.yaml import YAML
 from safetensors.numpy import save_file
 
 from pacer.commitments.anchor import POLARITIES
-from pacer.commitments.targets import build_anchors
 from pacer.config import Corpus, Params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
@@ -23,7 +22,6 @@ from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from tests.support.corpus import record
-from tests.support.labelling import cache_line
 from tests.support.profiles import profile
 
 GIVEN = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
@@ -45,32 +43,24 @@ class Run:
         }
 
 
-def _make_run(
-    root: Path,
-    contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"),
-    truth: bool = True,
-    gate: bool = True,
-    routed: bool = True,
-    standin: bool = True,
-) -> Run:
+def _make_run(root: Path, contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"), bare: bool = False) -> Run:
     random = np.random.default_rng(0)
     run = Run(root, profile("phantom"))  # whose `features.depths` are 4, 8 and 12
     for folder in ("raw/images", "anchors", "emphasis", "predictions", "metrics"):
         (root / folder).mkdir(parents=True)
     records = _corpus(root, contexts, random)
-    _write_anchor_audit(root / "anchors" / "audit.json", records)
-    none = {"name": "Emphasis in training (none)", "detail": "none", "good": True}
-    _write(root / "emphasis" / "audit.json", {"checks": [none]})
+    for name, lines in GIVEN["audits"].items():
+        _write(root / name / "audit.json", {"checks": lines})
     test = records.filter(pl.col("split") == "test").sort("study_id", maintain_order=True)
-    cases = _predictions(root / "predictions", test, random, gate, routed, standin)
+    cases = _predictions(root / "predictions", test, random, bare)
     cases.write_parquet(root / "metrics" / "cases.parquet")
-    _write_scores(root / "metrics", contexts, truth, standin)
+    _write_scores(root / "metrics", contexts, bare)
     return run
 
 
 @pytest.fixture(scope="session")
 def make_run():
-    """``make_run(folder, contexts=..., truth=..., gate=..., routed=..., standin=...)`` -> :class:`Run`."""
+    """``make_run(folder, contexts=..., bare=...)`` -> :class:`Run`; ``bare``: without gate, router and stand-ins."""
     return _make_run
 
 
@@ -124,9 +114,7 @@ def files_config(root: Path, **settings: object) -> Corpus:
     return Corpus.model_validate(base | {"source": "files", "root": str(root)} | settings)
 
 
-def _predictions(
-    folder: Path, test: pl.DataFrame, random: np.random.Generator, gate: bool, routed: bool, standin: bool
-) -> pl.DataFrame:
+def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, bare: bool) -> pl.DataFrame:
     cases, lines, routing = [], {}, {}
     for position, row in enumerate(test.iter_rows(named=True)):
         names = list(random.permutation(FINDINGS)[:5])
@@ -140,7 +128,7 @@ def _predictions(
                 "anchor": None if fallback else anchor,
                 "report": report,
                 "fallback": fallback,
-                "gate": 0.1 + 0.01 * position if gate else None,
+                "gate": None if bare else 0.1 + 0.01 * position,
                 "tokens": 90,
             }
         )
@@ -166,7 +154,7 @@ def _predictions(
                 "fallback": fallback,
             }
         )
-        if routed and row["context"] == "mw":
+        if not bare and row["context"] == "mw":
             for view, tilt in (("frontal", 0.3), ("lateral", -0.2)):
                 side = np.linspace(-1, 1, 8, dtype=np.float32)
                 logits = np.stack([tilt * np.add.outer(side, side).ravel(), np.zeros(64), -np.tile(side, 8) * tilt], 1)
@@ -176,42 +164,26 @@ def _predictions(
     for context, rows in lines.items():
         (folder / f"{context}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = list(dict.fromkeys(key.partition("-")[2].partition("/")[0] for key in routing)) or [test["study_id"][0]]
-    manifest = GIVEN["manifest"] | {"stand_ins": ["vision", "language"] if standin else [], "examples": shown[:2]}
+    manifest = GIVEN["manifest"] | {"stand_ins": [] if bare else ["vision", "language"], "examples": shown[:2]}
     _write(folder / "manifest.json", manifest)
     if routing:
         save_file(routing, folder / "routing.safetensors")
     return pl.DataFrame(cases)
 
 
-def _write_scores(folder: Path, contexts: tuple[str, ...], truth: bool, standin: bool) -> None:
+def _write_scores(folder: Path, contexts: tuple[str, ...], bare: bool) -> None:
     base = GIVEN["scores"]
     scores: dict = {}
     for shift, context in enumerate(contexts):
         scores[context] = GIVEN["rates"] | {key: value + 0.013 * shift for key, value in base.items()}
     scores["mean"] = {key: sum(scores[c][key] for c in contexts) / len(contexts) for key in base}
     scores["controls"] = {"another_patient": {c: {"n": 228, "f1": 0.31, "unchanged_share": 0.04} for c in contexts}}
-    if truth:
-        scores["truth"] = GIVEN["truth"] | {f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)}
     _write(folder / "scores.json", scores)
-    _write_signature(folder / "signature.json", standin)
-
-
-def _write_signature(path: Path, standin: bool) -> None:
     signature = copy.deepcopy(GIVEN["signature"])
-    signature["standin_labeller"] = signature["clinical"]["labeller"]["standin"] = standin
+    signature["standin_labeller"] = signature["clinical"]["labeller"]["standin"] = not bare
     signature["clinical"]["observations"] = list(OBSERVATIONS)
-    manifest = json.loads((path.parents[1] / "predictions" / "manifest.json").read_text())
-    _write(path, signature | {"predictions": manifest})
-
-
-def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
-    texts = dict(records.filter(split="train").select("record_id", "report_raw").head(10).iter_rows())
-    answer = json.dumps({"positive": ["edema"], "negative": ["pneumothorax"], "uncertain": []})
-    cache = path.with_name("llm_cache.jsonl")
-    cache.write_text("".join(json.dumps(cache_line(name, answer)) + "\n" for name in texts))
-    table = path.with_name("records.parquet")
-    records.write_parquet(table)
-    _write(path, build_anchors(table, cache, path.with_name("anchors.parquet")))
+    manifest = json.loads((folder.parent / "predictions" / "manifest.json").read_text())
+    _write(folder / "signature.json", signature | {"predictions": manifest})
 
 
 def _write(path: Path, value: object) -> None:

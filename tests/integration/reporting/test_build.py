@@ -14,6 +14,8 @@ import pytest
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
 from pacer.reporting.build_report import build_report
+from pacer.reporting.score_tables import corpus_table
+from tests.support.reporting import SENTENCES
 
 
 class Page(HTMLParser):
@@ -43,11 +45,6 @@ class Page(HTMLParser):
                 self.anchors.append(value)
             if name in ("src", "href", "xlink:href") and not value.startswith("#"):
                 self.addresses.append(value)
-
-    def handle_startendtag(self, tag: str, attributes: list) -> None:
-        self.handle_starttag(tag, attributes)
-        if tag not in self.VOID:
-            self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag, f"</{tag}> closes nothing"
@@ -85,14 +82,13 @@ def whole(make_run, tmp_path_factory: pytest.TempPathFactory) -> Page:
 def test_the_whole_page(whole: Page):
     for shown in (
         "0.599",
-        "0.668",
-        "Difference",
         "stand-in for CheXbert",
         "ce:llm-rg4",
         "Studies in two splits",
         "2: 2 × finding: neither findings nor impression",
         "raw text: no report found",
         "Targets by a labelling model sn 10 of 40",
+        "lines need attention",
         "no previous report was given",  # the made-up wording of comparison, without a prior
     ):
         assert shown in whole.text, shown
@@ -103,23 +99,34 @@ def test_the_whole_page(whole: Page):
     assert figures == {"sources.svg"}
 
 
-def test_the_picture_of_the_sources_has_what_is_known_and_the_page_says_what_is_not(whole: Page):
+def test_the_picture_of_the_sources_has_what_is_known(whole: Page):
     drawn = set(re.findall(r"<text[^>]*>([^<]+)</text>", (whole.out / "figures" / "sources.svg").read_text()))
     rows = {f"{context}: {kind}" for context in ("SW", "MW") for kind in ("persisting", "gone", "F1 of all findings")}
     rows |= {f"{context}: only on the lateral view" for context in ("MN", "MW")}
     assert {text for text in drawn if ": " in text and text[:2].isupper()} == rows  # nothing is new there
     assert {"with the source", "without it", "the previous report united with reports without it"} <= drawn
-    assert "For reports without the source, add no_lateral to decode.controls." in whole.text
 
 
 def test_table_files_say_what_their_numbers_are(whole: Page):
-    for table in ("scores", "truth", "controls"):
+    for table in ("scores", "controls"):
         for kind in ("md", "tex"):
             text = whole.table(f"{table}.{kind}")
             assert "stand-in for CheXbert" in text and "ce:llm-rg4" in text, table
     assert whole.table("scores.tex").startswith("% ce:llm-rg4")
     for table in ("scores", "observations", "groups"):
         assert "No intervals: " in whole.table(f"{table}.md"), table
+
+
+def test_the_corpus_stands_beside_the_papers_and_its_audit_has_no_report_text(full_run, whole: Page):
+    lines = whole.table("corpus.md").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    assert rows[0] == ["Context", *("train", "paper", "val", "paper", "test", "paper"), "studies", "patients"]
+    assert rows[2] == ["SN", "28", "172,608", "4", "1,391", "8", "2,357", "40", "20"]
+    assert rows[-1] == ["All", "92", "424,411", "14", "3,400", "26", "6,215", "", ""]
+    audit = read_json(full_run.root / "corpus" / "audit.json")
+    assert "paper" not in corpus_table(audit | {"format": "table"}).columns
+    shown = whole.table("audit.md") + whole.table("corpus.md") + json.dumps(audit)
+    assert "Studies in two splits" in shown and not [text for text in SENTENCES if text[:16] in shown]
 
 
 def test_the_page_needs_nothing_from_outside(whole: Page):
@@ -164,10 +171,9 @@ def test_what_a_run_may_have_besides(full_run, tmp_path: Path):
     assert len(re.findall(r"Study 5\d{7}", page.text)) == 1
 
 
-def test_a_real_corpus_without_truth_gate_router_or_examples(make_run, tmp_path: Path):
-    run = make_run(tmp_path / "run", contexts=("sn", "mn"), truth=False, gate=False, routed=False, standin=False)
+def test_a_corpus_without_gate_router_or_examples(make_run, tmp_path: Path):
+    run = make_run(tmp_path / "run", contexts=("sn", "mn"), bare=True)
     page = page_of(run, tmp_path / "reports")
-    assert "sources" in page.ids and "truth.md" not in {path.name for path in page.out.rglob("*.md")}  # the controls
     assert 'class="gauge"' not in page.html
     assert "Read with care" not in page.text and "SW" not in page.text
     change_json(run.root / "predictions" / "manifest.json", lambda manifest: manifest.update(examples=[]))
@@ -188,10 +194,10 @@ def test_direct_reports_of_a_model_without_a_router(full_run, tmp_path: Path):
 
 def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run, tmp_path: Path):
     study = read_json(full_run.root / "predictions" / "manifest.json")["examples"][0]
-    own = {"fallback": False, "anchor": {"positive": [], "negative": ["edema"], "uncertain": []}}
+    read = {"fallback": False, "anchor": {"positive": [], "negative": ["edema"], "uncertain": []}}
     changes = {
-        f"sn-{study}": own | {"report": "no pneumothorax . the heart is enlarged ."},
-        f"mw-{study}": own | {"report": "no pneumothorax . edema and small pleural effusion ."},
+        f"sn-{study}": read | {"report": "no pneumothorax . the heart is enlarged ."},
+        f"mw-{study}": read | {"report": "no pneumothorax . edema and small pleural effusion ."},
     }
     change_predictions(full_run, lambda row: changes.get(row["record_id"], {}))
     page = page_of(full_run, tmp_path / "reports")
@@ -209,7 +215,7 @@ def another_corpus(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (another_corpus, "no prediction matches a record of the corpus"),
         (lambda root: (root / "metrics" / "scores.json").unlink(), r"scores\.json does not exist"),
@@ -217,8 +223,8 @@ def another_corpus(root: Path) -> None:
         (lambda root: [path.unlink() for path in root.glob("predictions/*.jsonl")], "holds no predictions; expected"),
     ],
 )
-def test_nothing_is_left_when_an_input_is_missing(full_run, tmp_path: Path, damage: Callable, said: str):
+def test_nothing_is_left_when_an_input_is_missing(full_run, tmp_path: Path, damage: Callable, message: str):
     damage(full_run.root)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         build_report(**full_run.arguments, out=tmp_path / "reports")
     assert not (tmp_path / "reports").exists()

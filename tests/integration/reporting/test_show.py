@@ -67,15 +67,15 @@ def test_two_scored_runs_need_nothing_else(both, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "references", "said"),
+    ("texts", "references", "message"),
     [
-        ({"sn": "x ."}, REFERENCE, r"b has no report of study s1 in context sw; it has sn: choose with --context"),
+        ({"sn": "x ."}, REFERENCE, r"b has no report of study s1 in context sw; contexts there: sn"),
         (BY_B, REFERENCE | {"sw": "other ."}, "ours and theirs have different references for study s1 in context sw"),
     ],
 )
-def test_what_cannot_stand_side_by_side_is_refused(tmp_path: Path, texts, references, said: str) -> None:
+def test_what_cannot_stand_side_by_side_is_refused(tmp_path: Path, texts, references, message: str) -> None:
     systems = [("ours", scored(tmp_path / "a", BY_A)), ("theirs", scored(tmp_path / "b", texts, references))]
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         columns(systems, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

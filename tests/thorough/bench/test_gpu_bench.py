@@ -1,11 +1,9 @@
-"""What `make gpu` does, on the CPU: every part in miniature, and how a part's end is written down."""
+"""What `make gpu` does, on the CPU: every bench in miniature, and how a part's end is written down."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -22,45 +20,33 @@ def gpu(script, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def sections(results: Path) -> dict[str, str]:
-    """The sections of the results by their parts."""
-    found = results.read_text().split("\n## ")
-    return {text.removeprefix("## ").partition(":")[0]: text for text in found}
+@pytest.mark.parametrize(
+    ("part", "row"),
+    [
+        ("steps", "| Calibrate |"),
+        ("decode", "| records/s of `generate` |"),
+        ("features", "| the stage, from JPG files to shards |"),
+        ("blocks", "| eager, bfloat16 residual |"),
+    ],
+)
+def test_every_bench_runs_in_miniature(
+    gpu: ModuleType, script, part: str, row: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, option, preset = gpu.PARTS[part][1]
+    assert (option, preset) == ("--preset", "gpu")
+    out, threads = tmp_path / "results.md", torch.get_num_threads()
+    monkeypatch.setattr(sys, "argv", [path, option, "miniature", "--out", str(out)])
+    script(Path(path).stem).main()
+    torch.set_num_threads(threads)
+    assert row in out.read_text()
 
 
-def test_every_part_runs_in_miniature(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
-    run, out, commands = gpu.run, tmp_path / "gpu.md", {}
-
-    def here(name: str, command: Sequence[str], environment: dict[str, str]):
-        """The benches in this process, which has imported everything."""
-        commands[name] = command
-        if name == "tests":
-            return run(name, command, environment)
-        capsys.readouterr()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", command)
-            try:
-                importlib.import_module(Path(command[0]).stem).main()
-            except SystemExit as ended:
-                assert ended.code in (0, 1), ended  # 1: a bar that is missed
-        torch.set_num_threads(1)
-        return gpu.Ended(0, capsys.readouterr().out, "")
-
-    monkeypatch.setattr(gpu, "run", here)
-    gpu.main(["--miniature", "--out", str(out)])
-    written = sections(out)
-    assert list(commands) == list(written) == list(gpu.PARTS)
-    for part, row in {
-        "tests": " passed, ",
-        "steps": "| Calibrate |",
-        "decode": "| records/s of `generate` |",
-        "features": "| the stage, from JPG files to shards |",
-    }.items():
-        assert row in written[part], part
-    # the protocol is counted with the rates of the parts before it
-    assert "--images" in commands["protocol"] and "--records" in commands["protocol"]
-    rows = ("features", "Warm-up", "Commit", "Calibrate", "decode", "all of these")
-    assert all(f"| {row} |" in written["protocol"] for row in rows)
+def test_sides_that_differ_are_not_timed(script) -> None:
+    measuring, one = script("measuring"), torch.ones(3)
+    measuring.assert_close("a step", {"loss": one}, {"loss": one * 1.01}, 0.02)
+    for ours in ({"loss": one * 1.03}, {"loss": one * torch.nan}, {"loss": one, "drift": one}):
+        with pytest.raises(measuring.Unequal, match="a step: "):
+            measuring.assert_close("a step", ours, {"loss": one}, 0.02)
 
 
 def test_a_part_that_fails_says_so_and_the_next_goes_on(
@@ -81,7 +67,7 @@ def test_a_part_that_fails_says_so_and_the_next_goes_on(
     out = tmp_path / "gpu.md"
     with pytest.raises(SystemExit, match="failed: slow, broken, killed"):
         gpu.main(["--out", str(out)])
-    written = sections(out)
+    written = {text.removeprefix("## ").partition(":")[0]: text for text in out.read_text().split("\n## ")}
     assert "ran out of its time" in written["slow"] and "| begun |" in written["slow"]
     assert "exit code 1 (" in written["broken"] and "ValueError: no room" in written["broken"]
     assert "exit code -9 (" in written["killed"]

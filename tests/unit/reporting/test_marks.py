@@ -29,10 +29,10 @@ REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
 
 @pytest.mark.parametrize(("report", "compared_with", "other", "first", "expected"), listed_cases(__file__, "marks"))
 def test_phrases_are_marked_by_what_the_other_text_says(
-    report: str, compared_with: Other, other: str, first: str | None, expected: dict[str, str]
+    report: str, compared_with: Other, other: str | None, first: str | None, expected: dict[str, str]
 ):
-    known = None if first is None else statements(first)
-    found = {s.text: " ".join(s.marks) for s in spans(report, compared_with, statements(other), known) if s.marks}
+    against, known = (None if text is None else statements(text) for text in (other, first))
+    found = {s.text: " ".join(s.marks) for s in spans(report, compared_with, against, known) if s.marks}
     assert {text: found.get(text) for text in expected} == expected
     assert len(expected) == len(found) or any("longitudinal" in marks for marks in expected.values())
 
@@ -51,24 +51,18 @@ def test_spans_are_the_report_and_agree_with_the_other_text(report: str, other: 
     assert ("changed" in marks) == bool(first is not None and said - statements(first))
 
 
-def test_a_report_against_the_commitment_before_it():
-    report = "There is a small pleural effusion. No pneumothorax; possible edema, unchanged. The hila are normal."
-    commitment = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[])
-    assert committed(commitment) - statements(report) == {("fracture", "negative")}
-    found = {span.text: span for span in spans(report, "commitment", committed(commitment)) if span.marks}
-    assert {text: list(span.marks) for text, span in found.items()} == {
-        "effusion": ["matching"],
-        "No pneumothorax": ["matching"],
-        "possible edema": ["unverified"],
-        "unchanged": ["longitudinal"],  # a commitment says nothing of comparison
-    }
-    assert found["possible edema"].tooltip == "edema: uncertain; not in the commitment"
-    assert found["effusion"].tooltip == "pleural effusion: positive; in the commitment"
-    turned = spans(report, "commitment", committed(Anchor.of(negative=["pleural effusion"])))
-    assert [span.marks for span in turned if span.text == "effusion"] == [["unverified", "contradicts"]]
-    alone = spans(report, "commitment", None)
-    assert [list(span.marks) for span in alone if span.marks] == [["longitudinal"]]
-    assert "".join(span.text for span in alone) == report
+@pytest.mark.parametrize(
+    ("against", "known", "unknown"),
+    [
+        ("commitment", "in the commitment", "not in the commitment"),
+        ("reference", "in both reports", "not in the reference"),
+        ("generated", "in both reports", "in the reference only"),
+    ],
+)
+def test_a_phrase_says_which_text_has_it(against: Other, known: str, unknown: str):
+    found = spans("small effusion . possible edema .", against, committed(Anchor.of(positive=["pleural effusion"])))
+    told = ["pleural effusion: positive; " + known, "edema: uncertain; " + unknown]
+    assert [span.tooltip for span in found if span.marks] == told
 
 
 @pytest.mark.parametrize(("one", "other", "same"), listed_cases(__file__, "directions"))

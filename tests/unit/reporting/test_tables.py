@@ -15,25 +15,27 @@ from pacer.metrics.probe.use import SystemUse, Use
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
+from pacer.reporting import score_tables
 from pacer.reporting.probe_page import use_table
-from pacer.reporting.score_tables import control_table, convention_table, label_table, score_table, truth_table
+from pacer.reporting.score_tables import label_table, score_table
 from pacer.reporting.tables import Heading, Table, latex_text, p_value
+from tests.support.cases import listed_cases
 
 SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
 
 
-def test_score_table_orders_contexts_and_leaves_out_columns_that_no_context_has():
-    table = score_table(SCORES)
-    assert table.columns == ("Context", "P", "F1", "n")
-    assert table.rows == (("SN", "1.000", "0.250", "10"), ("MW", "–", "0.500", "1,200"), ("Mean", "", "0.375", ""))
-    assert table.summary == 2
+@pytest.mark.parametrize(("make", "scores", "columns", "rows"), listed_cases(__file__, "scores"))
+def test_scores_as_tables(make: str, scores: dict, columns: list[str] | None, rows: list[list[str]]):
+    table = getattr(score_tables, make)(scores)
+    if columns is None:
+        assert table is None
+    else:
+        assert (list(table.columns), [list(row) for row in table.rows]) == (columns, rows)
+
+
+def test_the_mean_is_set_apart_and_a_table_without_a_context_is_refused():
+    assert score_table(SCORES).summary == 2 and score_table({"sn": {"f1": 0.5}}).summary is None
     assert score_table(SCORES, scores_at("originals")).columns == ("Context",)
-    originals = {f"original_{name}": 0.25 for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor")}
-    table = score_table({"sn": originals | {"original_n": 12}, "mean": {}}, scores_at("originals"))
-    assert table.columns == ("Context", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "METEOR", "n")
-    assert table.rows[0] == ("SN", *["0.250"] * 6, "12")
-    undefined = score_table({"all": {"f1": None, "precision": 0.0, "n": 3}})
-    assert undefined.rows == (("ALL", "0.000", "undefined", "3"),) and undefined.summary is None
     with pytest.raises(DataError, match="no context"):
         score_table({"mean": {"f1": 1.0}})
 
@@ -69,37 +71,6 @@ def test_latex_text_leaves_no_bare_special_character(text: str):
     for command in (r"\textbackslash{}", r"\textasciitilde{}", r"\textasciicircum{}", *("\\" + c for c in "&%$#_{}")):
         bare = bare.replace(command, "")
     assert not set(bare) & set("&%$#_{}~^\\")
-
-
-def test_conventions_side_by_side():
-    values = {f"{ratio}_micro": 0.5 for ratio in ("precision", "recall", "f1")}
-    values |= {f"{ratio}_macro": None for ratio in ("precision", "recall", "f1")}
-    table = convention_table({"sn": {}, "conventions": {"r2gen": {"sn": values}, "top5": {"sn": values}}})
-    assert table.rows == (
-        ("r2gen", "micro", "0.500", "0.500", "0.500"),
-        ("r2gen", "macro", *["undefined"] * 3),
-        ("top5", "micro", "0.500", "0.500", "0.500"),
-    )
-    assert table.rules == {2}
-    assert convention_table({"sn": {}}) is None
-
-
-def test_truth_with_the_cases_own_sources_and_with_others():
-    table = truth_table({"truth": {"mean_f1": 0.6, "another_patient_f1": 0.4, "sn_f1": 0.6}})
-    assert table.rows == (
-        ("F1: another patient's sources", "0.600", "0.400", "−0.200"),
-        ("F1 in SN: frontal", "0.600", "", ""),
-    )
-    assert table.rules == {1} and truth_table(SCORES) is None
-
-
-def test_controls_leave_a_dash_where_a_context_has_none():
-    found = {"no_lateral": {"mw": {"f1": 0.4, "unchanged_share": 0.5}}}
-    table = control_table({**SCORES, "controls": found}, "A caption")
-    assert table is not None and table.caption == "A caption"
-    assert table.columns == ("Context", "Own sources", "Without the lateral view", "same report")
-    assert table.rows == (("SN", "0.250", "–", "–"), ("MW", "0.500", "0.400", "0.500"))
-    assert control_table(SCORES) is None
 
 
 def test_observations_with_and_without_a_score():

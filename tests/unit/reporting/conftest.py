@@ -1,1 +1,0 @@
-from tests.support.reporting import *
