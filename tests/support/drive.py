@@ -51,6 +51,8 @@ TWO_PROCESSES = (
     *(*ACCELERATE, "--multi_gpu", "--num_machines", "1", "--num_processes", "2"),
     *("--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no"),
 )
+#: The configuration of one of two nodes, each with one process.
+NODE = Path(__file__).with_name("node.yaml").read_text()
 
 
 # -- what is trained ------------------------------------------------------------------------------------------------
@@ -171,19 +173,7 @@ def launch_nodes(jobs: Sequence[str], device: str = "cpu") -> list[subprocess.Po
     launches = []
     for rank in (1, 0):
         config = Path(f"{jobs[0]}.node{rank}.yaml")
-        config.write_text(f"""\
-compute_environment: LOCAL_MACHINE
-distributed_type: MULTI_GPU
-num_machines: 2
-machine_rank: {rank}
-num_processes: 2
-main_process_ip: 127.0.0.1
-main_process_port: {port}
-rdzv_backend: static
-same_network: true
-mixed_precision: 'no'
-use_cpu: {str(device == "cpu").lower()}
-""")
+        config.write_text(NODE.format(rank=rank, port=port, cpu=str(device == "cpu").lower()))
         launches.append(launch(jobs, (*ACCELERATE, "--config_file", str(config)), device))
     return launches
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,12 @@ import torch
 from ruamel.yaml import YAML
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     BitImageProcessorPil,
-    Dinov2Config,
-    Dinov2WithRegistersConfig,
-    DINOv3ViTConfig,
-    Gemma3TextConfig,
-    LlamaConfig,
-    MistralConfig,
     PreTrainedTokenizerFast,
-    Qwen3Config,
     SiglipImageProcessorPil,
-    SiglipVisionConfig,
-    ViTConfig,
     ViTImageProcessorPil,
 )
 
@@ -41,14 +32,8 @@ SHAPE: dict[str, Any] = {
     "image_size": SIZE,
     "patch_size": PATCH,
 }
-ENCODERS: dict[str, Callable[..., Any]] = {
-    "dinov2": Dinov2Config,
-    "dinov2_with_registers": Dinov2WithRegistersConfig,
-    "dinov3_vit": DINOv3ViTConfig,
-    "vit": ViTConfig,
-    "siglip_vision_model": SiglipVisionConfig,
-}
-LANGUAGES = ("llama", "mistral", "qwen3", "gemma3_text", "smollm")
+ENCODERS = ("dinov2", "dinov2_with_registers", "dinov3_vit", "vit", "siglip_vision_model")
+LANGUAGES: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("languages.yaml"))
 #: What splits a text before byte pairs are merged, of Qwen's tokenizers and Llama 3's.
 _SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -58,7 +43,7 @@ _SPLIT = (
 def write_encoder(family: str, folder: Path, size: int = SIZE, **shape: Any) -> Path:
     """An encoder of 3 blocks with 4 x 4 patches, all of its weights random, and its image processor."""
     torch.manual_seed(1)
-    model = AutoModel.from_config(ENCODERS[family](**SHAPE | {"image_size": size} | shape))
+    model = AutoModel.from_config(AutoConfig.for_model(family, **SHAPE | {"image_size": size} | shape))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     model.save_pretrained(folder)
@@ -143,35 +128,10 @@ def write_tokenizer(kind: str, folder: Path) -> Path:
 def write_language(family: str, folder: Path) -> Path:
     """A language model of 2 blocks with its kind of tokenizer of 600 tokens."""
     torch.manual_seed(2)
-    shape: dict[str, Any] = {
-        "vocab_size": 600,
-        "hidden_size": 24,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "initializer_range": 0.3,
-        "pad_token_id": None,
-    }
-    made: Any
-    if family == "qwen3":
-        ends = {"bos_token_id": 597, "eos_token_id": 599}
-        made = Qwen3Config(**shape, head_dim=16, tie_word_embeddings=True, **ends)
-    elif family == "gemma3_text":
-        ends = {"bos_token_id": 2, "eos_token_id": 1}
-        layers = ["sliding_attention", "full_attention"]
-        made = Gemma3TextConfig(**shape, head_dim=16, sliding_window=12, layer_types=layers, **ends)
-    elif family == "mistral":
-        made = MistralConfig(**shape, sliding_window=12, bos_token_id=1, eos_token_id=2)
-    elif family == "smollm":
-        made = LlamaConfig(**shape, tie_word_embeddings=True, bos_token_id=598, eos_token_id=599)
-    else:
-        made = LlamaConfig(**shape, bos_token_id=1, eos_token_id=2)
-    model = AutoModelForCausalLM.from_config(made)
-    model.save_pretrained(folder)
-    kinds = {"qwen3": "bytes", "gemma3_text": "gemma", "smollm": "bytes with BOS"}
-    write_tokenizer(kinds.get(family, "sentencepiece"), folder)
-    return folder
+    made = LANGUAGES[family]
+    config = AutoConfig.for_model(made["model_type"], **made["values"])
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return write_tokenizer(made["tokenizer"], folder)
 
 
 def use_models(folder: Path, encoder: str, language: str, **groups: dict[str, Any]) -> None:

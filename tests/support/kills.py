@@ -6,13 +6,14 @@ cannot be forked.
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,34 +34,21 @@ def changes_file(event: str, arguments: tuple) -> bool:
     return opened or event in CHANGES
 
 
-def is_killed(number: int, job: Callable[[], object]) -> bool:
-    """Whether a job in a process of its own was killed before its change of this number; False: it had fewer."""
+def is_killed(job: Callable[[], object], number: int = 0) -> bool:
+    """Do a job in a process of its own; whether it was killed before its change of this number, the first being 1."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    left = number
+    changes = 0
 
-    def count(event: str, arguments: tuple) -> None:
-        nonlocal left
+    def watch(event: str, arguments: tuple) -> None:
+        nonlocal changes
         if changes_file(event, arguments):
-            left -= 1
-            if left == 0:
+            changes += 1
+            if changes == number:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(count)
+    sys.addaudithook(watch)
     job()
-    os._exit(0)
-
-
-def after(job: Callable[[], Any]) -> Any:
-    """What a job returns, in a fork of its own."""
-    end, start = os.pipe()
-    if child := os.fork():
-        os.close(start)
-        os.waitpid(child, 0)
-        with os.fdopen(end) as answer:
-            return json.loads(answer.read())
-    with os.fdopen(start, "w") as answer:
-        answer.write(json.dumps(job()))
     os._exit(0)
 
 
@@ -88,32 +76,35 @@ def read_folder(out: Path) -> list[str]:
     return [path.read_text() for path in sorted(out.iterdir())] if out.exists() else []
 
 
-def runs(kind: str, folder: Path) -> Iterator[tuple[str, int, Any, Any]]:
-    """For every place and change: what is there after the kill, and after the job was done again."""
-    make, look = {"result": (write, read), "folder": (write_folder, read_folder)}[kind]
+KINDS = {"result": (write, read), "folder": (write_folder, read_folder)}
+
+
+def kill_everywhere(kind: str, folder: Path) -> None:
+    """In every place and before every change: kill the job, copy what there is, and do the job again."""
+    make = KINDS[kind][0]
     for place in PLACES if kind == "result" else PLACES[:2]:
-        number, killed = 0, True
-        while killed:
-            number += 1
+        for number in count(1):
             out = folder / f"{place} {number}"
-            earlier, later, seen = partial(make, out, 1), partial(make, out, 2), partial(look, out)
             if place != "new":
-                after(earlier)
+                is_killed(partial(make, out, 1))
             if place == "with other files":
                 (out / "notes.txt").touch()
-            killed = is_killed(number, later)
-            remains = after(seen)
-            after(later)
-            yield place, number, remains, after(seen)
+            killed = is_killed(partial(make, out, 2), number)
+            if out.exists():
+                shutil.copytree(out, f"{out} killed")
+            is_killed(partial(make, out, 2))
+            if not killed:
+                break
 
 
-def killed_runs(kind: str, folder: Path) -> list[tuple[str, int, Any, Any]]:
+def killed_runs(kind: str, folder: Path) -> Iterator[tuple[str, Any, Any]]:
+    """For every place and change: the place, what is there after the kill, and after the job was done again."""
     command = [sys.executable, "-m", "tests.support.kills", kind, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+    for out in folder.glob("*[0-9]"):
+        yield out.name.rpartition(" ")[0], KINDS[kind][1](Path(f"{out} killed")), KINDS[kind][1](out)
 
 
 if __name__ == "__main__":
-    for run in runs(sys.argv[1], Path(sys.argv[2])):
-        print(json.dumps(run), flush=True)
+    kill_everywhere(sys.argv[1], Path(sys.argv[2]))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import psutil
 import pytest
 import torch
 from filelock import FileLock
+from ruamel.yaml import YAML
 from transformers import (
     BertConfig,
     BertModel,
@@ -44,33 +42,11 @@ from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.examples import Examples, RecordTable
 from tests.support.made_records import anchors_of, few_records
 
-WIDTH, GRID, QUERIES = 16, 4, 3
-DEPTHS = (1, 2, 3)
-MODEL = {
-    "features": {"depths": list(DEPTHS)},
-    "refine": {"variant": "patchwise", "d_routing": None, "max_scale": 0.5, "init_scale": 0.1},
-    "interface": {
-        "num_queries": QUERIES,
-        "num_heads": 2,
-        "d_hidden": 24,
-        "dropout": 0.1,
-        "query_std": 1.0,
-        "fusion_init": "random",
-        "mask_prior_padding": False,
-    },
-    "lora": {"rank": 2, "alpha": 4, "dropout": 0.1, "targets": ["q_proj", "v_proj"]},
-    "prompt": {"before_tokens": 50, "unknown_view": "upstream"},
-    "trajectory": {"report_tokens": 100},
-    "commit": {"route": "stochastic"},
-    "calibrate": {
-        "rank": 4,
-        "d_availability": None,
-        "d_gate": None,
-        "dropout": 0.05,
-        "gate_inputs": "hze",
-        "gate_bias": -2.2,
-    },
-}
+#: Settings of the tiny model, as in ``params.yaml``.
+MODEL: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("model.yaml"))
+WIDTH, GRID = 16, 4
+QUERIES: int = MODEL["interface"]["num_queries"]
+DEPTHS: list[int] = MODEL["features"]["depths"]
 
 
 def specification(phase: str = "calibrate", **groups: dict) -> ModelSpecification:
@@ -243,18 +219,3 @@ def save_calibrated(folder: Path, backbones: Path) -> None:
 def padded(batch: TrainingBatch, values: torch.Tensor) -> torch.Tensor:
     """Values of the predicted tokens [n] in their places, zeros elsewhere [B, T]."""
     return values.new_zeros(batch.ids.numel()).index_copy(0, batch.at, values).view(batch.ids.shape)
-
-
-@pytest.fixture
-def orphans_stay() -> Iterator[None]:
-    """Processes that lose their parent become this one's children and stay as they ended, for nobody waits for them.
-
-    So does the first process of many containers.
-    """
-    subreaper = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
-    assert ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0) == 0
-    yield
-    ctypes.CDLL(None).prctl(subreaper, 0, 0, 0, 0)
-    for child in psutil.Process().children():
-        if child.status() == psutil.STATUS_ZOMBIE:
-            os.waitpid(child.pid, 0)

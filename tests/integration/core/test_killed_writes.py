@@ -20,11 +20,11 @@ CASES = {
 def test_no_mixture_is_left_and_the_job_can_be_done_again(tmp_path: Path, kind: str) -> None:
     old, new, refusals = CASES[kind]
     seen = set()
-    for place, number, remains, again in killed_runs(kind, tmp_path):
-        assert again == new, (place, number)
+    for place, remains, again in killed_runs(kind, tmp_path):
+        assert again == new, place
         words = next((words for words in refusals if isinstance(remains, str) and words in remains), None)
         state = {str(old): "old", str(new): "new", "[]": "none"}.get(str(remains), words)
-        assert state is not None, (place, number, remains)
+        assert state is not None, (place, remains)
         seen.add((place, state))
     # while a folder is replaced there is a moment without one; the old one lies aside, and the next run puts it back
     missing = "none" if kind == "folder" else refusals[0]

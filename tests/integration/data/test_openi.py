@@ -17,7 +17,7 @@ from pacer.data.account import Account
 from pacer.data.readers.openi import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
-from tests.support.cases import cases
+from tests.support.cases import cases, listed_cases
 from tests.support.corpus import BASE, read_rows
 
 FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
@@ -93,23 +93,9 @@ def distribution(tmp_path: Path) -> OpenI:
 
 
 def test_a_report(distribution: OpenI) -> None:
-    row = distribution.folder(report()).row()
-    assert row == {
-        "file": str(distribution.root / "ecgen-radiology" / "1.xml"),
-        "row": "",
-        "rows": 1,
-        "id": "CXR1",
-        "contexts": ["sn", "mn"],
-        "split": seeded_split("CXR1", 7, 0.1, 0.2),
-        "study_id": "CXR1",
-        "subject_id": "CXR1",
-        "view": "PA",
-        "frontal": f"{FRONTAL}.png",
-        "lateral": f"{LATERAL}.png",
-        "findings": "Heart < normal & clear.",
-        "impression": "No disease.",
-        "indication": "Cough",
-    }
+    (expected,) = listed_cases(__file__, "report")[0].values
+    place = {"file": str(distribution.root / "ecgen-radiology" / "1.xml"), "split": seeded_split("CXR1", 7, 0.1, 0.2)}
+    assert distribution.folder(report()).row() == expected | place
     assert distribution.notes.notes == {}
 
 

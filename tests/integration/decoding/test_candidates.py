@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from pacer.commitments.anchor import Anchor
 from pacer.decoding import candidates
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.candidates import AgreeingSearch, Candidates, Opening, agreement, distance
+from tests.support.cases import listed_cases
 from tests.support.searches import EOS, Case, found, random_case
+from tests.support.sentences import anchor_of
 
 LOW = -1.0e9
 
@@ -95,19 +96,14 @@ def test_the_candidate_that_keeps_the_commitment_is_taken(monkeypatch) -> None:
     assert taken != best and all(new[:1] == old[:1] for new, old in zip(taken, best, strict=True))
 
 
-def test_contradictions_count_before_differences() -> None:
-    anchor = Anchor.of(positive=["edema"], negative=["pneumothorax"])
-    assert distance(anchor, "there is edema . no pneumothorax .") == (0, 0)
-    assert distance(anchor, "no edema . there is a pneumothorax .") == (2, 2)
-    assert distance(anchor, "no pneumothorax .") == (0, 1)
-
-
-def test_agreement_is_the_share_of_the_commitment_that_is_said() -> None:
-    anchor = Anchor.of(positive=["edema"], negative=["pneumothorax"])
-    assert agreement(anchor, "there is edema . no pneumothorax .") == 1.0
-    assert agreement(anchor, "there is edema . there is a pneumothorax .") == 0.5
-    assert agreement(anchor, "") == 0.0
-    assert agreement(None, "edema .") is None and agreement(Anchor(), "edema .") is None
+@pytest.mark.parametrize(("commitment", "report", "apart", "share"), listed_cases(__file__, "reports"))
+def test_how_far_a_report_is_from_its_commitment(
+    commitment: str, report: str, apart: list | None, share: float
+) -> None:
+    """Contradictions count before differences; the share of the commitment that is said is its agreement."""
+    anchor = anchor_of(commitment)
+    assert apart is None or [*distance(anchor, report)] == apart
+    assert agreement(anchor, report) == share and agreement(None, report) is None
 
 
 def test_the_end_of_a_commitment_is_found_in_its_text() -> None:

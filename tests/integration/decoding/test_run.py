@@ -21,10 +21,12 @@ from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS
 from pacer.model.checkpoint import WEIGHTS
+from tests.support.cases import listed_cases
 from tests.support.drive import contents
 from tests.support.models import save_calibrated
 from tests.support.searches import settings
 
+SETTINGS = listed_cases(__file__, "settings")
 DECODE = settings(max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"])
 
 
@@ -47,10 +49,6 @@ def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monk
         return contents(target)
 
     return decode
-
-
-def without_manifest(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: content for name, content in files.items() if name != "manifest.json"}
 
 
 def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataFrame) -> None:
@@ -114,31 +112,10 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
     assert decoded == [total - 17 + cut]
 
 
-#: A setting, another value, and whether finished reports are kept; `commitment: read` is refused for this model.
-JUDGED = [
-    ("split", "all", True),  # the same records here
-    ("limit", 100, True),  # the same
-    ("limit", 7, False),
-    ("engine", "generate", True),
-    ("threshold", 0.3, False),
-    ("risk", Risk(false_present=0.2), False),
-    ("num_beams", 2, False),
-    ("min_new_tokens", 3, False),
-    ("max_new_tokens", 19, False),
-    ("repetition_penalty", 1.5, False),
-    ("length_penalty", 1.0, False),
-    ("select", "agreement", False),
-    ("candidates", 3, False),
-    ("temperature", 0.5, False),
-    ("batch_size", 1, True),
-    ("examples", 3, True),
-    ("controls", [], True),
-]
-
-
-@pytest.mark.parametrize(("setting", "value", "kept"), JUDGED)
+@pytest.mark.parametrize(("setting", "value", "kept"), SETTINGS)
 def test_which_settings_discard_finished_reports(stage, monkeypatch, setting: str, value: Any, kept: bool) -> None:
-    assert {name for name, *_ in JUDGED} == set(Decode.model_fields) - {"commitment"}
+    assert {case.values[0] for case in SETTINGS} == set(Decode.model_fields) - {"commitment"}
+    value = Risk(**value) if setting == "risk" else value
     used = []
 
     def stop(out: Path, fingerprint: str, *, main: bool) -> None:

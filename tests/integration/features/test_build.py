@@ -6,7 +6,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -22,6 +21,7 @@ from pacer.features.store import IMAGES as IMAGES_INDEX
 from pacer.features.store import PRIORS as PRIORS_INDEX
 from pacer.features.store import FeatureStore
 from tests.support.building import CONFIG, IMAGES, SHARD, TEXTS, Setting, cut, make_images, setting, shard_of
+from tests.support.cases import listed_cases
 from tests.support.drive import contents
 
 __all__ = ["setting"]
@@ -137,30 +137,18 @@ def test_the_plan_is_announced(
     assert "to encode" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "again"),
-    [
-        ("mode", "pixels", {IMAGES_INDEX}),
-        ("depths", [2, 3], {IMAGES_INDEX}),
-        ("dtype", "float16", {IMAGES_INDEX, PRIORS_INDEX}),
-        ("precision", "bfloat16", {IMAGES_INDEX, PRIORS_INDEX}),
-        ("batch_size", 1, set()),
-        ("shard_size", 2, set()),
-        ("workers", 0, set()),
-        ("prior_tokens", 8, {PRIORS_INDEX}),
-    ],
-)
+@pytest.mark.parametrize(("changes", "again"), listed_cases(__file__, "settings"))
 def test_which_settings_encode_again(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], setting: str, value: Any, again: set[str]
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], changes: dict, again: list[str]
 ) -> None:
     """The tables of the store name the keys by which entries are taken over."""
-    out, settings = tmp_path / "out", CONFIG.model_copy(update={setting: value})
+    out, settings = tmp_path / "out", CONFIG.model_copy(update=changes)
     assert settings != CONFIG
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     before = {index: pl.read_parquet(out / index)["key"].to_list() for index in (IMAGES_INDEX, PRIORS_INDEX)}
     encoded.clear()
     build.build_store(settings, images, TEXTS, backbones, out)
-    assert {index for index, keys in before.items() if pl.read_parquet(out / index)["key"].to_list() != keys} == again
+    assert [index for index, keys in before.items() if pl.read_parquet(out / index)["key"].to_list() != keys] == again
     assert IMAGES_INDEX in again or not encoded
 
 

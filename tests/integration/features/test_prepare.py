@@ -21,21 +21,8 @@ from pacer.features.prepare import Preparation
 from tests.support.cases import listed_cases
 from tests.support.families import ENCODERS, write_encoder
 
-#: The published configuration of microsoft/rad-dino.
-RAD_DINO = {
-    "crop_size": {"height": 518, "width": 518},
-    "do_center_crop": True,
-    "do_convert_rgb": True,
-    "do_normalize": True,
-    "do_rescale": True,
-    "do_resize": True,
-    "image_mean": [0.5307] * 3,
-    "image_processor_type": "BitImageProcessor",
-    "image_std": [0.2583] * 3,
-    "resample": 3,
-    "rescale_factor": 0.00392156862745098,
-    "size": {"shortest_edge": 518},
-}
+#: The published configuration of microsoft/rad-dino, and what makes it small, with channels that differ.
+(RAD_DINO,), (SMALL,) = (param.values for param in listed_cases(__file__, "processors"))
 RNG = np.random.default_rng(0)
 
 
@@ -52,17 +39,8 @@ def rad_dino(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def small(directory: Path, **changes: Any) -> Path:
-    """The same at a size that takes no time, and with channels that differ."""
-    return write_config(
-        directory,
-        **{
-            "size": {"shortest_edge": 20},
-            "crop_size": {"height": 20, "width": 20},
-            "image_mean": [0.48, 0.46, 0.41],
-            "image_std": [0.27, 0.26, 0.28],
-        }
-        | changes,
-    )
+    """The same at a size that takes no time."""
+    return write_config(directory, **SMALL | changes)
 
 
 def processed(directory: Path, image: Image.Image) -> Tensor:

@@ -14,6 +14,7 @@ from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.training import loop
 from pacer.training.losses import Objective, objective
 from pacer.training.phases import phase_of
+from tests.support.cases import listed_cases
 from tests.support.training import parameters, stepped
 
 
@@ -71,26 +72,13 @@ def test_the_optimiser_is_adamw_with_its_usual_betas(setting, accelerator) -> No
         assert not group["amsgrad"] and not group["maximize"]
 
 
-#: A phase, a block of one of its parameters (width 24), and the contexts whose records use it.
-BLOCKS = [
-    ("parent", "interface.lateral.mix.weight", (), {"mn", "mw"}),
-    ("parent", "interface.prior.attention.bias_k", (), {"sw", "mw"}),
-    ("parent", "interface.fusion.weight", (slice(None), slice(24)), {*CONTEXTS}),
-    ("parent", "interface.fusion.weight", (slice(None), slice(24, 48)), {"mn", "mw"}),
-    ("parent", "interface.fusion.weight", (slice(None), slice(48, 72)), {"sw", "mw"}),
-    ("parent", "interface.fusion.bias", (), {*CONTEXTS}),
-    *(
-        ("calibrate", "calibrator.availability.weight", (row,), {context})
-        for row, context in enumerate(("sn", "mn", "sw", "mw"))
-    ),
-    ("calibrate", "calibrator.gate_in.weight", (), {*CONTEXTS}),
-]
-
-
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
 def test_no_weight_moves_for_a_source_that_no_row_has(name: str, run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither momentum nor weight decay moves it, its moments stay, and the optimiser counts no step for it."""
-    blocks = [case[1:] for case in BLOCKS if case[0] == name]
+    blocks = [
+        (parameter, tuple(slice(*part) for part in places), {*contexts})
+        for parameter, places, contexts in (case.values for case in listed_cases(__file__, name))
+    ]
     steps = stepped(monkeypatch, blocks)
     schedule = {"updates": 12, "accumulation": 1, "warmup_updates": 0}
     run(name, **{name: schedule}, train={"validation_interval": 100})
@@ -201,23 +189,10 @@ def test_more_processes_than_records_are_refused(run, accelerator, monkeypatch: 
 
 def test_everything_worth_watching_is_logged(run) -> None:
     logged = [values for _, values in run("calibrate", batches={"mix": True}, calibrate={"batch_size": 16})[1]]
-    assert set(logged[-1]) == {
-        "loss",
-        "loss_trajectory",
-        "loss_emphasis",
-        "loss_consistency",
-        "loss_drift",
-        "learning_rate",
-        "rho",
-        "alpha",
-        "gradient_norm",
-        "tokens_per_second",
-        "loader_wait",
-        "memory_gb",
-        "validation/mean",
-        *(f"{what}/{context}" for what in ("gate", "validation") for context in CONTEXTS),
-        *(f"depth_{what}/{k}" for what in ("weight", "favourite") for k in range(3)),
-    }
+    (names,) = listed_cases(__file__, "logged")
+    by_context = {f"{what}/{context}" for what in ("gate", "validation") for context in CONTEXTS}
+    by_depth = {f"depth_{what}/{k}" for what in ("weight", "favourite") for k in range(3)}
+    assert set(logged[-1]) == {*names.values[0].split()} | by_context | by_depth
     for values in logged:
         parts = values["loss_trajectory"] + 0.75 * values["loss_emphasis"] + 0.05 * values["loss_consistency"]
         assert values["loss"] == pytest.approx(parts + 0.01 * values["loss_drift"], rel=1e-5)

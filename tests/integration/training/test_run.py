@@ -21,6 +21,7 @@ from pacer.model.checkpoint import read_record
 from pacer.training import run
 from pacer.training.examples import Examples
 from tests.support import drive
+from tests.support.cases import listed_cases
 from tests.support.models import MODEL
 
 
@@ -97,38 +98,20 @@ def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monk
     monkeypatch.setattr(Examples, "batch", noting)
     logged = phase("parent", params, "warmup")
     assert seen == {"mw"}
-    assert {key for _, values in logged for key in values if key.startswith("validation/")} == {
-        "validation/mw",
-        "validation/mean",
-    }
+    validated = {key for _, values in logged for key in values if key.startswith("validation/")}
+    assert validated == {"validation/mw", "validation/mean"}
     with pytest.raises(ConfigError, match=r"parent.contexts has mn, but corpus.contexts does not"):
         values = params.model_dump()
         values["corpus"]["contexts"] = ["sn", "mw"]
         parse_params(values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}})
 
 
-#: What a start differs in: setting of its record, its value there, and the words of the refusal.
-OTHER_STARTS = {
-    "a frozen model": ("frozen", "vision", "another", "trained with another vision model"),
-    "what weights mean": (
-        "model",
-        "lora",
-        {"alpha": 3},
-        r"not fit the parameters: lora.alpha is \d+, the weights need 3",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", OTHER_STARTS)
-def test_a_start_that_does_not_fit_is_refused(phase, tmp_path: Path, kind: str) -> None:
-    group, key, value, words = OTHER_STARTS[kind]
+@pytest.mark.parametrize(("group", "key", "value", "words"), listed_cases(__file__, "other starts"))
+def test_a_start_that_does_not_fit_is_refused(phase, tmp_path: Path, group, key, value, words: str) -> None:
     phase("warmup", parameters(), None)
     phase("parent", parameters(), "warmup")
     record = json.loads((tmp_path / "parent/config.json").read_text())
-    if isinstance(value, dict):
-        record[group][key] |= value
-    else:
-        record[group][key] = value
+    record[group][key] = record[group][key] | value if isinstance(value, dict) else value
     (tmp_path / "parent/config.json").write_text(json.dumps(record))
     with pytest.raises(CheckpointError, match=words):
         phase("parent", changed(parameters(), "train", seed=1), "parent")

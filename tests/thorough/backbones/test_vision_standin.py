@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from transformers import Dinov2Model
 from pacer.backbones.standins import vision
 from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
 from pacer.config.backbones import VisionStandin
-from pacer.data.findings import FINDINGS
 from pacer.phantom.training import TrainingImages, training_images
 
 CONFIG = VisionStandin(
@@ -85,13 +83,6 @@ def test_a_corpus_whose_places_are_not_known_is_learnt_from_a_residual_network(
     assert np.mean([loss.item() for loss in taught[-6:]]) < 0.9 * np.mean([loss.item() for loss in taught[:6]])
 
 
-def test_a_place_of_the_residual_map_is_16_pixels() -> None:
-    network = ResidualNetwork(13).eval()
-    places, answers = network(torch.rand(2, 1, 64, 96))
-    assert places.shape == (2, 192, 4, 6) and answers.shape == (2, 13) and places.dtype == torch.float32
-    torch.testing.assert_close(answers, network.label(places.mean((2, 3))))
-
-
 def test_varied_radiographs_are_those_that_they_were() -> None:
     """Another cut and exposure each time, no mirror: what is bright on the left stays on the left."""
     torch.manual_seed(0)
@@ -103,22 +94,3 @@ def test_varied_radiographs_are_those_that_they_were() -> None:
     assert (left > right).all() and len(set(left.tolist())) == 64
     spread = varied.amax((1, 2, 3)) - varied.amin((1, 2, 3))
     assert 0.7 < spread.min() < 0.9 and 1.1 < spread.max() < 1.3  # contrast by a fifth
-
-
-def test_probes_find_what_single_channels_show(images: TrainingImages) -> None:
-    """An encoder whose endpoint repeats the labels: its probes find all; those of depths without them do not."""
-    torch.manual_seed(0)
-    labels = (torch.rand(60, len(FINDINGS)) > 0.5).float().numpy()
-    data = TrainingImages(np.resize(images.images, (60, 56, 56)), labels, None)
-
-    class Told(torch.nn.Module):
-        def forward(self, pixel_values: torch.Tensor, output_hidden_states: bool) -> SimpleNamespace:
-            states = torch.randn(len(pixel_values), 17, 16)
-            told = states.clone()
-            told[:, 1:, : len(FINDINGS)] = torch.from_numpy(labels)[:, None]
-            return SimpleNamespace(last_hidden_state=told, hidden_states=[states] * 13)
-
-    areas = vision._probes(Told(), data, np.arange(40), np.arange(40, 60))  # type: ignore[arg-type]
-    assert list(areas) == ["block 4", "block 8", "block 12"]
-    assert set(areas["block 12"]) == set(FINDINGS) and min(areas["block 12"].values()) > 0.99
-    assert np.mean([*areas["block 4"].values()]) < 0.8

@@ -28,22 +28,9 @@ from tests.support.families import BLOCKS, ENCODERS, LANGUAGES, SHAPE, SIZE, WID
 from tests.support.profiles import profile
 
 PIXELS = torch.randn(2, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
-SMALL: dict[str, Any] = {
-    "vocab_size": 600,
-    "hidden_size": 24,
-    "intermediate_size": 48,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "pad_token_id": None,
-}
-#: A tiny Gemma 3 of images and texts, as MedGemma is one.
-BOTH: dict[str, Any] = {
-    "text_config": SMALL | {"head_dim": 8, "vocab_size": 300, "sliding_window": 8},
-    "vision_config": SHAPE | {"model_type": "siglip_vision_model"},
-    "mm_tokens_per_image": 4,
-    "image_token_index": 299,
-}
+#: A tiny language model, and a tiny Gemma 3 of images and texts, as MedGemma is one.
+(SMALL,), (BOTH,) = (param.values for param in listed_cases(__file__, "configurations"))
+BOTH["vision_config"] |= SHAPE
 
 
 def test_every_family_is_tried() -> None:

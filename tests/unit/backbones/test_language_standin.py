@@ -13,24 +13,13 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.config.backbones import CARD
 from pacer.data.prompt import instruction
+from tests.support.cases import listed_cases
 
 STATED = ("There is mild edema.", "There is a fracture.")
 TEXT = LabelledText("", "mild edema .", Anchor(("edema",), ("pneumothorax",)), STATED, "PA", "findings", None, None)
 
-#: Warm-up layout, route commitment-first, its list given, and bound of the share of the sentences that the slots hold
-#: -> the first target that is learnt, and the number of sentences in the slots.
-EXAMPLES = [
-    pytest.param(0, 0, 1, 0.0, "mild", 2, id="direct"),
-    pytest.param(0, 1, 0, 0.0, "<ANCHOR>", 2, id="list learnt"),
-    pytest.param(0, 1, 1, np.inf, "\n<REPORT>", 2, id="list given, all heard"),
-    pytest.param(0, 1, 1, 0.0, "\n<REPORT>", 0, id="list given, nothing heard"),
-    pytest.param(1, 0, 0, 0.0, "mild", 2, id="warm-up layout, direct"),
-    pytest.param(1, 1, 0, 0.0, "<ANCHOR>", 2, id="warm-up layout, list learnt"),
-    pytest.param(1, 1, 1, 0.0, "\n<REPORT>", 0, id="warm-up layout, list given"),
-]
 
-
-@pytest.mark.parametrize(("bare", "commit", "given", "heard", "first", "sentences"), EXAMPLES)
+@pytest.mark.parametrize(("bare", "commit", "given", "heard", "first", "sentences"), listed_cases(__file__, "examples"))
 def test_a_given_list_is_not_learnt_and_the_slots_hold_less(bare, commit, given, heard, first, sentences, monkeypatch):
     for name, share in (("COMMIT", commit), ("GIVEN", given), ("HEARD", heard)):
         monkeypatch.setattr(language, name, share)

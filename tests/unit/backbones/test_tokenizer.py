@@ -7,10 +7,12 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from transformers import AutoTokenizer
@@ -21,19 +23,7 @@ from pacer.model.assemble import load_tokenizer
 from pacer.phantom.language import sample_texts
 
 #: Vicuna's, what decides about ids.
-SETTINGS = {
-    "add_bos_token": True,
-    "add_eos_token": False,
-    "bos_token": "<s>",
-    "eos_token": "</s>",
-    "unk_token": "<unk>",
-    "pad_token": None,
-    "clean_up_tokenization_spaces": False,
-    "legacy": False,
-    "model_max_length": 64,
-    "sp_model_kwargs": {},
-    "tokenizer_class": "LlamaTokenizer",
-}
+SETTINGS: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("tokenizer.yaml"))
 
 
 @pytest.fixture(scope="module", params=["blanks last", "blanks by frequency"])

@@ -25,20 +25,14 @@ def test_statuses(content: str, finish: str | None, status: str) -> None:
     assert read_answer(content.replace("FITS", FITS), "a", finish).status == status
 
 
+@pytest.mark.parametrize(("content", "finding"), listed_cases(__file__, "last objects"))
+def test_the_last_object_that_fits_counts(content: str, finding: str) -> None:
+    assert read_answer(content, "a").anchor == Anchor((finding,))
+
+
 @pytest.mark.parametrize("piece", ["{", '{"a": ', '{"\\'])
 def test_braces_without_end(piece: str) -> None:
     assert read_answer(piece * 100_000, "a").status == "unreadable"
-
-
-def test_the_last_object_that_fits_counts() -> None:
-    first, last = ({"positive": [name], "negative": [], "uncertain": []} for name in ("edema", "fracture"))
-    assert read_answer(f"{json.dumps(first)} No: {json.dumps(last)} {{x}}", "a").anchor == Anchor(("fracture",))
-
-
-def test_answer_in_a_code_fence() -> None:
-    content = '{"positive": ["Lung Opacities"], "negative": ["mass"], "uncertain": ["lung opacity"]}'
-    read = read_answer(f"```json\n{content}\n```\nDone {{", "a")
-    assert read.anchor == Anchor(("lung opacity",))
 
 
 @given(st.text())
@@ -71,16 +65,9 @@ def test_a_line_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
     assert read_answers(tmp_path / "none.jsonl") == []
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (json.dumps(cache_line("sn-1", "{}") | {"raw": None}), "raw: Input should be .*; correct or delete"),
-        (json.dumps(cache_line("sn-1", "{}") | {"prompt_tokens": "1"}), "prompt_tokens: Input should be"),
-        ("[]", "the object: Input should be"),
-        ('{"record_id": "a', "is not valid JSON"),
-    ],
-)
-def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str, message: str) -> None:
+@pytest.mark.parametrize(("line", "message"), listed_cases(__file__, "lines"))
+def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str | dict, message: str) -> None:
+    line = json.dumps(cache_line("sn-1", "{}") | line) if isinstance(line, dict) else line
     (tmp_path / "cache.jsonl").write_text(f"\n{line}\n")
     with pytest.raises(DataError, match=rf"cache.jsonl, line 2.{{0,2}} {message}"):
         read_answers(tmp_path / "cache.jsonl")

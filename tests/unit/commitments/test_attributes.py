@@ -6,12 +6,13 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
-from tests.support.cases import listed_cases
+from tests.support.cases import cases, listed_cases
 
 OPEN_I = Path(__file__).parents[4] / "shared" / "data" / "openi" / "reports.jsonl.gz"
 
@@ -35,39 +36,20 @@ def marked(values: dict[str, str]) -> dict[str, set[str]]:
     return {finding: set(words.split()) for finding, words in values.items()}
 
 
-#: Open-I's headings of findings, and its qualifiers; they were given by people who read the report.
-HEADINGS = {
-    **{"Pulmonary Atelectasis": "atelectasis", "Pleural Effusion": "pleural effusion", "Cardiomegaly": "cardiomegaly"},
-    **{"Opacity": "lung opacity", "Nodule": "lung lesion", "Mass": "lung lesion", "Pneumothorax": "pneumothorax"},
-    **{"Fractures, Bone": "fracture", "Pulmonary Edema": "edema", "Pulmonary Congestion": "edema"},
-    **{"Consolidation": "consolidation", "Pneumonia": "pneumonia", "Catheters, Indwelling": "support devices"},
-}
-QUALIFIERS = {
-    "side": {"left": {"left"}, "right": {"right"}, "bilateral": {"left", "right"}},
-    "severity": {"mild": {"mild"}, "small": {"mild"}, "moderate": {"moderate"}, "severe": {"severe"}},
-}
-#: Attribute -> words of a text that has it, and the least shares: read at all, and right where read.
-EXPECTED = {
-    "side": (r"\b(left|right|bilateral|both)", 0.85, 0.97),
-    "severity": (r"\b(mild|small|minimal|tiny|trace|slight|moderate|severe|large|marked)", 0.93, 0.99),
-}
-
-
 @pytest.mark.skipif(not OPEN_I.is_file(), reason="needs the Open-I reports in ../shared/data")
-@pytest.mark.parametrize("kind", EXPECTED)
-def test_people_gave_the_same_qualifiers(kind: str) -> None:
-    words, least_read, least_right = EXPECTED[kind]
+@cases(__file__, "qualifiers")
+def test_people_gave_the_same_qualifiers(kind: str, case: dict[str, Any]) -> None:
+    attribute, meanings = case["attribute"], {name: set(words.split()) for name, words in case["meanings"].items()}
     pairs = []
     for row in map(json.loads, gzip.decompress(OPEN_I.read_bytes()).splitlines()):
         text = f"{row.get('findings') or ''} {row.get('impression') or ''}"
         terms = [term.split("/") for term in row.get("mesh_major", [])]
-        for heading, finding in HEADINGS.items():
+        for heading, finding in case["headings"].items():
             given = [qualifiers for name, *qualifiers in terms if name == heading]
-            values = [QUALIFIERS[kind][one] for one in (given[0] if len(given) == 1 else ()) if one in QUALIFIERS[kind]]
-            if values and finding in extract_anchor(text).positive and re.search(words, text, re.I):
-                pairs.append((set().union(*values), getattr(read_attributes(text)[finding], kind)))
+            values = [meanings[one] for one in (given[0] if len(given) == 1 else ()) if one in meanings]
+            if values and finding in extract_anchor(text).positive and re.search(case["words"], text, re.I):
+                pairs.append((set().union(*values), getattr(read_attributes(text)[finding], attribute)))
     found = [(given, got) for given, got in pairs if got]
-    assert len(pairs) > 300 and len(found) / len(pairs) > least_read
-    assert sum(bool(given & got) if kind == "severity" else given == got for given, got in found) > (
-        least_right * len(found)
-    )
+    assert len(pairs) > 300 and len(found) / len(pairs) > case["read"]
+    right = sum(bool(given & got) if attribute == "severity" else given == got for given, got in found)
+    assert right > case["right"] * len(found)

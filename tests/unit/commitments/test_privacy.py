@@ -6,26 +6,18 @@ import polars as pl
 import pytest
 
 from pacer.core.errors import ConfigError, PacerError
+from tests.support.cases import listed_cases
 from tests.support.endpoint import Reply, good
 from tests.support.labelling import KEY
 
 
-@pytest.mark.parametrize(
-    ("consent", "said"),
-    [
-        (None, "not set"),
-        ("api.openai.com", "'api.openai.com'"),
-        ("localhost", "'localhost'"),
-        ("0.0.1", "'0.0.1'"),  # the end of the host's name, its start, and a longer name on either side
-        ("127.0.0", "'127.0.0'"),
-        ("1127.0.0.1", "'1127.0.0.1'"),
-        ("127.0.0.1.example.org", "'127.0.0.1.example.org'"),
-    ],
-)
-def test_nothing_is_sent_without_consent(endpoint, asking, label, consent, said) -> None:
-    message = f"send_reports_to is {said}, but the host of anchors.llm.base_url is '127.0.0.1': no report text was sent"
+@pytest.mark.parametrize(("consent", "told", "address"), listed_cases(__file__, "refused"))
+def test_nothing_is_sent_without_consent(endpoint, asking, label, consent, told, address) -> None:
+    host = "127.0.0.1" if address is None else ""
+    changes = {"send_reports_to": consent, "base_url": endpoint.url if address is None else address}
+    message = f"send_reports_to is {told}, but the host of anchors.llm.base_url is '{host}': no report text was sent"
     with pytest.raises(ConfigError, match=message):
-        label(config=asking().model_copy(update={"send_reports_to": consent}))
+        label(config=asking().model_copy(update=changes))
     assert endpoint.keys == set()
 
 
@@ -51,15 +43,6 @@ def test_key_that_cannot_be_sent(endpoint, label, monkeypatch, key) -> None:
         label()
     assert not key or key.strip() not in str(error.value)
     assert endpoint.keys == set()
-
-
-@pytest.mark.parametrize(
-    ("address", "consent"),
-    [("", ""), ("http://[::1/v1", "::1"), ("ftp://localhost/v1", "localhost"), ("localhost:8000/v1", "localhost")],
-)
-def test_address_that_is_none(asking, label, address, consent) -> None:
-    with pytest.raises(ConfigError, match=r"host of anchors.llm.base_url is ''"):
-        label(config=asking().model_copy(update={"base_url": address, "send_reports_to": consent}))
 
 
 def test_the_key_and_reports_turn_up_nowhere(endpoint, label, records, tmp_path, capfd, caplog) -> None:

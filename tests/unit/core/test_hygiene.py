@@ -6,7 +6,6 @@ import os
 import re
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,7 @@ from pacer.core.hygiene import (
     rounding_fault,
     without_residue,
 )
-from tests.support.cases import listed_cases
+from tests.support.cases import cases
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
@@ -33,11 +32,6 @@ def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) ->
         assert f"character {bad[0]} is the control character U+{ord(text[bad[0] - 1]):04X}" in fault
     elif fault is not None:
         assert f"character {bad[0]} is half of a surrogate pair" in fault
-
-
-@pytest.mark.parametrize("text", listed_cases(__file__, "absent"))
-def test_words_that_stand_for_no_text(text: str) -> None:
-    assert is_absent(text)
 
 
 @given(st.sampled_from(sorted(ABSENT_WORDS)), st.text("abc", min_size=1, max_size=9))
@@ -66,28 +60,15 @@ def test_an_id_is_a_name_that_one_can_see(text: str) -> None:
     assert (id_fault(text) is None) == usable
 
 
-@pytest.mark.parametrize(
-    ("text", "why"), [*listed_cases(__file__, "no_ids"), ("x" * 201, "has 201 characters, more than 200")]
-)
-def test_texts_that_are_no_ids(text: str, why: str) -> None:
-    assert why in str(id_fault(text))
-
-
-@pytest.mark.parametrize("text", listed_cases(__file__, "ids"))
-def test_ids_that_only_look_wrong(text: str) -> None:
-    assert id_fault(text) is None
-
-
-@pytest.mark.parametrize(("text", "plain"), listed_cases(__file__, "escaped"))
-def test_what_another_format_escaped_is_plain_again(text: str, plain: str) -> None:
-    assert re.search(ANY_RESIDUE, text) and without_residue(text) == plain
-
-
-@pytest.mark.parametrize("text", listed_cases(__file__, "residue"))
-def test_residue_that_can_be_text_is_found_and_stays(text: str) -> None:
-    assert re.search(ANY_RESIDUE, text) and without_residue(text) == text
-
-
-@pytest.mark.parametrize("text", listed_cases(__file__, "no_residue"))
-def test_what_only_looks_like_residue(text: str) -> None:
-    assert not re.search(ANY_RESIDUE, text) and without_residue(text) == text
+@cases(__file__)
+def test_texts(kind: str, case: str | list[str]) -> None:
+    """Of a list: the text, and the fault of an id or what is plain again."""
+    text, expected = case if isinstance(case, list) else (case, case)
+    if kind == "absent":
+        assert is_absent(text)
+    elif kind == "ids":
+        assert id_fault(text) is None
+    elif kind == "no_ids":
+        assert expected in str(id_fault(text))
+    else:
+        assert bool(re.search(ANY_RESIDUE, text)) == (kind != "no_residue") and without_residue(text) == expected

@@ -46,10 +46,7 @@ def test_quotas_of_control_groups(
     assert core_count() == max(1, min(8, cores) // 1)
 
 
-@pytest.mark.parametrize(
-    ("threads", "processes", "expected"),
-    [("", 1, 6), ("", 4, 1), ("3", 1, 3), ("3", 4, 3), ("2,1", 1, 2), ("0", 2, 3), ("many", 2, 3)],
-)
+@pytest.mark.parametrize(("threads", "processes", "expected"), listed_cases(__file__, "threads"))
 def test_threads_of_a_process(threads: str, processes: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "core_count", lambda: 6)
     given: list[int] = []

@@ -30,24 +30,9 @@ def test_odd_previous_studies_are_marked() -> None:
     assert empty not in [*audit._priors(priors, {}, kept, account)]
 
 
-def test_a_topic_that_nobody_has_heard_of_is_shown() -> None:
-    line = audit._note("strange_things", {"sn": {f"value {n}": 10 - n for n in range(11)}, "mn": {"x": 1}}, "rg4")
-    assert line.name == "Strange things" and not line.good
-    assert line.detail.startswith("sn: 10 × value 0, 9 × value 1") and line.detail.endswith("3 others; mn: 1 × x")
-
-
-def test_reasons_beyond_the_first_are_counted() -> None:
-    shown = audit._reasons({f"field {n}: no": 6 - n for n in range(6)})
-    assert shown.startswith("21: 6 × field 0: no") and shown.endswith("; 1 for another reason")
-
-
 @pytest.mark.parametrize(("val", "said"), [(0, "SN val, MN train; training needs no val, except"), (4, "MN train")])
 def test_an_empty_val_is_named_with_what_it_stops(val: int, said: str) -> None:
     counts = {"sn": {"train": 3, "val": val}, "mn": {"train": 0, "val": 2}}
     contexts = {c: {split: {"records": n} for split, n in splits.items()} for c, splits in counts.items()}
     check = audit._empty(contexts, ("train", "val"))
     assert check.detail.startswith(said) and check.detail.count(";") == 2 * (val == 0) and not check.good
-
-
-def test_long_words_are_cut_and_lines_joined() -> None:
-    assert audit.plain("a\nb\x00c" + "d" * 200, 10) == "a b cdddd…"

@@ -17,6 +17,7 @@ from pacer.data.account import Account
 from pacer.data.readers.table import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
+from tests.support.cases import listed_cases
 from tests.support.corpus import BASE, read_rows
 
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
@@ -98,28 +99,9 @@ def test_numbers_in_jsonl(tmp_path: Path) -> None:
     assert studies["13"]["prior_study_id"] == "12" and {study["subject_id"] for study in studies.values()} == {"7"}
 
 
-LINE = b'{"subject": "p", "study": "s", "view": "PA", "image": "i", "findings": "f"}\n'
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
-        ("t.csv", b"", "Columns of the table: no columns"),
-        ("t.parquet", b"PAR1" + b"x" * 99, "cannot be read"),
-        ("t.jsonl", b'{"subject": "' + SECRET.encode(), "line 1 is not valid JSON"),
-        ("t.jsonl", b'{}\n["' + SECRET.encode() + b'"]\n', "line 2: expected an object, got a list"),
-        ("t.jsonl", LINE.replace(b'"p"', b"true"), "line 1, subject: expected text or a number"),
-        ("t.jsonl", LINE.replace(b'"f"', b'"\\ud800"'), "line 1, findings: half of a surrogate pair"),
-        (
-            "t.jsonl",
-            LINE.replace(b'"f"', b'["a", "b"]'),
-            "line 1, findings: expected text or a number, got a list of 2",
-        ),
-        ("t.jsonl", b'{"subject": "\xe9"}\n', "not UTF-8"),
-    ],
-)
-def test_broken_files(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
-    (tmp_path / name).write_bytes(content)
+@pytest.mark.parametrize(("name", "content", "expected"), listed_cases(__file__, "broken"))
+def test_broken_files(tmp_path: Path, name: str, content: str, expected: str) -> None:
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
     with pytest.raises(DataError) as caught:
         studies_of(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value) and expected in str(caught.value)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.config.params import check_splits
@@ -16,17 +16,6 @@ from tests.support.profiles import profile
 
 #: The micro profile.
 MICRO = profile("micro")
-SHARES = st.floats(0, 0.5)
-
-
-@given(st.text(), st.integers(), SHARES, SHARES, SHARES)
-def test_a_larger_share_takes_from_train_alone(subject: str, seed: int, val: float, test: float, more: float) -> None:
-    assume(more >= test)
-    before, after = seeded_split(subject, seed, val, test), seeded_split(subject, seed, val, more)
-    assert after == before or (before, after) == ("train", "test")
-    # the two shares are treated alike
-    before, after = seeded_split(subject, seed, test, val), seeded_split(subject, seed, more, val)
-    assert after == before or (before, after) == ("train", "val")
 
 
 @pytest.mark.parametrize("seed", [0, 7, 42])

@@ -13,6 +13,7 @@ from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import load_tokenizer
 from tests.support import searches
+from tests.support.cases import listed_cases
 from tests.support.models import moved_model, specification
 
 settings = partial(searches.settings, min_new_tokens=4, max_new_tokens=12, batch_size=8)
@@ -67,22 +68,7 @@ def test_a_prefix_that_is_no_number_is_refused_with_its_record(generator, record
         generator(rows)
 
 
-@pytest.mark.parametrize(
-    ("generated", "report", "fallback"),
-    [
-        (
-            "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>\n<REPORT>\n edema .\n</REPORT>",
-            "edema .",
-            False,
-        ),
-        ("<REPORT> a <REPORT> b", "b", False),
-        ("x <REPORT> b </REPORT> c </REPORT>", "b", False),
-        ("no marker at all .", "no marker at all .", True),
-        ("<ANCHOR> cut <REPORT>\n</REPORT>", "<ANCHOR> cut <REPORT>\n</REPORT>", True),
-        ("", "", True),
-        ("<ANCHOR> nothing that can be read <REPORT> x", "x", False),
-    ],
-)
+@pytest.mark.parametrize(("generated", "report", "fallback"), listed_cases(__file__, "extractions"))
 def test_extraction_as_published(generated: str, report: str, fallback: bool) -> None:
     extraction = extract_report(generated)
     assert (extraction.report, extraction.fallback) == (report, fallback)

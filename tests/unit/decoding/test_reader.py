@@ -7,42 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from pacer.commitments.anchor import Anchor
 from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
 from pacer.decoding import fit_reader
 from pacer.decoding.extract import within
 from pacer.decoding.fit_reader import FOLDS, PENALTIES
 from pacer.decoding.reader import FindingsReader, Probabilities, read_reader
-
-NONE = [0.0] * 13
-
-
-def chances(**named: float) -> list[float]:
-    return [named.get(finding.replace(" ", "_"), 0.0) for finding in FINDINGS]
+from tests.support.cases import listed_cases
+from tests.support.sentences import anchor_of
 
 
-COMMITMENTS = [  # present, absent, uncertain, threshold, commitment
-    (chances(edema=0.45), NONE, NONE, 0.45, Anchor(("edema",))),
-    (chances(edema=0.4499), NONE, NONE, 0.45, Anchor()),
-    (chances(edema=0.5), chances(edema=0.9), NONE, 0.45, Anchor(("edema",))),
-    (chances(edema=0.1), chances(edema=0.5, pneumonia=0.49), NONE, 0.45, Anchor((), ("edema",))),
-    (NONE, chances(edema=0.5), chances(edema=0.6, fracture=0.5), 0.45, Anchor((), (), ("edema", "fracture"))),
-    (NONE, chances(edema=0.6), chances(edema=0.6), 0.45, Anchor((), ("edema",))),
-    # nine findings: the least probable is left out
-    (
-        [0.9, 0.9, 0.9, 0.8, 0.9, 0.9, 0.9, 0.9, 0.9, *[0.1] * 4],
-        NONE,
-        NONE,
-        0.5,
-        Anchor((*FINDINGS[:3], *FINDINGS[4:9])),
-    ),
-]
-
-
-@pytest.mark.parametrize(("present", "absent", "uncertain", "threshold", "expected"), COMMITMENTS)
-def test_commitment(present, absent, uncertain, threshold: float, expected: Anchor) -> None:
-    assert Probabilities(present, absent, uncertain).commitment(threshold) == expected
+@pytest.mark.parametrize(("given", "threshold", "expected"), listed_cases(__file__, "commitments"))
+def test_commitment(given: dict[str, dict[str, float]], threshold: float, expected: str) -> None:
+    chances = ([given.get(state, {}).get(one, 0.0) for one in FINDINGS] for state in Probabilities._fields)
+    assert Probabilities(*chances).commitment(threshold) == anchor_of(expected)
 
 
 def test_the_fit_finds_a_known_law(monkeypatch) -> None:
@@ -92,15 +70,6 @@ def test_a_missing_reading_is_named(tmp_path: Path) -> None:
         read_reader(tmp_path, tmp_path)
 
 
-SENTENCES = [  # report, commitment, what is left
-    ("there is edema . no pneumothorax .", Anchor(("edema",)), "there is edema . no pneumothorax ."),
-    ("there is edema . no pneumothorax .", Anchor(("pneumonia",)), "no pneumothorax ."),
-    ("there is edema . there is edema and pneumonia .", Anchor(("edema",)), "there is edema ."),
-    ("possible edema . the heart is normal", Anchor((), (), ("edema",)), "possible edema . the heart is normal"),
-    ("there is edema .", Anchor(), ""),
-]
-
-
-@pytest.mark.parametrize(("report", "anchor", "left"), SENTENCES)
-def test_sentences_that_affirm_more_than_the_list_are_left_out(report: str, anchor: Anchor, left: str) -> None:
-    assert within(report, anchor) == left
+@pytest.mark.parametrize(("report", "commitment", "remaining"), listed_cases(__file__, "sentences"))
+def test_sentences_that_affirm_more_than_the_list_are_left_out(report: str, commitment: str, remaining: str) -> None:
+    assert within(report, anchor_of(commitment)) == remaining

@@ -14,6 +14,7 @@ from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import load_strictly, load_weights, read_record
 from pacer.model.pacer import Pacer
+from tests.support.cases import listed_cases
 from tests.support.models import moved_model, save_model, specification
 
 #: Widths at which names and shapes weigh little against numbers.
@@ -113,23 +114,16 @@ def test_frozen_weights_need_not_be_in_a_checkpoint_and_trained_ones_must(saved,
             load_strictly(model, {n: t for n, t in weights.items() if n != gone}, "x")
 
 
-def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved) -> None:
+@pytest.mark.parametrize(("change", "message"), listed_cases(__file__, "records"))
+def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved, change: dict, message: str) -> None:
     _, directory = saved
     file = directory / "parent" / "config.json"
-    written = file.read_text()
-    assert "calibrate" not in json.loads(written)["model"]  # a group that the model does not have
-    changes = {
-        r"unknown key model\.refine\.max_scales": ("max_scales", 0.5),
-        r"model\.refine\.variant is missing": ("variant", None),
-        r"model\.refine\.max_scale = 'wide'": ("max_scale", "wide"),
-    }
-    for message, (key, value) in changes.items():
-        content = json.loads(written)
-        content["model"]["refine"] |= {key: value}
-        if value is None:
-            del content["model"]["refine"][key]
-        file.write_text(json.dumps(content))
-        with pytest.raises(CheckpointError, match=rf"parent/config\.json .*{message}.* or train again"):
-            read_record(directory / "parent")
+    content = json.loads(file.read_text())
+    assert "calibrate" not in content["model"]  # a group that the model does not have
+    refine = content["model"]["refine"] | change
+    content["model"]["refine"] = {key: value for key, value in refine.items() if value is not None}
+    file.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=rf"parent/config\.json .*{message}.* or train again"):
+        read_record(directory / "parent")
     with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
         read_record(directory)

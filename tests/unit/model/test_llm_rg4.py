@@ -15,6 +15,7 @@ from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import read_record, specification_of
 from pacer.model.llm_rg4 import adopt_llm_rg4, interface_names
 from tests.support import drive
+from tests.support.cases import listed_cases
 from tests.support.models import MODEL, WIDTH
 
 ROOT = Path(__file__).parents[3]
@@ -78,18 +79,8 @@ def test_the_parent_phase_can_start_from_it(params, released, alike, tmp_path) -
     assert before and all(torch.equal(model.router.state_dict()[name], tensor) for name, tensor in before.items())
 
 
-@pytest.mark.parametrize(
-    ("group", "change", "message"),
-    [
-        ("interface", {"num_queries": 5}, "other shapes: interface.queries"),
-        ("interface", {"d_hidden": 7}, "other shapes: .*interface.frontal.up.weight"),
-        ("lora", {"rank": 3}, "other shapes: language.*lora_A"),
-        ("lora", {"alpha": 99}, "lora.alpha is 99"),
-    ],
-)
-def test_parameters_that_do_not_describe_the_file(
-    params, released, alike, tmp_path, group: str, change: dict, message: str
-) -> None:
+@pytest.mark.parametrize(("group", "change", "message"), listed_cases(__file__, "others"))
+def test_parameters_that_do_not_describe_the_file(params, released, alike, tmp_path, group, change, message) -> None:
     values = params.model_dump()
     values[group] |= change
     with pytest.raises(CheckpointError, match=message):

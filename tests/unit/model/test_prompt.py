@@ -4,6 +4,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from pacer.data.prompt import build_prompt, instruction, task
+from tests.support.cases import listed_cases
 
 RECORD = {"view": "PA", "sections": "findings+impression", "indication": None, "history": None, "commit": False}
 
@@ -30,21 +31,7 @@ def test_the_instruction_is_upstreams_and_the_commitment_suffix_part_of_it() -> 
     assert instruction(**RECORD | {"commit": True})[1].endswith(COMMITMENT)
 
 
-@pytest.mark.parametrize(
-    ("view", "sections", "unknown_view", "expected"),
-    [
-        ("AP", "findings", "upstream", "finding section of report for anterior posterior chest X-ray visual feature"),
-        (
-            "PA",
-            "impression",
-            "by_sections",
-            "impression section of report for posterior anterior chest X-ray visual feature",
-        ),
-        ("other", "findings+impression", "upstream", "finding section of report for chest X-ray examination"),
-        ("other", "findings+impression", "by_sections", "finding and impression for this chest X-ray examination"),
-        ("other", "impression", "by_sections", "impression section of report for chest X-ray examination"),
-    ],
-)
+@pytest.mark.parametrize(("view", "sections", "unknown_view", "expected"), listed_cases(__file__, "tasks"))
 def test_task_strings(view: str, sections: str, unknown_view, expected: str) -> None:
     assert task(view, sections, unknown_view) == "\n" * (view == "other") + f"Write radiological {expected}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,8 @@ from tests.support.sentences import SENTENCES, anchor_of
 
 CASES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("cases.yaml"))
 SOME = ("pleural effusion", "pneumothorax", "pneumonia", "consolidation", "atelectasis", "fracture")
-#: Words that begin, carry and break cues and mentions, for texts that no report has.
-_WORDS = """no not without new effusion pleural thickening pneumothorax or and nor the with but rather than there is
-    heart size normal enlarged mediastinum contours mass lesion nodular opacity consistent possible may represent cannot
-    exclude excluded change resolved has have unchanged stable small versus vs. ? . ; , seen history of evaluate for
-    concern edema blunting costophrenic angle removed tube line port 1.5 cm chest infection prior granulomatous
-    tip of in stomach likely picc removal placement complication support devices remain right side if any less given
-    definite andor prior study addendum: w/o pna pl eff and/or / : absent, none - • <p> &nbsp; {"a": 0} | Ø ﬁ
-    mentioned increased intubated beyond history:
-    comparison on lateral view identified probably failure collapse opacity"""
 TEXTS = st.one_of(
-    st.lists(st.sampled_from([*_WORDS.split(), "\n", "\n\n"]), max_size=30).map(" ".join),
+    st.lists(st.sampled_from([*CASES["words"].split(), "\n", "\n\n"]), max_size=30).map(" ".join),
     st.lists(
         st.sampled_from([*(sentence.text for sentence in SENTENCES), *chain(*CASES["names"].values())]), max_size=4
     ).map(" ".join),
@@ -77,19 +69,20 @@ def test_windows_are_local() -> None:
     assert EXTRACTORS["paper"](f"No {'very ' * 10}edema.") == anchor_of("+ edema")
 
 
-@pytest.mark.parametrize(("text", "report"), [*CASES["prompts"], ["Heart normal. " * 30 + "Write a report.", None]])
-def test_the_report_without_its_prompt(text: str, report: str | None) -> None:
-    assert without_prompt(text) == (text if report is None else report)
+#: What is read of a text, by kind of case.
+READ: dict[str, Callable[[str], Any]] = {
+    "prompts": without_prompt,  # null: the text itself
+    "paper": EXTRACTORS["paper"],
+    "orders": lambda text: extract_anchor(text).polarity("pleural effusion"),
+    "segments": lambda text: [" ".join(words) for words, _ in located_segments(text)],
+}
 
 
-@pytest.mark.parametrize(("report", "expected"), CASES["paper"])
-def test_what_the_paper_describes(report: str, expected: str) -> None:
-    assert EXTRACTORS["paper"](report) == anchor_of(expected)
-
-
-@pytest.mark.parametrize(("report", "polarity"), CASES["orders"])
-def test_the_first_mention_that_does_not_deny_decides(report: str, polarity: str | None) -> None:
-    assert extract_anchor(report).polarity("pleural effusion") == polarity
+@pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind in READ for case in CASES[kind]])
+def test_what_is_read(kind: str, case: list) -> None:
+    text, expected = case
+    expected = anchor_of(expected) if kind == "paper" else expected
+    assert READ[kind](text) == (text if kind == "prompts" and expected is None else expected)
 
 
 @pytest.mark.parametrize(("report", "lines"), CASES["mentions"])
@@ -98,11 +91,6 @@ def test_what_is_shown(report: str, lines: list[str]) -> None:
         (report[m.start : m.end], m.finding, m.polarity, m.cue and report[slice(*m.cue)]) for m in find_mentions(report)
     ]
     assert [", ".join(map(str, line)) for line in shown] == lines
-
-
-@pytest.mark.parametrize(("text", "expected"), CASES["segments"])
-def test_segmentation(text: str, expected: list[str]) -> None:
-    assert [" ".join(words) for words, _ in located_segments(text)] == expected
 
 
 @given(text=TEXTS)
