@@ -16,8 +16,8 @@ from pacer.core.errors import ConfigError
 
 #: Folder of the profiles, and the key with which a file names the profile that it extends.
 CONFIGS, EXTENDS = Path("configs"), "extends"
-#: Keys of mappings whose entries are the user's own names.
-OWN_NAMES = ("columns",)
+#: Keys of mappings whose entries the user names.
+USER_NAMES = ("columns",)
 
 
 def names_in(folder: Path, what: str) -> list[str]:
@@ -67,14 +67,8 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
         return values
     if path.name == "params.yaml":
         raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
-    name = values.pop(EXTENDS)
-    if not isinstance(name, str) or not name or Path(name).name != name or not name.isprintable() or len(name) > 200:
-        raise ConfigError(
-            f"{path}: extends = {name!r:.200} must be the name of a profile, or of a .yaml file beside this one, "
-            "without a folder"
-        )
-    name = name.removesuffix(".yaml")
-    places = [path.with_name(f"{name}.yaml"), CONFIGS / f"{name}.yaml"]
+    name = str(values.pop(EXTENDS)).removesuffix(".yaml")
+    places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
     base = next((file for file in (*places, *_installed(name)) if file.exists() and file != path), None)
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
@@ -102,14 +96,14 @@ def _installed(name: str) -> list[Path]:
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:
     """Overwrite entries of ``base`` with ``values`` and their end-of-line comments.
 
-    A mapping of the user's own names replaces the profile's, which is an example. A model from another place keeps
+    A mapping whose entries the user names replaces the profile's, which is an example. A model from another place keeps
     nothing of the old place, such as its revision.
     """
     if any(key in base and values.get(key, base[key]) != base[key] for key in ("provider", "id", "path")):
         for key in ("id", "revision", "path"):
             base.pop(key, None)
     for key, value in values.items():
-        merges = key not in OWN_NAMES and isinstance(value, CommentedMap)
+        merges = key not in USER_NAMES and isinstance(value, CommentedMap)
         if merges and isinstance(base.get(key), CommentedMap) and base[key]:
             _overlay(base[key], value)
         else:
