@@ -4,7 +4,6 @@ The key ``extends`` of such a file names the profile that it modifies.
 """
 
 import io
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -16,6 +15,8 @@ from pacer.core.errors import ConfigError
 
 #: Folder of the profiles, and the key with which a file names the profile that it extends.
 CONFIGS, EXTENDS = Path("configs"), "extends"
+#: Profiles that an installed package has outside a clone: `share/` beside `lib/pythonX.Y/site-packages/`.
+INSTALLED = Path(__file__).parent / "../../../../../share/pacer/configs"
 #: Keys of mappings whose entries the user names.
 USER_NAMES = ("columns",)
 
@@ -69,7 +70,7 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
         raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
     name = str(values.pop(EXTENDS)).removesuffix(".yaml")
     places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
-    base = next((file for file in (*places, *_installed(name)) if file.exists() and file != path), None)
+    base = next((file for file in (*places, INSTALLED / f"{name}.yaml") if file.exists() and file != path), None)
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
         raise ConfigError(
@@ -82,15 +83,6 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
     _overlay(merged, values)
     merged.ca.comment = values.ca.comment  # the comment at the top of the file
     return merged
-
-
-def _installed(name: str) -> list[Path]:
-    """Return the profile that came with an installed package, outside a clone."""
-    try:
-        listed = files("pacer-cxr") or []
-    except PackageNotFoundError:
-        return []
-    return [Path(str(file.locate())) for file in listed if file.match(f"share/pacer/configs/{name}.yaml")]
 
 
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:

@@ -29,7 +29,6 @@ from pacer.studies.plan import (
     BASELINE_PARAMS,
     DEFINITION,
     Run,
-    all_outs,
     is_within,
     overridden,
     with_baselines,
@@ -181,7 +180,7 @@ class Worktree:
         """Link the user's own files that parameters name by a relative path, so that they are found here. DVC must not
         write through a link into the user's outputs."""
         root = self._repository.root
-        outs = [(root / out).resolve() for out in all_outs(self._repository.read)]
+        outs = [(root / out).resolve() for out in run.outs]
         for name in _texts(list(run.values.values())):
             path = posixpath.normpath(name)
             here, there = Path(posixpath.normpath(self.tree / path)), (root / path).resolve()

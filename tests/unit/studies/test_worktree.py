@@ -83,11 +83,10 @@ def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepositor
     assert all((tree.tree / path / "file").read_text() == path for path in ("../beside", "own/files"))
 
 
-@pytest.mark.parametrize("name", ["../..", "data", "code/../data", "linked", "reports/x"])
+@pytest.mark.parametrize("name", ["../..", "data", "code/../data", "linked"])
 def test_a_path_above_the_repository_or_with_outputs_in_it_has_to_be_absolute(tiny: TinyRepository, name: str) -> None:
     """Through a link in the worktree DVC would delete the user's outputs."""
-    for path in ("data/source/records", "reports/x"):
-        tiny.write(path, "of the user")
+    tiny.write("data/source/records", "of the user")
     (tiny.folder / "linked").symlink_to("data")
     tiny.write("params.yaml", tiny.read("params.yaml").replace("root: null", f"root: {name}", 1))
     tree, run = first_run(tiny)
