@@ -65,7 +65,7 @@ def parameters(model: dict, **groups: dict) -> Params:
     }
     names = {*changes, *model, *groups}
     return training.parameters(
-        **{name: changes.get(name, {}) | model.get(name, {}) | groups.get(name, {}) for name in names}
+        **{name: model.get(name, {}) | changes.get(name, {}) | groups.get(name, {}) for name in names}
     )
 
 
