@@ -4,7 +4,6 @@ The key ``extends`` of such a file names the profile that it modifies.
 """
 
 import io
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -16,8 +15,10 @@ from pacer.core.errors import ConfigError
 
 #: Folder of the profiles, and the key with which a file names the profile that it extends.
 CONFIGS, EXTENDS = Path("configs"), "extends"
-#: Keys of mappings whose entries are the user's own names.
-OWN_NAMES = ("columns",)
+#: Profiles that an installed package has outside a clone: `share/` beside `lib/pythonX.Y/site-packages/`.
+INSTALLED = Path(__file__).parent / "../../../../../share/pacer/configs"
+#: Keys of mappings whose entries the user names.
+USER_NAMES = ("columns",)
 
 
 def names_in(folder: Path, what: str) -> list[str]:
@@ -67,15 +68,9 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
         return values
     if path.name == "params.yaml":
         raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
-    name = values.pop(EXTENDS)
-    if not isinstance(name, str) or not name or Path(name).name != name or not name.isprintable() or len(name) > 200:
-        raise ConfigError(
-            f"{path}: extends = {name!r:.200} must be the name of a profile, or of a .yaml file beside this one, "
-            "without a folder"
-        )
-    name = name.removesuffix(".yaml")
-    places = [path.with_name(f"{name}.yaml"), CONFIGS / f"{name}.yaml"]
-    base = next((file for file in (*places, *_installed(name)) if file.exists() and file != path), None)
+    name = str(values.pop(EXTENDS)).removesuffix(".yaml")
+    places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
+    base = next((file for file in (*places, INSTALLED / f"{name}.yaml") if file.exists() and file != path), None)
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
         raise ConfigError(
@@ -90,26 +85,17 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
     return merged
 
 
-def _installed(name: str) -> list[Path]:
-    """Return the profile that came with an installed package, outside a clone."""
-    try:
-        listed = files("pacer-cxr") or []
-    except PackageNotFoundError:
-        return []
-    return [Path(str(file.locate())) for file in listed if file.match(f"share/pacer/configs/{name}.yaml")]
-
-
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:
     """Overwrite entries of ``base`` with ``values`` and their end-of-line comments.
 
-    A mapping of the user's own names replaces the profile's, which is an example. A model from another place keeps
+    A mapping whose entries the user names replaces the profile's, which is an example. A model from another place keeps
     nothing of the old place, such as its revision.
     """
     if any(key in base and values.get(key, base[key]) != base[key] for key in ("provider", "id", "path")):
         for key in ("id", "revision", "path"):
             base.pop(key, None)
     for key, value in values.items():
-        merges = key not in OWN_NAMES and isinstance(value, CommentedMap)
+        merges = key not in USER_NAMES and isinstance(value, CommentedMap)
         if merges and isinstance(base.get(key), CommentedMap) and base[key]:
             _overlay(base[key], value)
         else:

@@ -25,10 +25,6 @@ _STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run
 MARK = "PACER_STUDY_FOLDER"
 #: Import the checkout's own code, not the installed package.
 _WITH_CHECKOUT = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
-#: Variables set in a git hook: with these, git works in the user's checkout, regardless of its working folder.
-_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-#: Command prefix for git and DVC, which then find the repository only by their working folder.
-WITHOUT_GIT = ("env", *(part for name in _GIT for part in ("-u", name)))
 #: Seconds that a process has to terminate by itself.
 _GRACE = 1.0
 
@@ -97,7 +93,7 @@ class Dvc:
                 self.check_stopped()
                 self._folders.add(folder)
                 process = subprocess.Popen(
-                    [*WITHOUT_GIT, *variables, "sh", "-c", _WITH_CHECKOUT, str(folder), self._command, *arguments],
+                    ["env", *variables, "sh", "-c", _WITH_CHECKOUT, str(folder), self._command, *arguments],
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
@@ -140,7 +136,7 @@ def output_of(folder: Path, *command: str, remedy: str = "") -> str:
     Raises:
         PacerError: it failed; the message ends in ``remedy``.
     """
-    done = subprocess.run([*WITHOUT_GIT, *command], cwd=folder, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise PacerError(f"{' '.join(command[:3])} failed: {done.stderr.strip()}{remedy}")
     return done.stdout
@@ -152,15 +148,14 @@ def end_processes(folder: Path) -> None:
     Raises:
         PacerError: a process does not end, for example because a disk does not respond.
     """
-    began, asked = time.monotonic(), set[psutil.Process]()
+    began = time.monotonic()
     while running := _processes(folder):
         waited = time.monotonic() - began
         if waited > 30 * _GRACE:
             raise PacerError(f"processes {sorted(process.pid for process in running)} did not stop; stop them yourself")
-        for process in running - asked if waited < _GRACE else running:
+        for process in running:
             with suppress(psutil.NoSuchProcess):
                 process.terminate() if waited < _GRACE else process.kill()
-        asked |= running
         time.sleep(0.1)
 
 

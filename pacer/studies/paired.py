@@ -28,7 +28,7 @@ PATIENTS_NOTE = (
     f"known). {_HOLM} All are about other patients for these trained models, not about other trainings."
 )
 REPLICATES_NOTE = (
-    "Differences are of means over all contexts, then over the replicates, which have records of their own. Interval "
+    "Differences are of means over all contexts, then over the replicates, each with other records. Interval "
     f"and p: Student's t for pairs. {_HOLM}"
 )
 
@@ -51,7 +51,7 @@ class ScoredRun(NamedTuple):
 
 
 class RowDifference(NamedTuple):
-    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates if each has its own
+    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates if each has other
     records."""
 
     label: str

@@ -147,12 +147,6 @@ def is_within(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder}/")
 
 
-def all_outs(read: Callable[[str], str]) -> list[str]:
-    """Return the outs of every stage of the pipeline and of the baselines."""
-    known = _stages(read(DEFINITION)) | _stages(read(BASELINE_DEFINITION))
-    return [out for stage in known.values() for out in stage.outs]
-
-
 def _stages(text: str) -> dict[str, Stage]:
     """Return the stages of a ``dvc.yaml`` by their names."""
     stages = {}

@@ -242,8 +242,7 @@ class StudyRunner:
         dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=report)
 
         def check_out() -> None:
-            with tree.keep_appended(run):
-                dvc("checkout", "--force", "--allow-missing")
+            dvc("checkout", "--force", "--allow-missing", *tree.outs_to_restore(run))
 
         tree.prepare(self._study.name, run)
         check_out()  # discards what an interrupted stage left half-made

@@ -192,9 +192,6 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
     if records:
         notes.append(f"Scored on split {', '.join(sorted({record['split'] for record in records}))}.")
-    if runs and any(metric.startswith("original_") for metric in study.metrics):
-        forms = dict.fromkeys(run.signature.language.get("original_references", "not recorded") for run in runs)
-        notes.append(f"Original references: {'; '.join(forms)}.")
     if any(record["corpus"]["source"] == "phantom" for record in records):
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})

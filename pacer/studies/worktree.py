@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from configparser import RawConfigParser
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from pacer.studies.plan import (
     BASELINE_PARAMS,
     DEFINITION,
     Run,
-    all_outs,
     is_within,
     overridden,
     with_baselines,
@@ -134,21 +133,12 @@ class Worktree:
         except PacerError:
             return False
 
-    @contextmanager
-    def keep_appended(self, run: Run) -> Generator[None]:
-        """While DVC checks out, protect files that an interrupted stage of ``run`` was appending to (paid answers).
-
-        The longer of such a file and DVC's replacement is kept. Known stages are excluded: DVC restores their files.
-        """
-        spared = self._folder / "appended"
-        unknown = [stage for stage in run.stages if self._resumed and not self.knows(run, [stage.name])]
-        files = [out for stage in unknown for out, options in stage.outs.items() if options.get("persist")]
-        for out in files:
-            _move_if_longer(self.tree / out, spared / out)
-        yield
-        for out in files:
-            _move_if_longer(spared / out, self.tree / out)
-        shutil.rmtree(spared, ignore_errors=True)
+    def outs_to_restore(self, run: Run) -> list[str]:
+        """Return the outs of ``run`` that DVC may check out: all but files that an interrupted stage was appending to
+        (paid answers)."""
+        unfinished = [stage for stage in run.stages if self._resumed and not self.knows(run, [stage.name])]
+        persistent = {out for stage in unfinished for out, options in stage.outs.items() if options.get("persist")}
+        return [out for out in run.outs if out not in persistent or not (self.tree / out).is_file()]
 
     def adopt(self, run: Run) -> bool:
         """Record in ``dvc.lock`` the known stages of a run; return False if nothing is new."""
@@ -190,17 +180,16 @@ class Worktree:
         """Link the user's own files that parameters name by a relative path, so that they are found here. DVC must not
         write through a link into the user's outputs."""
         root = self._repository.root
-        outs = [(root / out).resolve() for out in all_outs(self._repository.read)]
+        outs = [(root / out).resolve() for out in run.outs]
         for name in _texts(list(run.values.values())):
             path = posixpath.normpath(name)
             here, there = Path(posixpath.normpath(self.tree / path)), (root / path).resolve()
             is_output = any(is_within(path, out) for out in run.outs)
             if path == "." or os.path.isabs(path) or is_output or not os.path.exists(there):
                 continue
-            if not here.is_relative_to(self._folder):
+            holds_outs = any(out.is_relative_to(there) or there.is_relative_to(out) for out in outs)
+            if holds_outs or not here.is_relative_to(self._folder):
                 raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there}")
-            if any(out.is_relative_to(there) or there.is_relative_to(out) for out in outs):
-                raise ConfigError(f"{name} holds outputs of the pipeline; write it as an absolute path")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(root / path)
@@ -217,13 +206,6 @@ class Worktree:
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
         commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()
         git(self.tree, "update-ref", f"refs/exps/{head[:2]}/{head[2:]}/{name}", commit)
-
-
-def _move_if_longer(source: Path, target: Path) -> None:
-    """Move a file, if there is one, to ``target``, unless a file there is as long."""
-    if source.is_file() and (not target.is_file() or source.stat().st_size > target.stat().st_size):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source, target)
 
 
 def _texts(value: JsonValue) -> Iterator[str]:

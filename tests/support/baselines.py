@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
     """A checkpoint of the parent phase with every trained weight off its initial value."""
     out = tmp_path_factory.mktemp("models") / "parent"
-    own = specification("parent")
-    save_model(out, moved_model(backbones, own), backbones, own)
+    described = specification("parent")
+    save_model(out, moved_model(backbones, described), backbones, described)
     return out
 
 
@@ -32,7 +32,7 @@ def compressed_by(model: Pacer, sources: SourceStates) -> Tensor:
 
 
 @pytest.fixture
-def own() -> BaselineParams:
+def micro() -> BaselineParams:
     return load_baseline_params(ROOT / "baselines" / "micro.yaml")
 
 

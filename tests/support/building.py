@@ -25,6 +25,7 @@ from pacer.core.io import read_json, write_json
 from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from tests.support import drive
+from tests.support.points import Points
 
 SHARD, IMAGES = 3, 10
 CONFIG = Features(
@@ -43,7 +44,7 @@ KILLED = -signal.SIGKILL
 
 def perform(task: dict[str, Any]) -> None:
     """Build the store of :meth:`Setting.task`."""
-    points = drive.Points(task) if task.get("stop") or task.get("watch") else None
+    points = Points(task) if task.get("stop") or task.get("watch") else None
     real = ImageEncoder.encode, TextEncoder.encode
 
     def encode_images(self: ImageEncoder, pixels: torch.Tensor) -> torch.Tensor:
@@ -97,7 +98,7 @@ class Setting:
         self.folder, self.backbones, self.server = folder, backbones, server
         self.images = make_images(folder)
         server.finish(self.task("whole", watch=str(folder / "watch.json")))
-        self.points = [(point, number) for point, number, _ in read_json(folder / "watch.json")]
+        self.points = [(point, number) for point, number in read_json(folder / "watch.json")]
         self.whole = drive.contents(folder / "whole")
 
     def task(self, name: str, images: pl.DataFrame | None = None, **more) -> dict:

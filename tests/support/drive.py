@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,20 +22,19 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import safetensors.torch
 import torch
 from PIL import Image
 
 from pacer.config import Params
-from pacer.core.errors import PacerError, run_cleanly
-from pacer.core.io import hash_bytes, read_json, write_json
-from pacer.core.stops import Stopped, stoppable
+from pacer.core.errors import run_cleanly
+from pacer.core.io import read_json, write_json
+from pacer.core.stops import stoppable
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.encode import build_store
-from pacer.training import loop
 from pacer.training.run import Inputs, run_phase
+from tests.support import training
 from tests.support.made_records import REPORTS, anchors_of, few_records
-from tests.support.profiles import profile
+from tests.support.points import Points, Recorder
 
 ROOT = Path(__file__).parents[2]
 #: Logged values that are measured, not computed.
@@ -60,21 +57,18 @@ NODE = Path(__file__).with_name("node.yaml").read_text()
 
 def parameters(model: dict, **groups: dict) -> Params:
     """The micro profile with the model ``model`` and short phases; ``groups`` change single values."""
-    base = profile("micro").model_dump()
-    base["features"] |= {"dtype": "float32", "shard_size": 4, "batch_size": 4, "prior_tokens": 7}
-    phase = {"updates": 6, "batch_size": 3, "warmup_updates": 2}
     changes = {
-        "warmup": phase | {"updates": 1},
-        "parent": phase,
-        "calibrate": phase,
+        "warmup": {"updates": 1, "batch_size": 3},
+        "parent": {"batch_size": 3},
+        "calibrate": {"batch_size": 3},
+        "features": {"dtype": "float32", "shard_size": 4, "batch_size": 4, "prior_tokens": 7},
         "commit": {"route": "stochastic"},
         "batches": {"window": 2},
-        "train": {"state_interval": 2, "validation_interval": 3, "log_interval": 1},
     }
-    for values in (model, changes, groups):
-        for name, own in values.items():
-            base[name] |= own
-    return Params.model_validate(base)
+    names = {*changes, *model, *groups}
+    return training.parameters(
+        **{name: model.get(name, {}) | changes.get(name, {}) | groups.get(name, {}) for name in names}
+    )
 
 
 def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str]:
@@ -111,19 +105,17 @@ def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: A
 
     Args:
         more: ``stop``: {"point", "number", "signal", "rank", "parent"}, the signal that the process sends itself, or
-            its parent, when it reaches that point for that time. ``watch``: file for the points that were passed, with
-            the files then in scratch. ``record``: prefix of files with gradients and digests of the weights of
-            each update, one per rank. ``backend``: of several processes, instead of the one that
-            accelerate chooses.
+            its parent, when it reaches that point for that time. ``watch``: file for the points that were passed.
+            ``record``: prefix of files with gradients and digests of the weights of each update, one per rank.
+            ``backend``: of several processes, instead of the one that accelerate chooses.
     """
     before = {"parent": "warmup", "calibrate": "parent"}.get(phase)
     return {
         "phase": phase,
         "params": params.model_dump(mode="json"),
+        "inputs": inputs | ({"start": str(out.parent / before)} if before else {"anchors": None}),
         "out": str(out),
         "log": f"{out}.log.jsonl",
-        "start": before and str(out.parent / before),
-        **inputs,
         **more,
     }
 
@@ -208,100 +200,12 @@ def perform(task: dict[str, Any]) -> None:
         torch.distributed.init_process_group(task["backend"])
     points = Points(task) if task.get("stop") or task.get("watch") else None
     recorder = Recorder() if task.get("record") else None
-    paths = {
-        key: Path(task[key]) if task.get(key) else None
-        for key in ("corpus", "backbones", "features", "emphasis", "anchors", "start", "out")
-    }
-    if task["phase"] == "warmup":
-        paths["anchors"] = None
-    out = paths.pop("out")
-    run_phase(task["phase"], Params.model_validate(task["params"]), Inputs(**paths), out, open_log)
+    inputs = Inputs(**{name: path and Path(path) for name, path in task["inputs"].items()})
+    run_phase(task["phase"], Params.model_validate(task["params"]), inputs, Path(task["out"]), open_log)
     if task.get("watch"):
         write_json(task["watch"], points.passed)
     if recorder:
         recorder.save(f"{task['record']}.{os.environ.get('RANK', 0)}.pt")
-
-
-class Points:
-    """The moments before each call that gives a file its name, takes it away, or changes the weights.
-
-    They are called by function and file ("out" for the name of the output). A file that is being written has one more,
-    when half of it is there. Killed between two points a process leaves what it leaves when killed at the later one.
-    """
-
-    def __init__(self, task: dict[str, Any]):
-        self.out = Path(task["out"])
-        self.stop = task.get("stop") or {}
-        if int(self.stop.get("rank", 0)) != int(os.environ.get("RANK", 0)):
-            self.stop = {}
-        self.watching = bool(task.get("watch"))
-        self.counts: Counter[str] = Counter()
-        self.passed: list[tuple[str, int, dict[str, int]]] = []
-        for name, place in {"replace": 1, "rename": 1, "unlink": 0, "rmdir": 0}.items():
-            self._wrap(os, name, f"os.{name}", file=place)
-        self._wrap(torch, "save", "torch.save", file=1, halves=True)
-        self._wrap(safetensors.torch, "serialize_file", "save_file", file=1, halves=True)
-        self._wrap(torch.optim.AdamW, "step", "AdamW.step")
-        self._wrap(loop, "validate", "validate")
-
-    def _wrap(self, owner: Any, name: str, label: str, file: int | None = None, halves: bool = False) -> None:
-        real = getattr(owner, name)
-
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            point = label if file is None else f"{label} {self._file_name(args[file])}"
-            self.reach(point)
-            if halves:
-                if self._stops_at(f"half of {point}"):
-                    real(*args, **kwargs)
-                    os.truncate(args[file], os.path.getsize(args[file]) // 2)
-                self.reach(f"half of {point}")
-            return real(*args, **kwargs)
-
-        setattr(owner, name, wrapped)
-
-    def _stops_at(self, point: str) -> bool:
-        return self.stop.get("point") == point and self.stop["number"] == self.counts[point]
-
-    def reach(self, point: str) -> None:
-        if self._stops_at(point):
-            target = os.getppid() if self.stop.get("parent") else os.getpid()
-            number, self.stop = signal.Signals[self.stop.get("signal", "SIGKILL")], {}  # only once
-            os.kill(target, number)
-        if self.watching:
-            self.passed.append((point, self.counts[point], self._sizes()))
-        self.counts[point] += 1
-
-    def _sizes(self) -> dict[str, int]:
-        scratch = Path(f"{self.out}.scratch")
-        return {str(file.relative_to(scratch)): file.stat().st_size for file in scratch.rglob("*") if file.is_file()}
-
-    def _file_name(self, path: Any) -> str:
-        name = re.sub(r"\.\d+\.tmp$", ".tmp", os.path.basename(os.fspath(path)))
-        return f"out{name[len(self.out.name) :]}" if name.startswith(self.out.name) else name
-
-
-class Recorder:
-    """Gradients and weights of each update, as the optimiser meets them."""
-
-    def __init__(self) -> None:
-        self.gradients: list[torch.Tensor] = []
-        self.stepped: list[list[bool]] = []
-        self.digests: list[str] = []
-        step = torch.optim.AdamW.step
-
-        def recorded(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-            own = [p for group in optimizer.param_groups for p in group["params"]]
-            self.stepped.append([p.grad is not None for p in own])
-            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
-            self.gradients.append(torch.cat([gradient.detach().flatten() for gradient in gradients]))
-            result = step(optimizer, *args, **kwargs)
-            self.digests.append(hash_bytes(b"".join(p.detach().numpy().tobytes() for p in own)))
-            return result
-
-        torch.optim.AdamW.step = recorded
-
-    def save(self, path: str) -> None:
-        torch.save(vars(self), path)
 
 
 def perform_all(paths: list[str]) -> None:
@@ -343,15 +247,12 @@ def _child(path: str) -> None:
     random.seed()  # a fresh process has no random state in common with the one before
     np.random.seed()
     torch.seed()
-    code = 1
+    code: Any = 1
     try:
-        with stoppable():
-            perform(read_json(path))
+        run_cleanly(stoppable()(lambda: perform(read_json(path))))
         code = 0
-    except Stopped as stop:
-        code = stop.exit_code
-    except PacerError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except SystemExit as end:
+        code = end.code
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
@@ -368,7 +269,7 @@ class Server:
     script = __file__
 
     def __init__(self, folder: Path):
-        self.folder, self.count = folder, 0
+        self.folder = folder
         self.paths: dict[int, Path] = {}
         self.running: set[int] = set()
 
@@ -396,8 +297,7 @@ class Server:
 
     def start(self, task: dict[str, Any]) -> int:
         """Start a process for ``task``; its id."""
-        path = self.folder / f"job-{self.count}.json"
-        self.count += 1
+        path = self.folder / f"job-{len(self.paths)}.json"
         write_json(path, task)
         pid = self._ask(f"start {path}")
         self.paths[pid] = path

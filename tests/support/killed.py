@@ -27,15 +27,15 @@ PARAMETERS = drive.parameters(MODEL, train={"log_interval": 5})
 
 @dataclass
 class Reference:
-    """A run that nobody stopped: weights, log, and the points it passed with the files then in scratch."""
+    """A run that nobody stopped: weights, log, and the points it passed."""
 
     weights: bytes
     log: list
-    points: list[tuple[str, int, dict[str, int]]]
+    points: list[tuple[str, int]]
 
     def left(self, index: int) -> set[int]:
         """Updates that are still to do after a kill at this point; while the scratch is removed that is open."""
-        before = [point for point, _, _ in self.points[:index]]
+        before = [point for point, _ in self.points[:index]]
         return {0, UPDATES} if "os.replace out" in before else {UPDATES - STATE_INTERVAL * before.count(STATE_RENAMED)}
 
 
@@ -104,7 +104,7 @@ def put_older(task: dict[str, Any]) -> None:
 
 def steps(task: dict[str, Any]) -> int:
     """Updates of the last run of a task that ended."""
-    return sum(point == STEP for point, _, _ in read_json(task["watch"]))
+    return sum(point == STEP for point, _ in read_json(task["watch"]))
 
 
 def assert_like(task: dict[str, Any], reference: Reference) -> None:

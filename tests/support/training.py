@@ -41,10 +41,8 @@ def parameters(**groups: dict) -> Params:
         "calibrate": phase,
         "train": {"state_interval": 2, "validation_interval": 3, "validation_records": None, "log_interval": 1},
     }
-    for group, own in changes.items():
-        values[group] |= own
-    for group, own in groups.items():
-        values[group] |= own
+    for group, changed in (*changes.items(), *groups.items()):
+        values[group] |= changed
     return parse_params(values)
 
 

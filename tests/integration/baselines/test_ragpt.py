@@ -87,8 +87,8 @@ def test_neighbours_are_those_of_brute_force_with_their_compressed_sources(
     keys = [key(image) for image in entries["frontal"]]
     subject = dict(several.select("frontal", "subject_id").iter_rows())
     assert len(subject) == 8
-    for image, own in subject.items():
-        others = [n for n in range(len(keys)) if entries["subject_id"][n] != own]
+    for image, person in subject.items():
+        others = [n for n in range(len(keys)) if entries["subject_id"][n] != person]
         expected = sorted(others, key=lambda n: -float(key(image) @ keys[n]))[:K]
         with torch.no_grad():
             compressed = compressed_by(model, read_sources(entries[expected].to_dicts(), features))
@@ -127,12 +127,12 @@ def test_the_filter_starts_as_the_unit_complex_normal() -> None:
 def test_prompts_follow_their_formula() -> None:
     torch.manual_seed(0)
     prompts = ContextPrompts(6, 2)
-    own, neighbours = torch.randn(2, 4, 6), torch.randn(2, K, 4, 6)
-    found = prompts(own, neighbours)
+    source, neighbours = torch.randn(2, 4, 6), torch.randn(2, K, 4, 6)
+    found = prompts(source, neighbours)
     for row in range(2):
         context = torch.cat(list(neighbours[row]))  # [k Q, d]
         scores = (
-            F.linear(own[row], prompts.query.weight, prompts.query.bias)
+            F.linear(source[row], prompts.query.weight, prompts.query.bias)
             @ F.linear(context, prompts.key.weight, prompts.key.bias).T
             / 6**0.5
         )
@@ -161,14 +161,14 @@ def examples(
 
 def batch_of(examples: RetrievedExamples) -> Batch:
     """Two records of each context, on both routes."""
-    rows = [int(n) for own in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values() for n in own[:2]]
+    rows = [int(n) for numbers in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values() for n in numbers[:2]]
     return examples.batch(rows, [True, False] * 4, 0.35)
 
 
 @pytest.fixture
-def model(own, parent: Path, backbones: Path) -> RAGPT:
+def model(micro, parent: Path, backbones: Path) -> RAGPT:
     torch.manual_seed(2)
-    settings = own.ragpt.model_copy(update={"prompt_tokens": 6, "dropout": 0.2})
+    settings = micro.ragpt.model_copy(update={"prompt_tokens": 6, "dropout": 0.2})
     return RAGPT(load_model(parent, backbones)[0], settings).eval()
 
 
@@ -210,16 +210,16 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
 
 
 def test_it_is_trained_and_decoded_with_its_bank(
-    own, params, inputs, retrieval: Retrieval, parent: Path, backbones: Path, records, several, tmp_path: Path, log
+    micro, params, inputs, retrieval: Retrieval, parent: Path, backbones: Path, records, several, tmp_path: Path, log
 ) -> None:
     out, bank, logged = tmp_path / "ragpt", tmp_path / "bank", []
-    train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, out, log(logged))
+    train_ragpt(micro.ragpt, params, Inputs(**inputs, start=parent), bank, out, log(logged))
     assert logged[-1][0] == 4 and "validation/mean" in logged[-1][1]
     weights = load_file(out / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
     model, record = load_adapted(RAGPT, out, backbones, retrieval.hash)
-    baseline = {"settings": own.ragpt.model_dump(), "made_with": retrieval.hash}
-    assert record.baseline == baseline and model.settings == own.ragpt
+    baseline = {"settings": micro.ragpt.model_dump(), "made_with": retrieval.hash}
+    assert record.baseline == baseline and model.settings == micro.ragpt
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
     cases = records.with_columns(split=pl.lit("test"))
@@ -247,15 +247,17 @@ def test_it_is_trained_and_decoded_with_its_bank(
 
 
 def test_it_retrieves_and_trains_in_half_precision(
-    own, params, inputs, several: pl.DataFrame, parent: Path, tmp_path: Path, log, monkeypatch, features
+    micro, params, inputs, several: pl.DataFrame, parent: Path, tmp_path: Path, log, monkeypatch, features
 ) -> None:
     monkeypatch.setattr("pacer.baselines.bank.open_features", lambda directory, backbones, device: features)
     half = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
     AcceleratorState._reset_state(reset_partial_state=True)
-    build_bank(own.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank")
+    build_bank(
+        micro.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank"
+    )
     assert Retrieval(tmp_path / "bank").read(["f0.jpg"]).dtype == torch.bfloat16
     logged: list = []
-    train_ragpt(own.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
+    train_ragpt(micro.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
     AcceleratorState._reset_state(reset_partial_state=True)
     assert logged[-1][0] == 4
     assert all(t.dtype == torch.float32 for t in load_file(tmp_path / "ragpt" / "model.safetensors").values())

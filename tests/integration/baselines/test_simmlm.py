@@ -35,14 +35,14 @@ SEED = RouteSeed(42, "simmlm")
 CONTEXTS = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
 
 
-def small(own: BaselineParams) -> SimMLMSettings:
-    return own.simmlm.model_copy(update={"rank": 4, "d_gate": 8})
+def small(micro: BaselineParams) -> SimMLMSettings:
+    return micro.simmlm.model_copy(update={"rank": 4, "d_gate": 8})
 
 
 @pytest.fixture
-def model(own: BaselineParams, parent: Path, backbones: Path) -> SimMLM:
+def model(micro: BaselineParams, parent: Path, backbones: Path) -> SimMLM:
     """With experts that differ from those of the start."""
-    model = SimMLM(load_model(parent, backbones)[0], small(own)).eval()
+    model = SimMLM(load_model(parent, backbones)[0], small(micro)).eval()
     moved(model.added, 0.3, seed=1)
     return model
 
@@ -65,8 +65,8 @@ def test_experts_and_gate_follow_their_formulas() -> None:
         odds = [logits[s].exp() if there[s] else torch.zeros(()) for s in range(3)]
         torch.testing.assert_close(mixture[row], torch.stack(odds) / sum(odds))
         for s in range(3):
-            own = F.layer_norm(tokens[row, s], (D,), weights[f"norms.{s}.weight"], weights[f"norms.{s}.bias"])
-            expert = F.gelu(own @ weights[f"down.{s}.weight"].T) @ weights[f"up.{s}.weight"].T
+            normed = F.layer_norm(tokens[row, s], (D,), weights[f"norms.{s}.weight"], weights[f"norms.{s}.bias"])
+            expert = F.gelu(normed @ weights[f"down.{s}.weight"].T) @ weights[f"up.{s}.weight"].T
             torch.testing.assert_close(found[row, s], odds[s] / sum(odds) * expert, atol=1e-5, rtol=1e-4)
 
 
@@ -78,7 +78,7 @@ def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, feat
 
 
 def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
-    return np.concatenate([own[:2] for own in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values()])
+    return np.concatenate([numbers[:2] for numbers in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values()])
 
 
 def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
@@ -116,10 +116,10 @@ def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
 
 
 def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
-    own, parent: Path, backbones: Path, examples: PairedExamples
+    micro, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
     frozen = load_model(parent, backbones)[0]
-    model = SimMLM(frozen, small(own)).eval()
+    model = SimMLM(frozen, small(micro)).eval()
     batch = batch_of(examples)
     with torch.no_grad():
         assert torch.equal(model.embed(batch).inputs, frozen.embed(batch).inputs)
@@ -150,9 +150,9 @@ def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float)
         means.append(total / weight.sum())
     with_fewer, with_more = means[pairs : 2 * pairs], means[2 * pairs :]
     ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
-    own = slice(0, 2 * pairs)
-    trajectory = (omega[own] * nll[own]).sum() / (omega[own].sum() + batch.kappa[own].sum() + EPSILON)
-    emphasis = (s[own] * nll[own]).sum() / (s[own].sum() + EPSILON)
+    trained = slice(0, 2 * pairs)
+    trajectory = (omega[trained] * nll[trained]).sum() / (omega[trained].sum() + batch.kappa[trained].sum() + EPSILON)
+    emphasis = (s[trained] * nll[trained]).sum() / (s[trained].sum() + EPSILON)
     return trajectory + lambda_tlw * emphasis + alpha * ranking
 
 
@@ -177,7 +177,8 @@ def test_shares_of_two_processes_add_up_to_the_whole(model: SimMLM, examples: Pa
     whole = objective_of(model, examples, batch_of(examples))
     whole_batch = divisors_of(batch_of(examples))
     shares = [
-        objective_of(model, examples, batch_of(examples, own), divisors=whole_batch) for own in (rows[::2], rows[1::2])
+        objective_of(model, examples, batch_of(examples, part), divisors=whole_batch)
+        for part in (rows[::2], rows[1::2])
     ]
     torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
     for name, value in whole.parts.items():
@@ -185,17 +186,17 @@ def test_shares_of_two_processes_add_up_to_the_whole(model: SimMLM, examples: Pa
 
 
 def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
-    own, params, inputs, parent: Path, backbones: Path, tmp_path: Path, log
+    micro, params, inputs, parent: Path, backbones: Path, tmp_path: Path, log
 ) -> None:
     logged: list = []
     before = (parent / "model.safetensors").read_bytes()
-    train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log(logged))
+    train_simmlm(micro.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log(logged))
     weights = load_file(tmp_path / "simmlm" / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
     assert any(tensor.any() for name, tensor in weights.items() if ".up." in name)
     record = read_json(tmp_path / "simmlm" / "config.json")
     assert record["phase"] == "simmlm" and record["step"] == 4 and record["parent"]["sha256"]
-    assert record["baseline"] == {"settings": own.simmlm.model_dump(), "made_with": None}
+    assert record["baseline"] == {"settings": micro.simmlm.model_dump(), "made_with": None}
     assert (parent / "model.safetensors").read_bytes() == before
     values = logged[-1][1]
     assert {"loss_ranking", "loss_violated", "validation/mean"} <= set(values)
@@ -203,10 +204,12 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
     assert not any(parameter.requires_grad for parameter in model.parameters())
     for name, tensor in weights.items():
         assert torch.equal(dict(model.named_parameters())[name], tensor)
+    train_simmlm(micro.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "again", log([]))
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (tmp_path / "simmlm/model.safetensors").read_bytes()
 
 
 def test_no_weight_moves_for_a_source_that_no_row_has(
-    own, params, inputs, parent: Path, tmp_path: Path, log, monkeypatch: pytest.MonkeyPatch
+    micro, params, inputs, parent: Path, tmp_path: Path, log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A micro-batch has one draw of pairs: that of ``sw`` and ``sn`` has no lateral view."""
     rows = enumerate([{"sn", "sw", "mn", "mw"}, {"mn", "mw"}, {"sw", "mw"}])
@@ -216,13 +219,13 @@ def test_no_weight_moves_for_a_source_that_no_row_has(
         for name, index in ((f"up.{row}.weight", ()), ("gate_out.weight", (row,)), ("gate_out.bias", (row,)))
     ]
     steps = stepped(monkeypatch, blocks)
-    settings = own.simmlm.model_copy(update={"updates": 14, "accumulation": 1, "warmup_updates": 0})
+    settings = micro.simmlm.model_copy(update={"updates": 14, "accumulation": 1, "warmup_updates": 0})
     train_simmlm(settings, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log([]))
     for (name, index, contexts), taken in zip(blocks, steps, strict=True):
         assert all(moved == bool(present & contexts) for present, moved in taken), (name, index, taken)
         assert len(contexts) == 4 or {moved for _, moved in taken} == {False, True}
 
 
-def test_an_odd_micro_batch_is_refused(own) -> None:
+def test_an_odd_micro_batch_is_refused(micro) -> None:
     with pytest.raises((ConfigError, ValueError), match="must be even"):
-        type(own.simmlm).model_validate(own.simmlm.model_dump() | {"batch_size": 3})
+        type(micro.simmlm).model_validate(micro.simmlm.model_dump() | {"batch_size": 3})

@@ -39,7 +39,7 @@ def test_killed_while_it_repairs(setting: Setting) -> None:
     cut(shard)
     watch = str(setting.folder / "repair.watch")
     setting.server.finish(setting.task("repaired", watch=watch))
-    points = [(point, number) for point, number, _ in read_json(watch)]
+    points = [(point, number) for point, number in read_json(watch)]
     assert len([point for point, _ in points if point.startswith("os.unlink")]) > 10
     damaged = setting.whole | {shard.name: data[:-1]}
     setting.survive(points[::2], "repaired", 2 * SHARD, damaged)

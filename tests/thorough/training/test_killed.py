@@ -21,7 +21,7 @@ __all__ = ["setting"]
 @pytest.mark.parametrize("phase", PHASES)
 def test_killed_at_every_point(phase: str, setting: Setting) -> None:
     reference = setting.reference(phase)
-    points = [point for point, _, _ in reference.points]
+    points = [point for point, _ in reference.points]
     # each kind of moment is among them: between updates, in and around the writes of states and of the checkpoint,
     # around the checkpoint's rename, while the older checkpoint and the scratch are removed
     assert points.count(STEP) == UPDATES and points.count(HALF_STATE) >= 2
@@ -38,11 +38,11 @@ def test_killed_at_every_point(phase: str, setting: Setting) -> None:
     # in the second phase once at each, and there when it is met for the second time if it is met more than once
     chosen = [
         index
-        for index, (point, number, _) in enumerate(reference.points)
+        for index, (point, number) in enumerate(reference.points)
         if phase == PHASES[0] or number == min(points.count(point), 2) - 1
     ]
     for first in range(0, len(chosen), 2):  # two at a time
-        runs = [(task, index, *reference.points[index][:2]) for task, index in zip(tasks, chosen[first:])]
+        runs = [(task, index, *reference.points[index]) for task, index in zip(tasks, chosen[first:])]
         for task, *_ in runs:
             put_older(task)
         setting.kill(*((task, point, number) for task, _, point, number in runs))

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pacer.studies.plan import Run
 from pacer.studies.run import StudyRunner
 
@@ -20,23 +22,13 @@ def runner(tmp_path: Path, *names: str) -> StudyRunner:
     return StudyRunner(study, repository, tmp_path, dvc, runs, print)
 
 
-def taken(runner: StudyRunner) -> str:
-    following = runner._take()
-    assert following is not None
-    return following[1].name.removeprefix("study-")
-
-
-def test_a_job_takes_the_first_run_that_shares_the_fewest_stages_with_those_in_progress(tmp_path: Path) -> None:
-    several = runner(tmp_path, "a1", "b1", "a2", "b2")
-    assert [taken(several), taken(several)] == ["a1", "a2"]  # b1 would wait for the training of a1
-    assert [taken(several), taken(several)] == ["b1", "b2"]
-    assert several._take() is None
-
-
-def test_one_job_keeps_the_order_of_the_study(tmp_path: Path) -> None:
-    one = runner(tmp_path, "a1", "b1", "a2")
-    order = []
-    for _ in range(3):
-        order.append(taken(one))
-        one._busy.clear()
-    assert order == ["a1", "b1", "a2"]
+@pytest.mark.parametrize(("jobs", "order"), [(1, "a1 b1 a2 b2"), (2, "a1 a2 b1 b2")])
+def test_a_job_takes_the_first_run_that_shares_the_fewest_stages_with_those_in_progress(
+    tmp_path: Path, jobs: int, order: str
+) -> None:
+    """Of two jobs the second would wait for the training of a1 if it took b1."""
+    made, names = runner(tmp_path, "a1", "b1", "a2", "b2"), []
+    while (following := made._take()) is not None:
+        names.append(following[1].name.removeprefix("study-"))
+        made._busy[:] = made._busy[-1:] if jobs == 2 else []
+    assert " ".join(names) == order
