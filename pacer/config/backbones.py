@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -80,13 +80,20 @@ class Backbones(Strict):
             raise ValueError("chexbert: no hub has its weights; set provider: local with path, or provider: standin")
         card, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
         for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
-            for key in ("seed", "train_on", f"{role}_standin"):
-                if values[key] != card[key]:
+            made_with = _training_settings(card, role)
+            for key, value in _training_settings(values, role).items():
+                if value != made_with[key]:
                     raise ValueError(
-                        f"backbones.{key} is not what the bundled model was made with, {card[key]}; set "
+                        f"backbones.{key} = {value!r}, but the bundled model was made with {made_with[key]!r}; set "
                         f"backbones.{role}.provider: standin, which trains such a model"
                     )
         return self
+
+
+def _training_settings(backbones: dict[str, Any], role: str) -> dict[str, Any]:
+    """Return the settings that a stand-in of this role is trained with, by key of the group ``backbones``."""
+    standin = {f"{role}_standin.{key}": value for key, value in backbones[f"{role}_standin"].items()}
+    return {"seed": backbones["seed"], "train_on": backbones["train_on"]} | standin
 
 
 class Features(Strict):
