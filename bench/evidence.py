@@ -122,14 +122,14 @@ def apart(result: Stored, label: str, metric: str) -> list[float]:
 
 def differences(result: Stored) -> list[str]:
     keys = [key for key in DIFFERENCES if any(one["metric"] == key for one in result["differences"])]
-    lines: dict[str, list[str]] = {}
-    for key in keys:
+    lines = {one["label"]: [""] * len(keys) for one in result["differences"]}
+    for place, key in enumerate(keys):
         of_key = [one for one in result["differences"] if one["metric"] == key]
         for one, p in zip(of_key, holm([one["p"] for one in of_key]), strict=True):
             text = short(one["difference"], sign="+")
             if one["low"] is not None:
                 text += f" ({short(one['low'], sign='+')} to {short(one['high'], sign='+')}) {mark(result, one)}"
-            lines.setdefault(one["label"], []).append(f"{text} {short(p) if p is not None else ''}".strip())
+            lines[one["label"]][place] = f"{text} {short(p) if p is not None else ''}".strip()
     heads = [f"{score_of(key).column} (95 %), Holm's p" for key in keys]
     return table(["Difference", *heads], [[label, *cells] for label, cells in lines.items()])
 
