@@ -39,6 +39,8 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     assert "Said in the report, but not committed: <b>edema</b> (uncertain)." in shown
     assert "Committed, but not said so in the report: <b>fracture</b> (negative)." in shown
     assert "agrees with its commitment" not in shown
+    raw = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=True))
+    assert 'class="unverified"' not in raw and "not committed" not in raw, "no report stands after this commitment"
 
 
 @pytest.mark.parametrize(("report", "departures", "contradictions"), listed_cases(__file__, "departures"))
