@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from pacer.cli.terminal import BACKBONES, PARAMS, chips, console, say
-from pacer.commitments.anchor import read_list
 from pacer.config.profiles import load_profile
 from pacer.core.contexts import SOURCES, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError
@@ -108,15 +107,12 @@ def generate(
 def _generate_one(
     model: Path, case: Case, all_contexts: bool, batch_size: int | None, backbones: Path | None
 ) -> dict[Context, Result]:
-    from pacer.serving.sources import load_image, load_text
+    from pacer.serving.sources import load_image
 
     if case.prior is not None and os.path.isfile(case.prior):
         raise DataError('--prior is the name of a file; give its text: --prior "$(cat FILE)"')
     for place, image in case.images().items():  # reject bad images before loading the model
         load_image(image, f"{place} of {case.name}")
-    load_text(case.prior, f"previous report of {case.name}")
-    if case.commitment is not None:
-        read_list(case.commitment)
     reporter = _load(model, backbones, batch_size)
     if all_contexts:
         return reporter.in_all_contexts(case)

@@ -12,7 +12,6 @@ from pacer.config import validated
 from pacer.config.decode import Score
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
-from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import read_about
 from pacer.metrics.columns import Function, metrics_of
 from pacer.metrics.pairing import Protocol, pair_reports
@@ -75,8 +74,8 @@ def score(
     read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
     applied = read | chosen.model_dump() | counts | {"pairing": "by id" if "id" in generated.columns else "by position"}
     origin = Origin(dict(zip(files, paths, strict=True)), about, protocol=applied)
-    train, folder = _train_reports(expected, chosen), None if out is None else Path(out)
-    result = score_cases(cases, folder, inputs, settings, origin, train, without, metrics_of(metrics))
+    folder = None if out is None else Path(out)
+    result = score_cases(cases, folder, inputs, settings, origin, without, metrics_of(metrics))
     return Scores(*result, settings.convention)
 
 
@@ -108,15 +107,6 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
             "leave out --clean-references"
         )
     return {"cleaner": protocol.clean_references}
-
-
-def _train_reports(references: Reports, protocol: Protocol) -> list[str] | None:
-    """Return the train split's references, used to detect copies; None if the file does not identify that split."""
-    if protocol.split in (None, "train", "all"):
-        return None
-    texts = references.rows.filter(split="train")["text"].drop_nulls().to_list()
-    clean = CLEANERS.get(protocol.clean_references, str)
-    return [clean(text) for text in texts if text] or None
 
 
 def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:

@@ -8,7 +8,7 @@ The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -111,11 +111,9 @@ def score_decoded(
     if note:
         say(note)
     cases = read_cases(_with_frontal_reports(wanted, table), predictions, inputs.anchors)
-    train = table.filter(split="train")["report"].to_list()
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))
-    known = None if "train" in set(wanted["split"]) else train or None
-    return score_cases(cases, out, inputs, settings, origin, known, without)
+    return score_cases(cases, out, inputs, settings, origin, without)
 
 
 def score_cases(
@@ -124,7 +122,6 @@ def score_cases(
     inputs: ScoreInputs,
     settings: Score,
     origin: Origin,
-    train: Collection[str] | None = None,
     without: Iterable[str] = (),
     metrics: Mapping[str, Function] = MappingProxyType({}),
 ) -> Result:
@@ -133,7 +130,6 @@ def score_cases(
 
     Args:
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
-        train: reports of the training split, used to detect copies; ``None``: not known.
         without: keys of scores to leave out, each with the same score against the original findings.
         metrics: further scores, beside those of ``settings.metrics``.
 
@@ -144,7 +140,7 @@ def score_cases(
     """
     left_out = dict.fromkeys(without, "not asked for")
     check_keys(left_out)
-    cases = _with_texts(cases, train)
+    cases = _with_texts(cases)
     columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
@@ -235,19 +231,14 @@ def _further_scores(
     return further
 
 
-def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFrame:
-    """Put every text on one line (the reference as ``reference``). Add what the rules read in the reports, and whether
-    texts are copied from the training split."""
+def _with_texts(cases: pl.DataFrame) -> pl.DataFrame:
+    """Put every text on one line (the reference as ``reference``), and add what the rules read in the reports."""
     sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
     cases = cases.with_columns(
         pl.Series(name, [None if text is None else single_line(text) for text in cases[source]], dtype=pl.String)
         for name, source in sources.items()
     )
-    known = None if train is None else frozenset(map(single_line, train))
     columns = anchor_columns(cases["hypothesis"], "report")
-    if known is not None:
-        for side in ("reference", "hypothesis"):
-            columns.append(pl.Series(f"{side}_copied", [text in known for text in cases[side]]))
     for name in controls_of(cases):
         columns.append((cases[f"{name}_hypothesis"] == cases["hypothesis"]).alias(f"{name}_unchanged"))
     return with_case_columns(cases.with_columns(columns))

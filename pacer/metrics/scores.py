@@ -187,7 +187,6 @@ _UNFOUNDED = "the same in contexts whose input has no previous report"
 _REPEATS = (
     "words in an immediate repeat of one to eight words, or in a sentence that occurred earlier; mean of the rows"
 )
-_COPIED = "reports copied word for word from the train split, where that is known"
 
 _LANGUAGE_SCORES = (
     *(
@@ -285,9 +284,6 @@ SCORES: tuple[Score, ...] = (
         *_beside_references(
             *("repetition", ("Repeats", "References repeat"), lambda side: pl.col(f"{side}_repetition")),
             *(_REPEATS, _repetition, "lower"),
-        ),
-        *_beside_references(
-            "copied_share", ("In train", "References in train"), lambda side: pl.col(f"{side}_copied"), _COPIED
         ),
     ),
 )

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacer.config import Params
-from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
 from pacer.reporting.html import render
@@ -31,17 +30,10 @@ def build_report(
         DataError: an input is missing or malformed.
     """
     results = read_results(corpus, anchors, emphasis, predictions, metrics, params)
-    decoded, line = results.decoded, signature_line(results.signature)
-    facts = {
-        "Split": ", ".join(sorted(set(decoded["split"]))),
-        "Records": number(decoded.height),
-        "Studies": number(decoded["study_id"].n_unique()),
-        "Patients": number(decoded["subject_id"].n_unique()),
-    }
-    present = set(decoded["context"])
+    line, present = signature_line(results.signature), set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]
-    page = render("report.html", facts=facts, contexts=contexts, sections=sections)
+    page = render("report.html", contexts=contexts, sections=sections)
     parts = [part for section in sections for part in section.parts]
     with atomic_directory(out) as folder:
         write_text(folder / "index.html", page)

@@ -12,7 +12,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
-    """Fill a template. Values are escaped (not in Markdown) unless they are markup; a name without a value is an error.
+    """Fill a template. Values are escaped unless they are markup; a name without a value is an error.
 
     Args:
         folder: templates of another package, which may use the ones here.
@@ -24,7 +24,7 @@ def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
 def _environment(folder: Path) -> Environment:
     return Environment(
         loader=FileSystemLoader([folder, TEMPLATES]),
-        autoescape=lambda name: name is None or not name.endswith(".md"),
+        autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

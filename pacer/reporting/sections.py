@@ -26,11 +26,12 @@ from pacer.reporting.tables import Table
 def scores(results: Results) -> Section:
     """Scores with their intervals."""
     values, signature = results.scores, results.signature
+    split = ", ".join(sorted(set(results.decoded["split"])))
     table = score_tables.score_table(
         values,
-        caption="Precision (P), recall (R) and F1 of the labeller's findings over all records of a context, and "
-        "language scores; the mean is the plain mean of the contexts. Compare models within a context, not contexts: "
-        "references state what the sources of their own context show.",
+        caption="Precision (P), recall (R) and F1 of the labeller's findings over all records of a context in split "
+        f"{split}, and language scores; the mean is the plain mean of the contexts. Compare models within a context, "
+        "not contexts: references state what the sources of their own context show.",
         intervals=results.intervals,
         notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.",),
     )
@@ -98,8 +99,7 @@ def sources(results: Results) -> Section:
         *_placed(
             results,
             "variety",
-            "Shares of the most frequent report, of words that repeat, and of reports copied from the training split, "
-            "each next to the value for the references.",
+            "Shares of the most frequent report and of words that repeat, each next to the value for the references.",
         ),
     ]
     return Section("sources", "Use of the sources", parts)

@@ -1,6 +1,6 @@
 """A table of formatted cells as Markdown, LaTeX and (through ``templates/macros.html``) HTML; formatting of numbers.
 
-Used by the report page, the tables of studies, the command line and the model card.
+Used by the report page, the tables of studies and the command line.
 """
 
 from __future__ import annotations

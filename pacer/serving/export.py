@@ -8,7 +8,7 @@ from pathlib import Path
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
+from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json
 from pacer.core.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.data.schemas import read_about, read_records
 from pacer.decoding.reader import read_reader
@@ -26,7 +26,6 @@ from pacer.model.checkpoint import (
     read_record,
     save_checkpoint,
 )
-from pacer.serving.card import model_card
 from pacer.serving.layout import BACKBONES, CARD, FINDINGS, SETTINGS
 from pacer.serving.package import GENERATED, VERSION, PackageSettings, States, Texts, write_manifest
 
@@ -71,8 +70,6 @@ def export_model(
         )
     if decode.commitment == "read" and reader is None:
         raise DataError("decode.commitment: read needs the output of the stage findings; run `dvc repro findings`")
-    origins = {name: provenance(backbones / name) for name in FROZEN}
-    card = model_card(record, settings, records, origins, with_backbones=with_backbones)
     about = {
         "software": {"pacer": version_of("pacer"), **package_versions()},
         GENERATED: bool(read_about(records).get("generated")),
@@ -85,7 +82,8 @@ def export_model(
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         write_manifest(directory, about)
-        write_text(directory / CARD, card)  # not in the manifest: a person may add to it
+        # not in the manifest: a person may add to it
+        shutil.copyfile(Path(__file__).parent / "templates" / "card.md", directory / CARD)
 
 
 def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:

@@ -27,7 +27,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 #: Most bytes in a request: two images, and three texts of at most 12 bytes a character in JSON.
 MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
 #: Paths that accept an image or a case.
-_POSTS = ("/look/frontal", "/look/lateral", "/report/own", "/report/contexts")
+_POSTS = ("/look/frontal", "/look/lateral", "/report")
 _HTML = "text/html; charset=utf-8"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -103,16 +103,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, html.encode(), _HTML)
 
     def _answer(self, body: bytes) -> str:
-        """Return the HTML of an image's preview or of a case's reports."""
-        what, reporter = self.path.rpartition("/")[2], self.server.reporter
+        """Return the HTML of an image's preview or of a case's report."""
         if self.path.startswith("/look/"):
+            what = self.path.rpartition("/")[2]
             image, seen = load_image(body, f"given as {what}")
             direction = f", {seen.view}" if seen and seen.view != "other" else ""
             return view.preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
         case, listed = read_case(body)
+        reporter = self.server.reporter
         with self.server.writing:
-            if what == "contexts":
-                return view.contexts_page(reporter.in_all_contexts(case))
             return view.result_page(*reporter.generate([case]), listed, reporter.commit)
 
     def _refusal(self) -> tuple[int, bytes] | None:
@@ -145,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def read_case(body: bytes) -> tuple[Case, Anchor | None]:
-    """Read the case from a request for reports: a line of JSON with texts and ``sizes``, then the bytes of the images.
+    """Read the case from a request for a report: a line of JSON with texts and ``sizes``, then the bytes of the images.
     If a person has changed the list (``commitment``), also return the list of the ``model``.
 
     Raises:

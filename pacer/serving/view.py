@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -11,10 +10,10 @@ from markupsafe import Markup
 from PIL import Image
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
-from pacer.core.contexts import SOURCES, Context
+from pacer.core.contexts import SOURCES
 from pacer.reporting import html
 from pacer.reporting.images import LONGEST_EDGE, data_uri, routing_overlay
-from pacer.reporting.marks import LONGITUDINAL, Span, Statement, committed, spans, statements
+from pacer.reporting.marks import LONGITUDINAL, committed, spans, statements
 from pacer.serving.case import Result, notes_of
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -48,7 +47,8 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
         routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
         for name, routing in result.routing().items()
     ]
-    commitment = _commitment(result)
+    # none if there is no commitment, or no report after it
+    commitment = None if result.commitment is None or result.fallback else committed(result.commitment)
     uncommitted = [] if commitment is None else sorted(statements(result.report) - commitment)
     listed, generated = result.findings(), model or result.commitment or Anchor()
     rows = {
@@ -63,32 +63,8 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
         states=POLARITIES,
         commits=commits,
         overlays=overlays,
-        spans=_marked(result),
+        spans=spans(result.report, "commitment", commitment),
         sources=SOURCES[result.context],
         unbacked=[(finding, kind) for finding, kind in uncommitted if kind != LONGITUDINAL],
         notes=notes_of([result]),
     )
-
-
-def contexts_page(results: Mapping[Context, Result]) -> str:
-    """Return the HTML of one case in several contexts: the commitments that differ, and every marked report."""
-    rows = [(finding, [result.findings().get(finding) for result in results.values()]) for finding in FINDINGS]
-    first, *others = results.values()
-    stated = statements(first.report)
-    return render(
-        "contexts.html",
-        results=results,
-        sources=SOURCES,
-        spans={first.context: _marked(first)} | {other.context: _marked(other, stated) for other in others},
-        differing=[(finding, states) for finding, states in rows if len(set(states)) > 1],
-        notes=notes_of(results.values()),
-    )
-
-
-def _commitment(result: Result) -> frozenset[Statement] | None:
-    """Return the committed statements, or None if there is no commitment or no report after it."""
-    return None if result.commitment is None or result.fallback else committed(result.commitment)
-
-
-def _marked(result: Result, first: Collection[Statement] | None = None) -> list[Span]:
-    return spans(result.report, "commitment", _commitment(result), first)

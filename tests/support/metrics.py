@@ -158,7 +158,6 @@ def score_predictions(
     inputs: ScoreInputs,
     settings: Score = DEFAULTS,
     *,
-    train: Sequence[str] | None = None,
     about: dict | None = None,
 ) -> dict[str, dict]:
     """Score predictions of records that stand in no file."""
@@ -166,7 +165,7 @@ def score_predictions(
     manifest = predictions / "manifest.json"
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None
-    return score_cases(cases, out, inputs, settings, Origin(files, about or {}, manifest=made), train).scores
+    return score_cases(cases, out, inputs, settings, Origin(files, about or {}, manifest=made)).scores
 
 
 def paired(

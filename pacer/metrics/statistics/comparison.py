@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import POLARITIES
 from pacer.core.display import Displayed, Shown, three_decimals
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import MEAN, contexts_of
@@ -22,13 +21,6 @@ from pacer.metrics.signature import Signature, reading_notes
 from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, differences
 from pacer.metrics.statistics.intervals import Intervals, context_sums, resampled_units, score_intervals
 from pacer.metrics.statistics.sources import warnings
-
-_NEEDED = (
-    *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
-    *("rougeL", "meteor_statistics"),
-    *(f"{side}_{polarity}" for side in ("reference", "report") for polarity in POLARITIES),
-)
-
 
 _LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
 #: What another version can change.
@@ -247,9 +239,6 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
         DataError: as :func:`~pacer.metrics.result.read_result`.
     """
     _, cases, signature = read_result(folder, with_scores=False)
-    missing = [name for name in _NEEDED if name not in cases.columns]
-    if missing or not len(cases):
-        raise DataError(f"{folder}: cases.parquet lacks {', '.join(missing) or 'records'}; score the run again")
     return cases, signature
 
 

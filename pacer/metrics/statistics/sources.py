@@ -16,7 +16,6 @@ from pacer.metrics.statistics.intervals import context_sums, resampled_units
 #: What is said if a share exceeds that of the references by so much.
 _BESIDE_REFERENCES = {
     "most_frequent_share": ("Many reports are identical", 0.25),
-    "copied_share": ("Many reports are copied from the training split", 0.25),
     "repetition": ("Many words of the reports repeat what stood just before, or a sentence", 0.05),
 }
 #: Share of reports that may stay the same when given another patient's sources.

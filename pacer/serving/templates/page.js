@@ -2,10 +2,9 @@
 "use strict";
 const $ = (selector) => document.querySelector(selector);
 const LARGEST = 100_000_000;
-const PANELS = { own: "report", contexts: "contexts" };
 const images = {}; // place -> the file that the server could open
 const looks = { frontal: 0, lateral: 0 }; // requests for a picture, numbered: late answers are dropped
-let running = null; // the request for reports that is under way
+let running = null; // the request for a report that is under way
 
 const used = (place) => images[place] && ($(`#with-${place}`)?.checked ?? true);
 const prior = () => ($("#with-prior")?.checked ? $("#prior").value : "");
@@ -13,11 +12,9 @@ const prior = () => ($("#with-prior")?.checked ? $("#prior").value : "");
 function edited() { // the case is another one: what was asked for is not awaited, what stands there is out of date
   tell(running ? "The case was changed; its report was cancelled." : "");
   running?.abort();
-  for (const panel of Object.values(PANELS)) {
-    const shown = $(`#${panel}`);
-    if (shown.querySelector("article") && !shown.querySelector(".outdated"))
-      shown.insertAdjacentHTML("afterbegin", "<p class='problem outdated' role='status'>Out of date: the case was changed after this was written.</p>");
-  }
+  const shown = $("#report");
+  if (shown.querySelector("article") && !shown.querySelector(".outdated"))
+    shown.insertAdjacentHTML("afterbegin", "<p class='problem outdated' role='status'>Out of date: the case was changed after this was written.</p>");
   const context = (used("lateral") ? "M" : "S") + (prior().trim() ? "W" : "N");
   const sources = ["frontal view", used("lateral") && "lateral view", prior().trim() && "previous report"];
   $("#context").innerHTML = images.frontal
@@ -28,7 +25,7 @@ function tell(sentence) { $("#state").textContent = sentence; }
 
 function busy() {
   const looking = Object.keys(looks).some((place) => $(`#shown-${place}`)?.dataset.looking);
-  $("#write").disabled = $("#compare").disabled = Boolean(running) || looking;
+  $("#write").disabled = Boolean(running) || looking;
   $("#cancel").hidden = !running;
   $("#report").inert = Boolean(running); // one change of the list at a time: the server finishes what it has begun
 }
@@ -74,31 +71,23 @@ function problem(error) {
   return shown.outerHTML;
 }
 
-function open(kind) {
-  for (const [other, panel] of Object.entries(PANELS)) {
-    $(`#tab-${other}`).setAttribute("aria-selected", other === kind);
-    $(`#tab-${other}`).tabIndex = other === kind ? 0 : -1;
-    $(`#${panel}`).hidden = other !== kind;
-  }
-}
-
 function list(value) { // the findings of the shown list, as a person would write them
   const stated = { positive: [], negative: [], uncertain: [] };
   for (const choice of document.querySelectorAll("#report select.state")) stated[value(choice)]?.push(choice.getAttribute("aria-label"));
   return Object.entries(stated).map(([state, findings]) => `${state}: ${findings.join(", ") || "none"}`).join("; ");
 }
 
-async function write(kind, changed = {}) {
-  const own = (running = new AbortController()), panel = $(`#${PANELS[kind]}`);
+async function write(changed = {}) {
+  const own = (running = new AbortController()), panel = $("#report");
   const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
   const value = (name) => $(`#${name}`).value;
   const fields = { sizes: images.frontal ? files.map((file) => file.size) : [], prior: prior(), indication: value("indication"),
     history: value("history"), view: value("view"), sections: value("sections"), ...changed };
-  open(kind); busy(); tell("Writing…");
+  busy(); tell("Writing…");
   let html, said = "";
   try {
     const body = new Blob([JSON.stringify(fields) + "\n", ...(images.frontal ? files : [])]);
-    const answer = await fetch(`report/${kind}`, { method: "POST", body, signal: own.signal });
+    const answer = await fetch("report", { method: "POST", body, signal: own.signal });
     html = await answer.text();
     if (!answer.ok && answer.status !== 422) throw new Error(html);
     said = html.includes("<article") ? "Done: the result stands under Results." : "";
@@ -131,20 +120,11 @@ for (const place of Object.keys(looks)) {
 }
 $("#remove-prior")?.addEventListener("click", () => { $("#prior").value = ""; edited(); $("#prior").focus(); });
 $("#case").addEventListener("input", (event) => event.target.type !== "file" && edited());
-$("#case").addEventListener("submit", (event) => { event.preventDefault(); write("own"); });
-$("#compare").addEventListener("click", () => write("contexts"));
+$("#case").addEventListener("submit", (event) => { event.preventDefault(); write(); });
 $("#cancel").addEventListener("click", () => { running?.abort(); running = null; busy(); tell("Cancelled."); $("#write").focus(); });
-for (const kind of Object.keys(PANELS)) {
-  $(`#tab-${kind}`).addEventListener("click", () => open(kind));
-  $(`#tab-${kind}`).addEventListener("keydown", (event) => {
-    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
-    const other = kind === "own" ? "contexts" : "own";
-    open(other); $(`#tab-${other}`).focus();
-  });
-}
 $("#results").addEventListener("change", ({ target }) => { // a finding of the list was given another state
   if (target.classList.contains("state"))
-    write("own", { commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) });
+    write({ commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) });
 });
 $("#results").addEventListener("input", ({ target }) => { // the sliders of a map
   const films = target.closest(".films");

@@ -34,8 +34,7 @@ def test_a_copy_needs_nothing_else(world: World, folder: Path) -> None:
     listed = read_json(folder / MANIFEST)["files"]
     assert set(listed) == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {MANIFEST, CARD}
     card = (folder / CARD).read_text()
-    for text in ("For research only", "| train | 2 | 2 | 2 | 2 |", "`mw` frontal + lateral + previous report"):
-        assert text in card
+    assert "For research only" in card
     (folder / CARD).write_text(f"{card}- F1 .5 on our patients\n")
     assert read_json(folder / "config.json")["parent"] is None
     assert Decode.model_fields.keys() - read_json(folder / SETTINGS)["search"] == NOT_EXPORTED.keys()
@@ -87,7 +86,6 @@ def test_published_models_are_found_in_the_hub_cache(
     write_json(vision / PROVENANCE, {"provider": "hub", "id": "owner/name", "revision": "main", "commit": "abc123"})
     out = tmp_path / "out"
     export_model(out, world.decode, **world.inputs | {"backbones": other_backbones})
-    assert "owner/name, revision abc123" in (out / "README.md").read_text()
     other = tmp_path / "home" / "abc123"
     other.parent.mkdir()
     snapshot.rename(other)
@@ -121,7 +119,6 @@ def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> 
     export_model(out, world.decode, **world.inputs | {"model": model})
     result = Reporter(out).generate([world.case("mw-50000002")])[0]
     assert result.gate is None and result.tokens > 0
-    assert "Calibrate: none" in (out / "README.md").read_text()
 
 
 def test_inputs_that_do_not_belong_together_are_refused(world: World, other_backbones: Path, tmp_path: Path) -> None:

@@ -96,12 +96,12 @@ def test_nothing_but_the_page_is_answered(site: Site, path: str) -> None:
 def test_nothing_is_read_that_a_request_names(site: Site) -> None:
     status, body = ask(site, "/look/frontal", b"/etc/passwd")
     assert status == 422 and b"not an image" in body
-    assert ask(site, "/report/other", case())[0] == ask(site, "/look/back", b"x")[0] == 404
+    assert ask(site, "/report/contexts", case())[0] == ask(site, "/look/back", b"x")[0] == 404
 
 
 @pytest.mark.parametrize(("fields", "sentence"), listed_cases(__file__, "cases"))
 def test_a_case_that_the_page_would_not_send(site: Site, fields: dict, sentence: str) -> None:
-    status, told = ask(site, "/report/own", case(**fields))
+    status, told = ask(site, "/report", case(**fields))
     assert status == 422 and sentence in told.decode()
 
 
@@ -110,7 +110,7 @@ def test_a_case_that_the_page_would_not_send(site: Site, fields: dict, sentence:
 )
 def test_a_request_that_is_not_the_pages(site: Site, body: bytes) -> None:
     for sent in (body, case()[:-500]):
-        status, told = ask(site, "/report/own", sent)
+        status, told = ask(site, "/report", sent)
         assert status == 422 and b"the request did not come from the page" in told
 
 
@@ -151,7 +151,7 @@ def test_one_report_is_written_at_a_time(site: Site, reporter: Reporter, monkeyp
 
     monkeypatch.setattr(reporter, "generate", generate)
     with ThreadPoolExecutor(8) as pool:
-        shown = list(pool.map(lambda _: ask(site, "/report/own", case()), range(8)))
+        shown = list(pool.map(lambda _: ask(site, "/report", case()), range(8)))
     assert all(status == 200 and b'data-context="sn"' in told for status, told in shown)
     assert most == 1
 
@@ -160,7 +160,7 @@ def test_an_error_that_nobody_foresaw(site: Site, reporter: Reporter, monkeypatc
     """One line in the log, without what it says: it may quote the case."""
     monkeypatch.setattr(reporter, "prepare", lambda case: 1 / 0)
     site.log.clear()
-    status, told = ask(site, "/report/own", case())
+    status, told = ask(site, "/report", case())
     assert status == 500 and b"see its terminal" in told
     deadline = time.monotonic() + 10  # the line is written once the answer is given
     while not site.log and time.monotonic() < deadline:

@@ -30,8 +30,7 @@ def test_what_stands_in_a_report_is_text_on_the_page(result: Result) -> None:
     bad = "<script>alert(1)</script> effusion"
     shown = view.result_page(replace(result, report=bad, commitment=COMMITMENT, notes=(bad,)))
     assert "<script" not in shown and "&lt;script&gt;" in shown
-    both = view.contexts_page({"sn": result, "mn": replace(result, context="mn", report=bad, notes=(bad,))})
-    assert "<script" not in both and "<script" not in view.problem(bad)
+    assert "<script" not in view.problem(bad)
 
 
 def test_a_report_stands_beside_its_commitment(result: Result) -> None:
@@ -40,6 +39,8 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     assert "Said in the report, but not committed: <b>edema</b> (uncertain)." in shown
     assert "Committed, but not said so in the report: <b>fracture</b> (negative)." in shown
     assert "agrees with its commitment" not in shown
+    raw = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=True))
+    assert 'class="unverified"' not in raw and "not committed" not in raw, "no report stands after this commitment"
 
 
 @pytest.mark.parametrize(("report", "departures", "contradictions"), listed_cases(__file__, "departures"))
@@ -58,18 +59,9 @@ def test_a_result_says_where_its_report_departs_from_its_commitment(
     shown = view.result_page(departs)
     assert ("The report agrees with its commitment." in shown) is (not departures)
     assert shown.count("the report says the opposite)") == len(contradictions)
-    for page in (shown, view.contexts_page({departs.context: departs})):  # on the chip, and in the report
-        assert page.count('contradicts" title="the report says the opposite"') == len(contradictions)
-        assert page.count("the commitment says the opposite") == len(contradictions)
+    assert shown.count('contradicts" title="the report says the opposite"') == len(contradictions)  # on the chip
+    assert shown.count("the commitment says the opposite") == len(contradictions)  # in the report
     assert replace(departs, fallback=True).departures() == replace(departs, commitment=None).departures() == {}
-
-
-def test_contexts_mark_what_the_first_does_not_say(result: Result) -> None:
-    other = replace(result, context="mn", report=REPORT, commitment=COMMITMENT, fallback=False)
-    first = replace(other, context="sn", report="No pneumothorax. Possible edema.")
-    _, one, two = view.contexts_page({"sn": first, "mn": other}).split('<section class="card"')
-    assert "changed" not in one and 'class="matching changed" title="pleural effusion: positive' in two
-    assert 'class="unverified" title="edema: uncertain; not in the commitment"' in two
 
 
 def test_what_is_missing_is_said(result: Result) -> None:

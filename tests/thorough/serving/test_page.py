@@ -53,12 +53,12 @@ def give(page, place: str, path: Path | dict) -> None:
     page.wait_for_selector(f"#shown-{place} img")
 
 
-def written(page, button: str = "#write", shown: str = "#report .result"):
-    page.click(button)
-    page.wait_for_selector(f".outdated ~ {shown.split()[-1]}", state="detached")
-    page.wait_for_selector(shown)
+def written(page):
+    page.click("#write")
+    page.wait_for_selector(".outdated ~ .result", state="detached")
+    page.wait_for_selector("#report .result")
     page.wait_for_selector("#cancel", state="hidden")
-    return page.locator(shown)
+    return page.locator("#report .result")
 
 
 def plain(text: str) -> str:
@@ -134,7 +134,7 @@ def test_an_edit_ends_what_was_asked_for(page, world: World, reporter: Reporter,
     fill(page, world.case("mw-50000002"))
     page.click("#write")
     page.wait_for_selector("#state:text('Writing')")
-    assert page.is_disabled("#write") and page.is_disabled("#compare")
+    assert page.is_disabled("#write")
     page.fill("#prior", "another patient's")
     page.wait_for_selector("#state:has-text('was cancelled')")
     assert page.is_enabled("#write") and page.is_hidden("#cancel")
@@ -177,25 +177,9 @@ def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter
     assert page.locator(".listed select.state").count() == 13
 
 
-def test_contexts_side_by_side(page, world: World, reporter: Reporter) -> None:
-    case = world.case("mw-50000002")
-    fill(page, case)
-    shown = written(page, "#compare", "#contexts .comparison")
-    expected = reporter.in_all_contexts(Case(case.frontal, case.lateral, case.prior))
-    cards = [
-        (card.get_attribute("data-context"), card.locator(".text").inner_text())
-        for card in shown.locator(".card").all()
-    ]
-    assert [(context, plain(text)) for context, text in cards] == [
-        (c, plain(one.report)) for c, one in expected.items()
-    ]
-    page.set_viewport_size({"width": 420, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 420, "the page is wider than the window"
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1400, "light")])
 def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) -> None:
-    """With a report and the contexts, and with a file that was refused."""
+    """With a report, current and out of date, and with a file that was refused."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (extra dev)").Axe()
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
@@ -209,9 +193,9 @@ def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) 
     fill(page, world.case("mw-50000003"))
     written(page)
     check("report")
-    written(page, "#compare", "#contexts .comparison")
     page.fill("#history", "edited")
-    check("contexts, out of date")
+    check("report, out of date")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page is wider than the window"
     page.click("#remove-lateral")
     page.set_input_files("#drop-lateral", {"name": "x.png", "mimeType": "image/png", "buffer": b"none"})
     page.wait_for_selector("#shown-lateral .problem")
