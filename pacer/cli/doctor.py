@@ -110,9 +110,9 @@ def _gpus() -> Finding:
 
 
 def _disk(params: Params) -> Finding:
-    """Say how much is free, and how much the features of a real encoder take; the number of images is not known yet."""
+    """Say how much is free, and what the features of a real encoder take; the number of images is not known yet."""
     free = f"{decimal(shutil.disk_usage('.').free)} free"
-    if params.corpus.source == "phantom" or params.backbones.vision.provider not in ("hub", "local"):
+    if params.backbones.vision.provider in ("bundled", "standin"):
         return Finding("Disk", "ok", free)
     size = {"states": "6.3 MB", "pixels": "0.27 MB"}[params.features.mode]
     return Finding("Disk", "note", f"{free}; features take {size} an image with RAD-DINO (docs/data.md has the rest)")
@@ -145,9 +145,8 @@ def _labels(params: Params) -> Finding:
             return f"provider {config.provider}: no report leaves this machine"
         if config.send_reports_to is None:
             raise ConfigError(
-                "anchors.llm.send_reports_to is not set: the stage `anchor_llm` would stop before it sends any report. "
-                "Set it to your endpoint's host (MIMIC's data use agreement forbids third parties), or set "
-                "anchors.llm.provider: none"
+                "anchors.llm.send_reports_to is not set: set it to your endpoint's host if your data may go there (MIMIC's "
+                "data use agreement forbids third parties), or set anchors.llm.provider: none"
             )
         from pacer.commitments.endpoint import connect
 

@@ -39,11 +39,8 @@ def test_each_row_is_a_job_after_those_that_it_needs(tmp_path: Path) -> None:
         f"sbatch|--parsable|--dependency=afterok:101|{row}|PACER, select: agreement",
         f'sbatch|--parsable|--dependency=afterok:101:102|{row}|"R" (+ 1)',
     ]
-
-
-def test_a_job_that_slurm_refuses_ends_the_submission(tmp_path: Path) -> None:
-    code, calls = start(tmp_path, "submit.sh", given=ROWS, sbatch="exit 1")
-    assert code == 1 and len(calls) == 1
+    code, refused = start(tmp_path, "submit.sh", given=ROWS, sbatch="exit 1")
+    assert code == 1 and refused == [*calls, calls[0]], "the rest is not submitted"
 
 
 @pytest.mark.parametrize(("ending", "requeued"), [(0, False), (1, False), (130, True), (143, False)])
