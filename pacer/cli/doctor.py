@@ -145,8 +145,8 @@ def _labels(params: Params) -> Finding:
             return f"provider {config.provider}: no report leaves this machine"
         if config.send_reports_to is None:
             raise ConfigError(
-                "anchors.llm.send_reports_to is not set: set it to your endpoint's host if your data may go there (MIMIC's "
-                "data use agreement forbids third parties), or set anchors.llm.provider: none"
+                "anchors.llm.send_reports_to is not set: set it to your endpoint's host if your data may go there "
+                "(MIMIC's data use agreement forbids third parties), or set anchors.llm.provider: none"
             )
         from pacer.commitments.endpoint import connect
 
