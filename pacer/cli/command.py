@@ -57,7 +57,7 @@ def use(
     if PARAMS.exists() and not force:
         _check_unedited(name)
     write_text(PARAMS, profile_text(chosen))
-    console.print(f"params.yaml is now the profile {name}")
+    console.print(f"params.yaml now has the values of {chosen}")
 
 
 def _check_unedited(name: str) -> None:
@@ -86,7 +86,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
     from pacer.cli.doctor import diagnose
 
     config, lacking = load_profile(params), False
-    console.print(f"{params}: {_profile_in_use(params) or 'valid; not equal to a profile'}")
+    console.print(f"{params}: {_profile_in_use(params) or 'valid; edited, or written from a file of yours'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in diagnose(config):
         console.print(f"\n{title}")

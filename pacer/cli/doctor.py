@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from rich.filesize import decimal
 
 from pacer.config import Backbone, Params
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.machine import core_count
 from pacer.core.outputs import check_folders
 
@@ -39,7 +39,7 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
             *(_look(name, partial(version, name)) for name in PACKAGES),
             Finding("CPU cores", "ok", str(core_count())),
             _gpus(),
-            Finding("Disk", "ok", f"{decimal(shutil.disk_usage('.').free)} free"),
+            _disk(params),
             _look("Outputs", lambda: check_folders(Path()) or "in the repository"),
         ],
     )
@@ -109,6 +109,15 @@ def _gpus() -> Finding:
     return Finding("GPU", "ok" if names else "note", names or "no CUDA GPU available, models run on the CPU")
 
 
+def _disk(params: Params) -> Finding:
+    """Say how much is free, and what the features of a real encoder take; the number of images is not known yet."""
+    free = f"{decimal(shutil.disk_usage('.').free)} free"
+    if params.backbones.vision.provider in ("bundled", "standin"):
+        return Finding("Disk", "ok", free)
+    size = {"states": "6.3 MB", "pixels": "0.27 MB"}[params.features.mode]
+    return Finding("Disk", "note", f"{free}; features take {size} an image with RAD-DINO (docs/data.md has the rest)")
+
+
 def _corpus(params: Params) -> list[Finding]:
     """Check the files that the corpus is read from."""
     from pacer.data.source import look_at_files
@@ -134,6 +143,11 @@ def _labels(params: Params) -> Finding:
     def look() -> str:
         if config.provider != "openai":
             return f"provider {config.provider}: no report leaves this machine"
+        if config.send_reports_to is None:
+            raise ConfigError(
+                "anchors.llm.send_reports_to is not set: set it to your endpoint's host if your data may go there "
+                "(MIMIC's data use agreement forbids third parties), or set anchors.llm.provider: none"
+            )
         from pacer.commitments.endpoint import connect
 
         with connect(config) as endpoint:

@@ -105,10 +105,10 @@ def _token_limit(params: Params, records: Path) -> Check:
         from pacer.backbones.tokenizer import read_tokenizer
         from pacer.training.trajectory import TrajectoryBuilder
     except ModuleNotFoundError:
-        return Check(name, "not known without the extra `pipeline`: make setup")
+        return Check(name, "not known without the extra `pipeline`: make setup", good=False)
     folder = BACKBONES / "language"
     if provenance(folder).get("provider") != params.backbones.language.provider:
-        return Check(name, "unknown until `dvc repro backbones` has made the language model")
+        return Check(name, "unknown until `dvc repro backbones` has made the language model", good=False)
     tokenizer = read_tokenizer(resolve(folder))
     builder, cut = TrajectoryBuilder(tokenizer, limit), 0
     train = read_records(records, ["split", "report"]).filter(split="train")

@@ -43,7 +43,7 @@ def run(
 
     chosen = load_study(STUDIES, name)
     if print_only:
-        for line in commands(chosen, Path.cwd()):
+        for line in commands(chosen, Path.cwd(), lambda note: typer.echo(note, err=True)):
             print(line)
         return
     # after the imports: polars sets its own handler; `kill` and a closed terminal stop a study like Ctrl-C

@@ -68,11 +68,8 @@ def run_study(
     for slot, _, _ in stopped(state):
         with suppress(Busy), _locked_slot(state, slot):
             pass
-    runs = plan(study, repository.read, repository.hashes)
+    runs = _planned(study, repository, report)
     write_json(state / study.name / INDEX, [_record(study, run) for run in runs])
-    for place, row in enumerate(study.rows):
-        if row.needs and all(run.row != place for run in runs):
-            report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
     chosen = [
         run
         for run in runs
@@ -93,11 +90,20 @@ def _missing(runs: list[Run], repository: Repository) -> list[Run]:
     return [run for run in runs if run is first[run.key] and run.key not in done]
 
 
-def commands(study: Study, root: Path) -> list[str]:
+def _planned(study: Study, repository: Repository, report: Report) -> list[Run]:
+    """Return the runs of a study, and report the rows that have none because what they need is not set."""
+    runs = plan(study, repository.read, repository.hashes)
+    for place, row in enumerate(study.rows):
+        if row.needs and all(run.row != place for run in runs):
+            report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
+    return runs
+
+
+def commands(study: Study, root: Path, report: Report) -> list[str]:
     """Return a command for each missing run, and in a comment the lines that make stages which it needs."""
     state, repository, lines = results_folder(root), Repository(root), []
     makers: dict[str, int] = {}
-    for line, run in enumerate(_missing(plan(study, repository.read, repository.hashes), repository), start=1):
+    for line, run in enumerate(_missing(_planned(study, repository, report), repository), start=1):
         words = ["pacer", "study", "run", study.name, "--row", study.rows[run.row].name]
         words += ["--replicate", run.replicate] * (len(study.labels) > 1)
         unmade = [key for key in run.keys.values() if not (state / STAGES / f"{key}.json").is_file()]

@@ -216,6 +216,8 @@ def _published_notes(published: PublishedTable | None, beside: Sequence[bool]) -
     printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Sources of the published rows: {origins}."]
+    if not beside:
+        notes.append(f"There is no run yet. The published rows stay if yours are, as they are, of {measured}.")
     if not all(beside):
         notes.append(f"Not all of our rows can be compared with them, which are of {measured}.")
     return notes

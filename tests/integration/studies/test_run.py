@@ -16,7 +16,7 @@ import pytest
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import write_json
 from pacer.studies.dvc import MARK, Dvc, Share
-from pacer.studies.run import results_folder, run_study, stopped
+from pacer.studies.run import commands, results_folder, run_study, stopped
 from pacer.studies.study import load_study
 from pacer.studies.table import build_table, collect
 from pacer.studies.worktree import Repository
@@ -170,14 +170,16 @@ def test_what_cannot_be_run_is_refused_before_any_work(tiny: TinyRepository, mon
 
 
 def test_commands_of_a_study_run_at_the_same_time_and_make_each_stage_once(tiny: TinyRepository) -> None:
-    """As `parallel` and `sbatch` start them; one run is asked of two of them."""
+    """As Slurm starts them; one run is asked of two of them."""
     tiny.write("studies/tiny.yaml", STUDY.replace("name: SimMLM, target", "name: Sim MLM, target"))
     lines = tiny.call("study", "run", "tiny", "--print").splitlines()
     before, *comments = (line.partition("  # ")[2] for line in lines)
     assert lines[0] == "pacer study run tiny --row 'no gate' --replicate 10" and len(lines) == 8
     assert not before and comments == [*["after 1"] * 5, "after 1, 5", "after 1, 5"]
-    commands = [lines[0], lines[2], lines[0]]
-    processes = [tiny.start(*shlex.split(line, comments=True)[4:]) for line in commands]
+    left_out: list[str] = []
+    assert commands(load_study(tiny.folder / "studies", "tiny"), tiny.folder, left_out.append) == lines
+    assert left_out == ["tiny: released is left out; it needs baselines/params.yaml:llm_rg4.weights"]
+    processes = [tiny.start(*shlex.split(line, comments=True)[4:]) for line in (lines[0], lines[2], lines[0])]
     told = [process.communicate(timeout=300)[0] for process in processes]
     assert not any(process.returncode for process in processes), told
     assert [len(tiny.ran(stage)) for stage in ("source", "train", "score")] == [1, 1, 2]

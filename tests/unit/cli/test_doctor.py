@@ -47,6 +47,7 @@ def test_missing_weights_say_how_to_get_them(pacer):
     command = "`hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d`"
     assert command in outcome.out, "it can be pasted"
     assert "corpus.root" in outcome.out
+    assert "note    Disk" in outcome.out and "features take 6.3 MB an image with RAD-DINO" in outcome.out
 
 
 @pytest.mark.parametrize(("settings", "key", "state", "detail"), listed_cases(__file__, "labels"))

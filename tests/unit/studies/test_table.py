@@ -128,12 +128,15 @@ def on_mimic(
 @pytest.mark.parametrize("changes", listed_cases(__file__, "apart"))
 def test_only_runs_on_the_papers_own_data_stand_beside_the_published_rows(changes: dict[str, Any]) -> None:
     def of(*runs: ScoredRun) -> tuple[list[str], str]:
-        rows = ["one", "two"][: len(runs)]
+        rows = ["one", "two"][: max(1, len(runs))]
         table, _ = build_table(study(rows=rows, metrics=["f1"], published="components"), list(runs))
         return [heading for heading, _ in blocks(table)], " ".join(table.notes)
 
     headings, notes = of(on_mimic())
     assert headings == ["", "Components (published)"] and "not shown" not in notes and "compared" not in notes
+    assert "There is no run yet" not in notes
+    headings, notes = of()
+    assert headings == ["", "Components (published)"] and "There is no run yet. The published rows stay" in notes
     headings, notes = of(on_mimic(**changes))
     assert headings == [""] and "Published rows are not shown" in notes
     headings, notes = of(on_mimic(), on_mimic(1, **changes))
