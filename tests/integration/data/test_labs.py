@@ -31,7 +31,9 @@ def code(heading: str, language: str) -> str:
 def build(heading: str, folder: Path, *renamed: str) -> tuple[dict[str, str], pl.DataFrame, pl.DataFrame]:
     """The lines of the audit, the records and the list of problems of a corpus in ``folder``; ``renamed``: a name in
     the document's parameters, and another for it."""
-    given = re.sub(r"root: [^\s,}]+", f"root: {folder}", code(heading, "yaml").replace(*renamed or ("", "")))
+    # the labs' bad rows have been seen
+    shown = code(heading, "yaml").replace("# max_bad_rows", "max_bad_rows").replace(*renamed or ("", ""))
+    given = re.sub(r"root: [^\s,}]+", f"root: {folder}", shown)
     (folder / "mine.yaml").write_text(given)
     audit = built(Corpus.model_validate(load_profile(folder / "mine.yaml").corpus.model_dump()), folder / "out")
     problems = pl.read_csv(folder / "out" / "corpus" / "problems.csv", infer_schema=False)
