@@ -66,7 +66,7 @@ def test_anything_else_is_asked_again(endpoint, label, sample, tmp_path, capfd, 
         audit = label(one, unanswered="rules")
         assert (audit["statuses"], audit["troubles"]) == ({}, {f"HTTP 200, {reason}": 1})
         assert cached(tmp_path) == [] and endpoint.seen.total() == count
-    with pytest.raises(PacerError, match="run the stage again for the rest"):
+    with pytest.raises(PacerError, match="rerun the stage for the rest"):
         label(one)
     assert KEY not in capfd.readouterr().err
 
