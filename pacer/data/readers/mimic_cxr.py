@@ -114,7 +114,7 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     theirs = {name: column for name in columns if (column := table.only(name)) is not None}
     missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
     if missing:
-        raise DataError(f"{path} lacks the columns {', '.join(missing)}; it has {shown_columns(table.columns)}")
+        raise DataError(f"{path}: missing columns {', '.join(missing)}; it has {shown_columns(table.columns)}")
     table.check_ids([column for name, column in theirs.items() if name in _IDS])
     frame = table.frame(list(theirs.values()))
     frame.columns = [columns[name] for name in theirs]

@@ -75,7 +75,7 @@ def test_another_parent_in_the_parents_place_is_refused(saved, backbones: Path) 
     _, directory = saved
     shutil.rmtree(directory / "parent")
     for _ in range(2):  # none, then another
-        with pytest.raises(CheckpointError, match=r"parent is not the model that .*calibrate builds on"):
+        with pytest.raises(CheckpointError, match=r"parent is not the model that .*calibrate started from"):
             load_model(directory / "calibrate", backbones)
         save_model(directory / "parent", moved_model(backbones, PARENT, seed=4), backbones, PARENT)
 
