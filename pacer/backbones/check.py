@@ -32,8 +32,8 @@ def check_model(role: str, directory: Path) -> None:
         size = read_config(directory).vocab_size
         if len(tokenizer) > _BEYOND * size:
             raise BackboneError(
-                f"the tokenizer in {directory} has {len(tokenizer)} tokens, and its language model embeds {size}; they "
-                "do not belong together"
+                f"the tokenizer in {directory} has {len(tokenizer)} tokens, but its language model embeds {size}; use "
+                "the tokenizer that was trained with the model"
             )
         try:
             for text in (BEFORE_END, "\n<REPORT>\n", "\n</REPORT>"):
@@ -80,6 +80,6 @@ def _check_marks(params: Params, tokens: int) -> None:
     counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
     if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
         raise ConfigError(
-            f"emphasis.source: corpus expects marks that count the tokens of a tokenizer of {counted} tokens, but the "
-            f"language model's has {tokens}; set emphasis.source: computed"
+            f"emphasis.source: corpus uses marks made with a tokenizer of {counted} tokens, but the language model's "
+            f"tokenizer has {tokens}; set emphasis.source: computed"
         )

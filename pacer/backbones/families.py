@@ -43,7 +43,7 @@ VISION = {
 #: Families of language models tested in all stages; others only have to meet the same conditions.
 TRIED = ("llama", "mistral", "qwen3", "gemma3_text")
 #: What to do with a model such as MedGemma.
-_DIVIDE = "docs/training.md divides it into two"
+_DIVIDE = "see docs/training.md for how to split it in two"
 #: Heads of encoders, which are not used, so checkpoints may lack their weights.
 _HEADS = ("pooler.", "head.")
 #: Configuration names for changes that a language model makes to its logits after ``lm_head``; 1 means no change.
@@ -68,13 +68,13 @@ def vision_config(directory: Path) -> Any:
     config = read_config(directory)
     if config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise BackboneError(
-            f"{directory} is a {config.model_type} model, an encoder and a language model in one; {_DIVIDE}"
+            f"{directory} is a {config.model_type} model, which combines an encoder and a language model; {_DIVIDE}"
         )
     config = getattr(config, "vision_config", config)
     if config.model_type not in VISION:
         raise BackboneError(
-            f"{directory} is an image encoder of the family {config.model_type}; known are {', '.join(VISION)}, and "
-            "CONTRIBUTING.md says what another one needs"
+            f"{directory} is an image encoder of the family {config.model_type}, which is not supported; choose one of "
+            f"{', '.join(VISION)} (CONTRIBUTING.md says how to add a family)"
         )
     return config
 
@@ -103,8 +103,8 @@ def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
     sides = (config.image_size,) * 2 if isinstance(config.image_size, int) else tuple(config.image_size)
     if (height, width) != sides and not VISION[config.model_type].any_size:
         raise BackboneError(
-            f"the image processor gives {height} x {width} pixels, and the {config.model_type} encoder takes "
-            f"{sides[0]} x {sides[1]} only; set that size in preprocessor_config.json"
+            f"the image processor gives {height} x {width} pixels, but the {config.model_type} encoder takes "
+            f"only {sides[0]} x {sides[1]}; set that size in preprocessor_config.json"
         )
     return height // config.patch_size, width // config.patch_size
 
@@ -132,8 +132,8 @@ def check_language(directory: Path) -> None:
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except Exception as error:  # a configuration can break the construction of a model in any way
         raise BackboneError(
-            f"{directory} is a {config.model_type} model, and transformers has no causal language model for it "
-            f"({type(error).__name__})"
+            f"{directory} is a {config.model_type} model, but transformers has no causal language model for it "
+            f"({type(error).__name__}); choose another model"
         ) from None
     if reason := _unlike_llama(model):
         raise BackboneError(f"the language model in {directory} ({config.model_type}) cannot be used: {reason}")
@@ -156,8 +156,8 @@ def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
         defaults = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(family)
         if not isinstance(defaults, list):
             raise ConfigError(
-                f"lora.targets: null takes PEFT's defaults, and it has none for {family}; name the layers, such as "
-                "[q_proj, v_proj]"
+                f"lora.targets: null uses PEFT's defaults, but PEFT has none for {family}; list the layers, for "
+                "example [q_proj, v_proj]"
             )
         targets = defaults
     linear = [f".{name}" for name, module in language.named_modules() if isinstance(module, nn.Linear)]
@@ -182,11 +182,11 @@ def _unlike_llama(model: Any) -> str | None:
     config, layers = model.config, getattr(getattr(model, "model", None), "layers", ())
     if not len(layers) or not all(hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers):
         remedy = f"; {_DIVIDE}" if config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES else ""
-        return f"it needs blocks of attention and MLP in `model.layers`{remedy}"
+        return f"it must have blocks with attention and an MLP in `model.layers`{remedy}"
     if any("expert" in name or "router" in name for name, _ in layers[-1].mlp.named_modules()):
-        return "it is a mixture of experts; a dense one is needed"
+        return "it is a mixture of experts; use a dense model"
     if not isinstance(getattr(model, "lm_head", None), nn.Linear) or model.lm_head.bias is not None:
-        return "its logits need a linear `lm_head` without bias"
+        return "its logits must come from a linear `lm_head` without bias"
     if changed := [name for name in _LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]:
-        return f"it changes its logits ({changed[0]}), which the losses do not follow"
+        return f"it transforms its logits ({changed[0]}), which the losses do not support"
     return None

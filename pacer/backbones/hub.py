@@ -53,10 +53,10 @@ def locate(backbone: Backbone, role: str) -> Path | None:
         remedy = f"add them, or correct backbones.{role}.path"
         target = Path(backbone.path or "").resolve()
         if not target.is_dir():
-            raise BackboneError(f"backbones.{role}.path: {target} is not a folder; set it to one with a model's files")
+            raise BackboneError(f"backbones.{role}.path: {target} is not a folder; set it to the model's folder")
     missing = _missing(target, role)
     if missing:
-        raise BackboneError(f"{target} is incomplete: no {', '.join(missing)}; {remedy}")
+        raise BackboneError(f"{target} is incomplete: it lacks {', '.join(missing)}; {remedy}")
     return target
 
 

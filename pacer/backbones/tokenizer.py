@@ -41,7 +41,7 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     reference = _sentencepiece(directory / SENTENCEPIECE) if (directory / SENTENCEPIECE).is_file() else None
     tokenizer = read_pieces(AutoTokenizer, directory)
     if tokenizer.eos_token_id is None:
-        raise BackboneError(f"the tokenizer in {directory} must have an EOS token, which ends a report; add eos_token")
+        raise BackboneError(f"the tokenizer in {directory} must have an EOS token, which ends a report; set eos_token")
     if tokenizer.bos_token_id is None:
         config = directory / "config.json"
         number = read_json(config).get("bos_token_id") if config.is_file() else None
@@ -61,7 +61,7 @@ def _sentencepiece(model: Path) -> SentencePieceProcessor:
     try:
         return SentencePieceProcessor(str(model))
     except (OSError, RuntimeError):
-        raise BackboneError(f"{model} is not a sentencepiece model; fetch it again") from None
+        raise BackboneError(f"{model} is not a SentencePiece model; download it again") from None
 
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
@@ -104,6 +104,6 @@ def _check(
     ):
         if tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] != reference.encode(text):
             raise BackboneError(
-                f"the tokenizer in {directory} does not give the ids of its {SENTENCEPIECE} for {kind}; fetch it "
-                f"again, or remove tokenizer.json, which is then made from {SENTENCEPIECE}"
+                f"the tokenizer in {directory} gives different ids from its {SENTENCEPIECE} for {kind}; download it "
+                f"again, or remove tokenizer.json, which is then rebuilt from {SENTENCEPIECE}"
             )

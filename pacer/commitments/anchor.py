@@ -58,7 +58,7 @@ class Anchor:
             raise ValueError(f"unknown findings {', '.join(unknown)}; expected {', '.join(FINDINGS)}")
         ordered = all(list(field) == sorted(field, key=_RANK.__getitem__) for field in fields)
         if not ordered or sum(map(len, fields)) != len(set().union(*fields)):
-            raise ValueError("a finding occurs in an anchor twice or out of the vocabulary's order; use Anchor.of")
+            raise ValueError("findings must be unique and in the vocabulary's order; use Anchor.of")
 
     @classmethod
     def of(cls, positive: Iterable[str] = (), negative: Iterable[str] = (), uncertain: Iterable[str] = ()) -> Anchor:
@@ -141,13 +141,13 @@ def read_list(text: str) -> Anchor:
         name, colon, content = part.partition(":")
         name = name.strip().lower()
         if not colon or name not in POLARITIES or name in fields:
-            raise DataError(f"commitment: {name!r:.40} is not a field, or there twice; {form}")
+            raise DataError(f"commitment: {name!r:.40} is not a field, or appears twice; {form}")
         named = [word.strip() for word in content.split(",") if word.strip() and word.strip().lower() != "none"]
         if unknown := [word for word in named if normalize_finding(word) is None]:
             raise DataError(f"commitment: {unknown[0]!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")
         fields[name] = [finding for word in named if (finding := normalize_finding(word))]
         if len(fields[name]) > MAX_PER_FIELD:
-            raise DataError(f"commitment: {name} has {len(fields[name])} findings, at most {MAX_PER_FIELD} are written")
+            raise DataError(f"commitment: {name} has {len(fields[name])} findings; at most {MAX_PER_FIELD} are allowed")
     counts = Counter(finding for field in fields.values() for finding in field)
     if twice := [finding for finding, count in counts.items() if count > 1]:
         raise DataError(f"commitment: {twice[0]} is named twice; give each finding one state")

@@ -197,15 +197,15 @@ def connect(config: Labelling) -> Generator[Endpoint]:
         host = ""
     if host and (url.query or url.fragment):
         raise ConfigError(
-            "anchors.llm.base_url has a query (? or #), which the client does not send with requests; give the address "
-            "without it, for Azure https://RESOURCE.openai.azure.com/openai/v1 with the deployment as anchors.llm.model"
+            "anchors.llm.base_url has a query (? or #), which the client does not send with requests; remove it. For "
+            "Azure, use https://RESOURCE.openai.azure.com/openai/v1, and the deployment as anchors.llm.model"
         )
     consent = config.send_reports_to
     if not host or consent is None or consent.strip().lower() != host:
         raise ConfigError(
             f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, but the host of "
             f"anchors.llm.base_url is {host!r}: no report text was sent. Set it to that host if your data may go there "
-            "(MIMIC's data use agreement forbids third parties), or set anchors.llm.provider: none"
+            "(MIMIC's data use agreement forbids sharing with third parties), or set anchors.llm.provider: none"
         )
     http = _TimedClient(config.timeout, follow_redirects=False, trust_env=url.scheme == "https")
     try:
@@ -214,8 +214,8 @@ def connect(config: Labelling) -> Generator[Endpoint]:
         client = None
     if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
         raise ConfigError(
-            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without spaces; for a local "
-            "endpoint any text will do"
+            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY (ASCII, without spaces); for a local "
+            "endpoint, any text will do"
         )
     with client:
         yield Endpoint(client, config)

@@ -67,7 +67,7 @@ def label_sample(
     bought = [answer for answer in read_answers(path) if answer.provider == "openai"]
     paid = {answer.request_hash: answer for answer in bought if is_answer(answer)}
     if pages := len(bought) - len(paid):
-        what = f"{pages} lines of {path} are not answers from a model; their requests are sent again"
+        what = f"lines of {path} that are not answers from a model: {pages}; their requests will be sent again"
         print(f"labelling: {what}", file=sys.stderr)
     reused, troubles = 0, Counter[str]()
     if config.provider == "recorded":
@@ -114,18 +114,18 @@ def _ask_all(
             requests = _Requests(endpoint, paid, config, file, ticker)
             with ThreadPoolExecutor(config.concurrency) as pool:
                 list(pool.map(requests.send, missing))
-    again = "The other answers are saved; run the stage again for the rest"
+    again = "The other answers are saved; rerun the stage for the rest"
     refused = requests.troubles.total() - len(requests.failed)
     if requests.stopped or refused == len(missing) + reused:
         raise PacerError(
-            f"{endpoint.address} gave no usable answer for {len(requests.unusable)} records in a row, such as "
+            f"{endpoint.address} gave no usable answer for {len(requests.unusable)} records in a row, most recently "
             f"{requests.unusable[-1]}; check the API key, the account, anchors.llm.model, anchors.llm.base_url and "
             f"whether the endpoint supports the request's settings. {again} (docs/commitments.md)"
         )
     if requests.failed and config.unanswered == "stop":
         record_id, reason = next(iter(requests.failed.items()))
         raise PacerError(
-            f"{len(requests.failed)} of {len(missing)} requests got no answer from {endpoint.address}, such as that of "
+            f"{len(requests.failed)} of {len(missing)} requests got no answer from {endpoint.address}, for example "
             f"{record_id} ({reason}). {again}, or set anchors.llm.unanswered: rules"
         )
     return requests.troubles

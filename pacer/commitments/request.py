@@ -43,7 +43,7 @@ def build_questions(
     questions = []
     for row in rows.iter_rows(named=True):
         if row["report_raw"] is None:
-            raise DataError(f"sampled record {row['record_id']} is not in the corpus; draw the sample again")
+            raise DataError(f"sampled record {row['record_id']} is not in the corpus; rerun the `anchor_sample` stage")
         content = {
             "sample_uid": row["record_id"],
             "scenario": row["context"],

@@ -77,8 +77,8 @@ def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
         shared = chosen.join(held_out, on=column, how="semi")[column].unique().sort()
         if len(shared):
             raise DataError(
-                f"{len(shared)} {column}s of the labelling sample also occur in val or test, such as {shared[0]}; "
-                "fix the splits of the annotation files (the corpus audit lists the overlap)"
+                f"{len(shared)} {column}s in the labelling sample also occur in val or test, e.g. {shared[0]}; "
+                "fix the splits in the annotation files (the corpus audit lists the overlaps)"
             )
 
 

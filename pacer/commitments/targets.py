@@ -52,17 +52,17 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
 def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
     """Read the current answers by record id, parsed again from the model's raw text."""
     if not path.exists():
-        raise DataError(f"{path} does not exist; run the stage anchor_llm")
+        raise DataError(f"{path} does not exist; run the `anchor_llm` stage")
     answers: dict[str, Answer] = {}
     for line in read_answers(path):
         if not line.current:  # a paid answer for another prompt or sample
             continue
         if line.record_id in answers:
-            raise DataError(f"{path}: record {line.record_id} has two answers; label the sample again")
+            raise DataError(f"{path}: record {line.record_id} has two answers; rerun the `anchor_llm` stage")
         answers[line.record_id] = read_answer(line.raw, line.record_id, line.finish_reason)
     unknown = sorted(answers.keys() - set(records["record_id"]))
     if unknown:
-        raise DataError(f"{path} has answers for {len(unknown)} records that the corpus lacks, such as {unknown[0]}")
+        raise DataError(f"{path} has answers for {len(unknown)} records not in the corpus, for example {unknown[0]}")
     refuse_held_out(records, pl.Series("record_id", list(answers), dtype=pl.String))
     return answers
 

@@ -26,7 +26,7 @@ WITH_SOURCE: tuple[tuple[Context, ...], ...] = (CONTEXTS, ("mn", "mw"), ("sw", "
 def availability(context: str) -> tuple[bool, bool]:
     """Return ``a = (a_l, a_p)``: whether the lateral view and the previous report are available."""
     if context not in CONTEXTS:
-        raise ValueError(f"context {context!r} is not one of {', '.join(CONTEXTS)}")
+        raise ValueError(f"unknown context {context!r}; expected one of {', '.join(CONTEXTS)}")
     return context[0] == "m", context[1] == "w"
 
 

@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from pacer.core.stops import LAST_WORDS, Stopped
 
 _FULL = "the disk is full; free some space and run the same command again"
-_NO_MEMORY = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
+_NO_MEMORY = "out of memory; docs/training.md lists how much each phase needs and how to reduce it"
 #: Advice for each phrase in an error of the system or a library; a thread that cannot start lacks memory.
 _ADVICE = {
     os.strerror(errno.ENOSPC): _FULL,
@@ -80,13 +80,13 @@ def _message(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (error.name or "pacer").partition(".")[0] != "pacer":
         return (
-            f"this command needs {error.name}, of the extra `pipeline`, which is not installed; in the clone: "
-            "`make setup`, or `pip install -c constraints.txt '.[pipeline]'`"
+            f"this command needs {error.name}, which is not installed (it belongs to the extra `pipeline`); in the "
+            "clone, run `make setup`, or `pip install -c constraints.txt '.[pipeline]'`"
         )
     if isinstance(error, MemoryError):
         return _NO_MEMORY
     if advice := next((advice for words, advice in _ADVICE.items() if words in str(error)), None):
         return advice
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}; correct this and run the same command again"
+        return f"{error.filename}: {error.strerror}; fix this and run the same command again"
     return None

@@ -21,15 +21,15 @@ def fault_of(text: str) -> str | None:
     fault = _NO_TEXT.search(text)
     if fault is None:
         return None
-    kind = "half of a surrogate pair:" if "\ud800" <= fault[0] <= "\udfff" else "the control character"
-    return f"character {fault.start() + 1:,} is {kind} U+{ord(fault[0]):04X}; give plain text"
+    kind = "the unpaired surrogate" if "\ud800" <= fault[0] <= "\udfff" else "the control character"
+    return f"character {fault.start() + 1:,} is {kind} U+{ord(fault[0]):04X}; use plain text"
 
 
 #: Residue of another format in a text. The patterns are also polars', which knows no look-around.
 RESIDUE = {
     "entities": (r"&(?:[A-Za-z][A-Za-z0-9]{1,30};|#[0-9]{1,7};|#[xX][0-9A-Fa-f]{1,6};|(?:nbsp|lt|gt|amp|quot)\b)"),
     "escapes such as _x000D_": r"_x[0-9A-Fa-f]{4}_",
-    "soft hyphens, non-breaking and invisible blanks": (
+    "soft hyphens, non-breaking and invisible spaces": (
         "[\u00a0\u00ad\u2007\u200b-\u200f\u2011\u202a-\u202f\u2060\u2066-\u2069\ufeff]"
     ),
     "tags": r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*=[^<>]*)?\s*/?>|<!--|<!\[CDATA\[",
@@ -40,7 +40,7 @@ RESIDUE = {
     r"\n, \r or \t written out": r"(?:^|[^A-Za-z0-9:\\])\\[nrt]|\\[nrt](?:[^a-z0-9]|$)",
     r"escapes such as \.br\ or \u00a0": r"\\(?:\.[a-z]{2}[0-9]*|[EFRST])\\|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}",
     r"a backslash before a quote": r'\\"|\\$',
-    "characters of another encoding": "\ufffd|\u00e2\u20ac|[\u00c2\u00c3][\u0080-\u00bf]",
+    "characters decoded with the wrong encoding": "\ufffd|\u00e2\u20ac|[\u00c2\u00c3][\u0080-\u00bf]",
 }
 ANY_RESIDUE = "|".join(RESIDUE.values())
 _ENTITY, _ESCAPES = re.compile(RESIDUE["entities"]), re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
@@ -92,13 +92,13 @@ def rounding_fault(text: str) -> str | None:
     if text.isalnum():  # most ids, and much faster
         return None
     if _SPREADSHEET_ERROR.search(text):
-        return "an error that a spreadsheet shows, not an id"
+        return "a spreadsheet error, not an id"
     match = _ROUNDED.fullmatch(text.strip())
     if match is None or (match[1] and int(match[1]) < LARGEST_EXACT):
         return None
     return (
-        "an id that a spreadsheet or a number type has rounded, so that different ids became one; "
-        "export ids as text from where the table was made"
+        "an id that a spreadsheet or a numeric type has rounded, so different ids may have become the same; "
+        "export the ids as text from the original source"
     )
 
 
@@ -112,12 +112,12 @@ LONGEST_ID = 200
 def id_fault(text: str) -> str | None:
     """Return why a text cannot be the id of a record, study or patient; None if it can."""
     if text != text.strip() or not text:
-        return "an id is not empty and has no spaces at its ends"
+        return "an id must not be empty, or start or end with a space"
     if len(text) > LONGEST_ID:
-        return f"an id has {len(text):,} characters, more than {LONGEST_ID}"
+        return f"an id must have at most {LONGEST_ID} characters, not {len(text):,}"
     if not text.isprintable():
         place = next(number for number, character in enumerate(text) if not character.isprintable())
-        return f"character {place + 1} of an id is U+{ord(text[place]):04X}, which does not show"
+        return f"character {place + 1} of the id is U+{ord(text[place]):04X}, which is invisible; remove it"
     return rounding_fault(text)
 
 

@@ -136,7 +136,7 @@ def _readable(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{path} is a gzip file that is cut off or damaged; copy it again") from None
+        raise DataError(f"{path} is a truncated or damaged gzip file; copy it again") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -191,7 +191,7 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
     if not main:
         yield directory
         return
-    refusal = f"{parent} is in use by another process that makes {out}; wait for it or stop it first"
+    refusal = f"{parent} is in use by another process that is writing {out}; wait for it, or stop it"
     with locked(parent / "lock", refusal):
         aside = parent / _ASIDE
         if os.path.lexists(aside) and not os.path.lexists(out):
@@ -214,10 +214,10 @@ def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
     """
     out = Path(out)
     if out.exists() and not out.is_dir():
-        raise DataError(f"{out} is a file; name a folder for the output")
+        raise DataError(f"{out} is a file; choose a folder for the output")
     foreign = sorted({path.name for path in out.iterdir()} - set(known)) if out.exists() else []
     if foreign:
-        raise DataError(f"{out} holds {foreign[0]}, which would be lost; name another folder, or remove it first")
+        raise DataError(f"{out} contains {foreign[0]}, which would be lost; choose another folder, or move it first")
 
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:

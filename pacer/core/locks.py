@@ -64,9 +64,9 @@ def locked(path: Path, refusal: str) -> Generator[None]:
                 marked.enter_context(SoftFileLock(marker, timeout=_SECOND_TRY))
             except Timeout:
                 holder = " on ".join(marker.read_text(errors="replace").split()[:2])
-                advice = f"{marker} names process {holder or 'unknown'}; if that has ended, delete it"
+                advice = f"{marker} names process {holder or 'unknown'}; if that process has ended, delete the file"
                 raise Busy(f"{refusal}. {advice}") from None
-            print(f"{path.parent} is on a file system without locks; {marker} marks it as in use", file=sys.stderr)
+            print(f"{path.parent} is on a file system without file locks; {marker} marks it as in use", file=sys.stderr)
         yield
 
 

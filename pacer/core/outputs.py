@@ -44,7 +44,7 @@ def check_folders(root: Path) -> None:
         place = (root / name).resolve()
         if not place.is_relative_to(inside):
             raise ConfigError(
-                f"{name} is a link to {place}, and DVC takes no output outside the repository; remove the link. To "
-                f"keep finished outputs on that disk: dvc cache dir --local {place.parent / 'pacer-cache'}, and after "
-                "a run dvc checkout --relink"
+                f"{name} is a link to {place}, but DVC cannot track outputs outside the repository; remove the link. "
+                f"To keep outputs on that disk, run `dvc cache dir --local {place.parent / 'pacer-cache'}`, and after "
+                "each run `dvc checkout --relink`"
             )

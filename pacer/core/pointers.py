@@ -40,7 +40,7 @@ def resolve(directory: str | Path) -> Path:
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise BackboneError(f"{directory} is not a directory; the stage `backbones` makes it")
+        raise BackboneError(f"{directory} is not a folder; run the `backbones` stage to create it")
     if not (directory / POINTER).is_file():
         return directory
     pointer, listed_in = read_pointer(directory), directory / POINTER
@@ -48,8 +48,8 @@ def resolve(directory: str | Path) -> Path:
     for name, expected in pointer.files.items():
         if not (target / name).is_file() or file_hash(target / name) != expected:
             raise BackboneError(
-                f"{target / name} is not the file that {listed_in} was made for (it is missing or has changed); "
-                "restore it, or repeat the stage `backbones` to accept the new one"
+                f"{target / name} is missing, or is not the file listed in {listed_in}; restore it, or rerun the "
+                "`backbones` stage to accept the new one"
             )
     return target
 
@@ -98,7 +98,7 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
         return kind.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # bad files can raise anything, and messages may advise trusting remote code
         raise BackboneError(
-            f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); fetch them again"
+            f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); download them again"
         ) from None
 
 
@@ -140,8 +140,8 @@ def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), 
             logging.enable_progress_bar()
     if missing := sorted(name for name in info["missing_keys"] if not name.startswith(unused)):
         raise BackboneError(
-            f"{directory} lacks {len(missing)} of the weights of a {type(model).__name__}, such as {missing[0]}; "
-            "fetch its files again"
+            f"{directory} lacks weights of a {type(model).__name__} ({len(missing)} missing, first: {missing[0]}); "
+            "download its files again"
         )
     return model
 
@@ -158,7 +158,7 @@ def read_pointer(directory: str | Path) -> Pointer:
     except ValidationError as error:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         raise BackboneError(
-            f"{path}: {key or 'its content'} is missing or malformed; repeat the stage `backbones`, or copy the "
+            f"{path}: {key or 'its content'} is missing or malformed; rerun the `backbones` stage, or copy the "
             "exported model again"
         ) from None
 

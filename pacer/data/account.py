@@ -125,14 +125,14 @@ class Account:
         if bad <= allowed:
             listed = [*reasons.items(), *self.reasons(LEFT_OUT).items()]
             counts = "; ".join(f"{count} × {reason}" for reason, count in listed[:_SHOWN]) or "the input has no rows"
-            return f"no usable record is left: {counts} (all rows are in {table})"
+            return f"no usable records are left: {counts} (every row is listed in {table})"
         problems = self.problems.filter(kind=BAD)
         shown = problems.head(_SHOWN).with_columns(_reason_with_value())
         lines = [f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}" for row in shown.to_dicts()]
         more = f"\n  ... and {problems.height - len(lines)} more lines" if problems.height > len(lines) else ""
         return (
-            f"{bad} unusable row{'s' * (bad != 1)}, corpus.max_bad_rows allows {allowed}; fix them, or raise "
-            f"corpus.max_bad_rows to exclude and list them (all are in {table}: {problems.height} "
+            f"{bad} unusable row{'s' * (bad != 1)}, but corpus.max_bad_rows allows {allowed}; fix them, or raise "
+            f"corpus.max_bad_rows to exclude them (all are listed in {table}: {problems.height} "
             f"line{'s' * (problems.height != 1)}){''.join(lines)}{more}"
         )
 

@@ -152,7 +152,7 @@ def _reused(pictures: pl.DataFrame) -> Check:
     counts = {name: int(used[column].sum()) for name, column in owners.items()}
     detail = counted(counts, "{} in {}")
     return _fault(
-        "Images used more than once", detail and f"{detail} (problems.csv lists those of patients and splits)"
+        "Images used more than once", detail and f"{detail} (problems.csv lists those shared by patients or splits)"
     )
 
 
@@ -169,7 +169,7 @@ def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
 def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], splits: Sequence[str]) -> Check:
     """Name the contexts and splits without a record, and what an empty val stops."""
     empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
-    without_val = "; training needs no val, except with train.checkpoint: best; decode.risk needs it"
+    without_val = "; only train.checkpoint: best and decode.risk need the val split"
     detail = ", ".join(empty) + (without_val if any(name.endswith(" val") for name in empty) else "")
     return _fault("Contexts and splits without a record", detail)
 
@@ -179,10 +179,10 @@ def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
     counts = {context: wording[context] for context in CONTEXTS if context in wording}
     shares = ", ".join(f"{context} {share(*pair)}" for context, pair in counts.items())
     many = any(part > WORDING_LIMIT * whole for part, whole in counts.values())
-    advice = "; corpus.unseen_comparisons: strip takes out these sentences, and the findings in them" if many else ""
+    advice = "; corpus.unseen_comparisons: strip removes these sentences and the findings in them" if many else ""
     if shares and treated != "keep":
         advice = "; stripped (corpus.unseen_comparisons)"
-    detail = (shares or "no context in use lacks the previous report") + advice
+    detail = (shares or "every context in use has the previous report") + advice
     return Check("Targets that mention an absent previous report", detail, treated != "keep" or not many)
 
 
@@ -195,7 +195,7 @@ def _priors(priors: pl.DataFrame, contexts: Collection[str], config: Corpus, acc
         yield Check(name, f"{days}; {number(priors.height)} studies", (longest or 0) <= GAP_LIMIT)
     else:
         some = any(availability(context)[1] for context in contexts)
-        words = "the format does not say" if some else "no record has a previous report"
+        words = "the format does not say" if some else "no records have a previous report"
         undated = sum(counts["undated"] for counts in account.notes.get("priors", {}).values())
         if undated and not some:
             words += f"; {number(undated)} studies have no date, so their previous studies cannot be found"

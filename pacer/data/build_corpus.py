@@ -56,7 +56,7 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         records = keep_sound(draft, unusable, source.images, reader.NAMES, account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
-            earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
+            earlier = f"\n  {out} still contains the earlier corpus" if out.exists() else ""
             raise DataError(account.message(config.max_bad_rows, problems) + earlier)
         images = headers.filter(pl.col("image_id").is_in(images_of(records).implode()))
         pictures = pictures_of(records, find_copies(images))

@@ -76,14 +76,15 @@ def read_dicom(file: BinaryIO) -> FileDataset:
         and data.get("HighBit", high_bit) == high_bit
     ):
         raise Refused(
-            "it is not a single frame, MONOCHROME1 or MONOCHROME2 (PhotometricInterpretation), with 8 or 16 bits "
-            "allocated, BitsStored within them, HighBit equal to BitsStored - 1, and PixelRepresentation 0 or 1"
+            "unsupported pixel format; expected a single frame, PhotometricInterpretation MONOCHROME1 or MONOCHROME2, "
+            "BitsAllocated 8 or 16, BitsStored no larger, HighBit equal to BitsStored - 1, and PixelRepresentation 0 "
+            "or 1"
         )
     check_size(data.Columns, data.Rows)
     if "TransferSyntaxUID" not in data.file_meta:  # no meta header
         if data.original_encoding != (True, True):
             raise Refused(
-                "it does not name its transfer syntax, and is not in the default one (Implicit VR Little Endian)"
+                "it does not state its transfer syntax and does not use the default (Implicit VR Little Endian)"
             )
         data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
@@ -106,21 +107,21 @@ def dicom_image(data: FileDataset) -> Image.Image:
     if "PROCESSING" in str(data.get("PresentationIntentType") or "").upper():
         notes.append("PresentationIntentType is FOR PROCESSING")
     if "For Processing" in getattr(data.get("SOPClassUID"), "name", ""):
-        notes.append("SOPClassUID is of images for processing")
+        notes.append("SOPClassUID is that of images for processing")
     photometric, shape = data.PhotometricInterpretation, str(data.get("PresentationLUTShape") or "").strip().upper()
     if (photometric, shape) in (("MONOCHROME1", "IDENTITY"), ("MONOCHROME2", "INVERSE")):
-        notes.append(f"PresentationLUTShape is {shape}, but {photometric} is followed")
+        notes.append(f"PresentationLUTShape {shape} contradicts {photometric}, which is used")
     ratios = {name: ratio for name in _SPACINGS if (ratio := _height_of_pixels(data, name)) is not None}
     image = Image.fromarray(grey)
     field, ratio = next(iter(ratios.items()), ("", 1.0))
     is_same = partial(np.isclose, rtol=0.01, atol=0)  # but for rounding
     others = [name for name, other in ratios.items() if not is_same(other, ratio)]
-    notes += [f"{name} contradicts {field}, which is followed" for name in others]
+    notes += [f"{name} contradicts {field}, which is used" for name in others]
     if not is_same(ratio, 1):
         size = (data.Columns, round(data.Rows * ratio)) if ratio > 1 else (round(data.Columns / ratio), data.Rows)
         check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
-        notes.append(f"{field} is not square, the image is resampled to square pixels")
+        notes.append(f"{field} is not square; the image is resampled to square pixels")
     image.info = {NOTES: tuple(notes)} if notes else {}
     return image
 
@@ -160,7 +161,7 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     voi = "VOILUTSequence" if data.get("VOILUTSequence") else "WindowCenter and WindowWidth"
     if grey is not None and _hides(grey, places, present):
         grey = None
-        notes.append(f"{voi}: not for these values, whose range is used")
+        notes.append(f"{voi}: unsuitable for the pixel values, whose range is used instead")
     if grey is None:
         inside, number = (measured[present], counts[present]) if present.any() else (np.zeros(1), np.ones(1))
         low, high, has_far = (
@@ -241,7 +242,7 @@ def _look_up(data: FileDataset, name: str, values: np.ndarray, signed: bool) -> 
     item = data[name][0]
     descriptor, words = item.get("LUTDescriptor"), item.get("LUTData")
     if len(descriptor or ()) != 3 or words in (None, b"", []):
-        raise Refused(f"its {name} has no LUTDescriptor of three numbers, or no LUTData")
+        raise Refused(f"its {name} must have a LUTDescriptor of three numbers, and LUTData")
     count, first, depth = (int(number) for number in descriptor)
     count, first = (count & 0xFFFF) or 1 << 16, _us_or_ss(first, signed)
     if isinstance(words, bytes):

@@ -13,19 +13,20 @@ from pacer.core.errors import DataError
 
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
-DAMAGED = "the file cannot be decoded (it is cut off or damaged)"
+DAMAGED = "the file cannot be decoded (it is truncated or damaged)"
 NO_PLUGIN = (
-    "the file is damaged, or no installed plugin decodes it (in the clone: `pip install -c constraints.txt '.[dicom]'`)"
+    "the file is damaged, or no installed plugin can decode it (in the clone: `pip install -c constraints.txt "
+    "'.[dicom]'`)"
 )
-ONE_COLOUR = "all its pixels have one colour"
+ONE_COLOUR = "all its pixels have the same colour"
 #: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.
 #: Oversized images are refused before decoding, because a small file can exhaust memory.
 MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
 WRONG_SIZE = (
-    f"it has fewer than {MIN_SIDE} pixels on a side, more than {MAX_PIXELS:,} in all, or is more than "
-    f"{MAX_RATIO} times as long as wide"
+    f"it has fewer than {MIN_SIDE} pixels on a side, has more than {MAX_PIXELS:,} in all, or is more than "
+    f"{MAX_RATIO} times as long as it is wide"
 )
-FAR_PIXELS = "a few pixels are far outside the rest and are ignored when the grey range is set"
+FAR_PIXELS = "a few pixel values are far outside the rest and are ignored when the grey range is set"
 #: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
 NOTES = "notes"
 
@@ -43,7 +44,7 @@ def reading_problem(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MISSING
     if isinstance(error, ValueError):
-        return "no file can have this name"
+        return "this is not a valid file name"
     return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's errors have none
 
 
@@ -111,7 +112,7 @@ def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, b
 def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
     """Scale values of more than 8 bits to 8, and return whether a few values far outside the rest do not count."""
     if not np.isfinite(values).all():
-        raise Refused("it holds values that are not finite")
+        raise Refused("it contains values that are not finite")
     if values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20:  # much faster than sorting
         counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
         distinct = np.flatnonzero(counts)

@@ -106,7 +106,7 @@ def list_copies(pictures: pl.DataFrame, account: Account) -> None:
     """List the images of a picture that two patients or two splits share, as lines of kind ``doubted``."""
     is_shared = pl.any_horizontal(pl.col("subject_id", "split").n_unique().over("picture") > 1)
     shared = pictures.filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
-    reason = pl.format("the picture {} is of two patients or in two splits", "picture")
+    reason = pl.format("the picture {} belongs to two patients or two splits", "picture")
     account.add(
         shared.with_columns(field="role", reason=reason, kind=pl.lit("doubted"), rows=pl.lit(0), value="image_id")
     )

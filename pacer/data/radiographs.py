@@ -122,7 +122,7 @@ def _check_header(image: Image.Image) -> None:
     bits, kind = tags.get(_TIFF_BITS, (1,)), max(tags.get(_TIFF_FORMAT, (1,)))
     deep_tiff = (len(bits) > 1 and max(bits) > 8) or (max(bits), kind) in ((8, 2), (32, 1))
     if deep_png or deep_tiff:
-        raise Refused("its values are in several channels of more than 8 bits, or are signed 8-bit or unsigned 32-bit")
+        raise Refused("unsupported pixel type: several channels of more than 8 bits, signed 8-bit, or unsigned 32-bit")
 
 
 def _orientation(image: Image.Image) -> int:

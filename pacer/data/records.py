@@ -32,7 +32,7 @@ _SECTIONS = pl.concat_str(
 ).replace("", None)  # fmt: skip
 #: Upstream's previous report if both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
-_EMPTY_PRIOR = "a context with a previous report needs one that is not empty (corpus.keep_empty_priors)"
+_EMPTY_PRIOR = "the previous report, which its context needs, is empty (see corpus.keep_empty_priors)"
 _LOST_TEXT = (
     "a spreadsheet error value: the text was lost when the table was exported; export it again with the cells as text"
 )
@@ -111,7 +111,7 @@ def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], ac
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
-    return account.divert(studies, "", _NO_CONTEXT, "its sources fit no context of corpus.contexts", LEFT_OUT)
+    return account.divert(studies, "", _NO_CONTEXT, "its sources match no context in corpus.contexts", LEFT_OUT)
 
 
 def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account) -> pl.DataFrame:
@@ -129,7 +129,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str]
         without = pl.col("findings").is_null() & pl.col("impression").is_not_null()
         studies = account.divert(studies, "", without, "no findings section (corpus.target: findings)", LEFT_OUT)
     same = pl.col("lateral") == pl.col("frontal")
-    reason = "the same file is given as frontal and as lateral"
+    reason = "the same file is given as both frontal and lateral"
     studies = account.divert(studies, names.get("lateral", "lateral"), same, reason)
     studies = studies.with_columns(report_raw=_joined(*_TARGET), sections=_SECTIONS)
     # a released file should have a text for every record
@@ -140,7 +140,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str]
     may_change = studies.filter(pl.col("report_raw").str.contains(_MAY_CHANGE)).select("report_raw", "report", "id")
     changed = [(number, id) for raw, cleaned, id in may_change.iter_rows() if (number := changed_number(raw, cleaned))]
     if changed:
-        account.count("changed_numbers", "targets", "such as {} of {}".format(*changed[0]), len(changed))
+        account.count("changed_numbers", "targets", "for example {} in {}".format(*changed[0]), len(changed))
     says_nothing = ~_says_something("report")
     return account.divert(studies, field, says_nothing, "the target report is empty after cleaning")
 

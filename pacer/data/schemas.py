@@ -105,7 +105,7 @@ def read_records(path: str | Path, columns: Sequence[str] | None = None) -> pl.D
     records = read_table(path, RECORD_SCHEMA, ["record_id", *(name for name in columns if name != "record_id")])
     if records["record_id"].n_unique() != records.height:
         twice = records.filter(pl.col("record_id").is_duplicated())["record_id"][0]
-        raise DataError(f"{path} holds record {twice} twice; make the corpus again")
+        raise DataError(f"record {twice} appears twice in {path}; rerun the `corpus` stage")
     return records.select(columns)
 
 
@@ -144,7 +144,7 @@ def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequen
         raise DataError(f"{path}: missing columns {missing or 'none'}, unknown columns {unknown or 'none'}")
     for name, kind in schema.items():
         if types[name] != kind:
-            raise DataError(f"{path}: column {name} is {types[name]}, expected {kind}; make it again")
+            raise DataError(f"{path}: column {name} is {types[name]}, expected {kind}; regenerate it")
     wanted = list(schema if columns is None else columns)
     with readable(path):
         return pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))
@@ -156,7 +156,7 @@ def readable(path: str | Path) -> Generator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} is not a readable Parquet file: {error}; make it again") from None
+        raise DataError(f"{path} is not a readable Parquet file: {error}; regenerate it") from None
 
 
 def write_table(

@@ -97,10 +97,10 @@ def cut_report(text: str) -> tuple[Sections, list[str]]:
     for match, words in reversed(_headings(lines)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
-    notes = ["a signature, stamp, phone number or name, which is left out"] * (signatures > 0)
+    notes = ["a signature, stamp, phone number or name, which is removed"] * (signatures > 0)
     if len(_parts(lines)) > 1:
         return find_sections(lines), notes
-    return Sections(findings=_words(lines)), notes + ["no heading: all of it is findings"] * (not re.search(LOST, text))
+    return Sections(findings=_words(lines)), notes + ["no headings, so all is findings"] * (not re.search(LOST, text))
 
 
 def more_than_a_section(text: str) -> dict[str, list[str]]:

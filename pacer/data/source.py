@@ -70,7 +70,7 @@ def point_to_files(config: Corpus, out: Path) -> None:
     root, looked = look_at_files(config)
     problems = [f"corpus.{file.key}: {file.problem}" for file in looked if file.problem]
     if problems:
-        raise DataError(f"{'; '.join(problems)}; correct the keys, or corpus.root")
+        raise DataError(f"{'; '.join(problems)}; correct these keys, or corpus.root")
     out.mkdir(parents=True, exist_ok=True)
     paths = {role: path for role, (_, path) in config.input_files().items()}
     try:
@@ -105,12 +105,12 @@ def read_source(directory: Path) -> Source:
         paths = {role: root / described["path"] for role, described in files.items()}
         images = root / raw["images"]
     except (KeyError, TypeError, ValueError):
-        raise DataError(f"{directory}/source.json must hold root, images and files; make the source again") from None
+        raise DataError(f"{directory}/source.json must have root, images and files; rerun the `source` stage") from None
     for role, path in paths.items():
         if not matching_files(path):
-            raise DataError(f"{path} does not exist; restore it or make the source again")
+            raise DataError(f"{path} does not exist; restore it or rerun the `source` stage")
         if files[role] != {"path": files[role]["path"]} | _fingerprint(path):
-            raise DataError(f"{path} has changed since the source was made; make the source again")
+            raise DataError(f"{path} has changed since the `source` stage ran; rerun the stage")
     truth = directory / "truth.parquet"
     return Source(images, paths, truth if truth.exists() else None)
 

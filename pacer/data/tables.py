@@ -87,7 +87,7 @@ class Table(NamedTuple):
         """
         columns = [column for column in self.columns if column.strip().lower() == name.lower()]
         if len(columns) > 1:
-            raise DataError(f"{self.path} has the column {name} more than once ({', '.join(columns)})")
+            raise DataError(f"{self.path} has several columns named {name} ({', '.join(columns)}); keep one")
         return columns[0] if columns else None
 
     def values(self, column: str) -> list[Any]:
@@ -152,11 +152,11 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or "it is damaged, or not what its name says"
+        reason = getattr(error, "strerror", None) or "it is damaged, or its extension is wrong"
         raise DataError(f"{path} cannot be read: {reason}") from None
     for number, line in lines:
         if not isinstance(line, dict):
-            raise DataError(f"{path}, line {number}: expected an object, got {shown(line)}")
+            raise DataError(f"{path}, line {number}: expected a JSON object, got {shown(line)}")
     columns = list(dict.fromkeys(name for _, line in lines for name in line))
     rows = [tuple(map(line.get, columns)) for _, line in lines]
     return Table(path, "jsonl", columns, [number for number, _ in lines], rows)
@@ -187,13 +187,13 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
                     raise DataError(
-                        f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}; cells are "
-                        f"separated by {separator}, and a cell that contains one needs quotes{_escaped(path, form)}"
+                        f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}; the "
+                        f"separator is a {separator}; quote any cell that contains one{_escaped(path, form)}"
                     )
                 line = reader.line_num + 1
     except csv.Error as error:
         is_open = "end of data" in str(error)
-        reason = "a quote opens there and is not closed" if is_open else "a quote within quotes must be doubled"
+        reason = "a quote opened there is never closed" if is_open else "double each quote inside a quoted cell"
         raise DataError(f"{path}, line {line}: {error}; {reason}{_escaped(path, form)}") from None
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
@@ -207,8 +207,8 @@ def _escaped(path: Path, form: CsvForm) -> str:
     with opened(path) as file:
         if form.quotes == "backslash" or not any(b'\\"' in line for line in file):
             return ""
-    way = f"set {form.settings}quotes: backslash" if form.settings == "corpus.table." else "write them doubled"
-    return f'; the file has quotes written \\": {way}'
+    way = f"set {form.settings}quotes: backslash" if form.settings == "corpus.table." else "double them instead"
+    return f'; the file escapes quotes as \\": {way}'
 
 
 def other_separator(columns: Sequence[str], own: str = "") -> str | None:
@@ -227,7 +227,7 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
         return None
     if isinstance(value, str):
         if _LONE_SURROGATE.search(value):
-            raise DataError(f"{place}: half of a surrogate pair is in the text: the file is damaged")
+            raise DataError(f"{place}: the text contains an unpaired surrogate; the file is damaged")
         return value
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)  # the day and the time that its zone says

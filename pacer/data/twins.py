@@ -28,8 +28,8 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
         if not (changed["context"] == context).any():
             most = max(part["subject_id"].value_counts()["count"].to_list())
             raise DataError(
-                f"context {context}: one patient has {most} of {len(part)} records, so no other patient's sources can "
-                "be given to each; leave another_patient out of decode.controls"
+                f"context {context}: one patient has {most} of {len(part)} records, too many to give each "
+                "the sources of another patient; remove another_patient from decode.controls"
             )
     return changed
 

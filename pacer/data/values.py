@@ -15,12 +15,12 @@ import polars as pl
 MIMIC_PATH = r"(?:^|[/\\])p(\d+)[/\\]s(\d+)[/\\]"
 #: Messages for a date and for a time that cannot be read.
 DATE_FORMS = (
-    "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, a day that exists, also with a time and its zone, "
-    "YYYYMMDDHHMMSS, or seconds or milliseconds since 1970 (05/06/2018 could be two days: corpus.table.dates says "
-    "which; a number that only orders a patient's studies is order in corpus.table.columns)"
+    "expected a valid date as YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, with or without a time and zone, "
+    "YYYYMMDDHHMMSS, or seconds or milliseconds since 1970 (05/06/2018 is ambiguous: set corpus.table.dates; map a "
+    "number that only orders a patient's studies to order in corpus.table.columns)"
 )
 TIME_FORMS = (
-    "expected HH:MM or HH:MM:SS[.f], also with AM or PM, or HHMMSS[.f], a valid time of day "
+    "expected a valid time as HH:MM or HH:MM:SS[.f], with or without AM or PM, or HHMMSS[.f] "
     "(830, 8.30 and 0.354167 are ambiguous)"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -59,7 +59,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int | float | None):
         return repr(value)
     if isinstance(value, list):
-        return f"a list of {len(value)}"
+        return f"a list of length {len(value)}"
     return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
 
 

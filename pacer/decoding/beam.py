@@ -35,9 +35,9 @@ FAMILIES = ("llama", "mistral", "qwen3")
 def unknown_attention(config: Any) -> str | None:
     """Name the feature of a language model's attention that this search does not support; None: it supports all."""
     if config.model_type not in FAMILIES:
-        return f"the attention of the family {config.model_type}"
+        return f"the attention of the {config.model_type} family"
     if getattr(config, "sliding_window", None) is not None:
-        return f"attention in sliding windows ({config.sliding_window} positions)"
+        return f"sliding-window attention ({config.sliding_window} positions)"
     return None
 
 
@@ -56,7 +56,7 @@ class BeamSearch:
 
     def __init__(self, language: Any, decode: Decode, eos: int, hypotheses: Callable[..., Hypotheses] = Hypotheses):
         if unknown := unknown_attention(language.config):
-            raise BackboneError(f"the beam search does not know {unknown}; set decode.engine: generate")
+            raise BackboneError(f"the beam search does not support {unknown}; set decode.engine: generate")
         self.language, self.decode, self.eos, self.hypotheses = language, decode, eos, hypotheses
 
     @torch.no_grad()

@@ -57,7 +57,7 @@ def fit_reader(
     train = records.filter(split="train").join(anchors, on="record_id", maintain_order="left")
     if (patients := train["subject_id"].n_unique()) < FOLDS:
         raise DataError(
-            f"the stage findings needs at least {FOLDS} patients in split train, which has {patients}; see corpus.split"
+            f"the `findings` stage needs at least {FOLDS} training patients, but there are {patients}; see corpus.split"
         )
     device = compute_device()
     values = _summaries(checkpoint, backbones, features, train.to_dicts(), device)

@@ -85,28 +85,28 @@ class Generator:
         reader: FindingsReader | None = None,
     ):
         self.model, self.tokenizer, self.features, self.decode = model.to(device), tokenizer, features, decode
-        assert specification.prompt is not None, "a model of the warm-up"
+        assert specification.prompt is not None, "a warm-up model"
         self.prompt, self.device = specification.prompt, torch.device(device)
         self.commit, self.reader = specification.commits, reader
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
         if unknown and (decode.select == "agreement" or decode.commitment == "read"):
             raise BackboneError(
-                f"the beam search does not know {unknown}; set decode.select: score and decode.commitment: generated"
+                f"the beam search does not support {unknown}; set decode.select: score and decode.commitment: generated"
             )
         if decode.commitment == "read":
             if not self.commit:
                 raise ConfigError(
-                    "decode.commitment: read needs a model that writes commitments, and this one was trained without "
+                    "decode.commitment: read needs a model that writes commitments, but this one was trained without "
                     "Commit (commit.route: direct); set decode.commitment: generated"
                 )
             if reader is None:
                 raise ConfigError(
-                    "decode.commitment: read needs the output of the stage findings for this model's parent, or an "
-                    "export with it; set decode.commitment: generated"
+                    "decode.commitment: read needs the output of the `findings` stage for this model's parent, or "
+                    "an export that includes it; set decode.commitment: generated"
                 )
         if unknown and decode.engine == "beam":
-            print(f"decode: the beam search does not know {unknown}; using decode.engine: generate")
+            print(f"decode: the beam search does not support {unknown}; using decode.engine: generate")
             self.decode = decode.model_copy(update={"engine": "generate"})
 
     def prompt_ids(self, record: Row) -> PromptIds:
@@ -141,8 +141,8 @@ class Generator:
         inputs, gate, _ = self.model.calibrate(embedded, batch)
         if not inputs.isfinite().all():
             raise DataError(
-                f"record {record['record_id']}: its prefix is not finite; the features of its images or of "
-                "its previous report, or the checkpoint, are damaged: make them again"
+                f"record {record['record_id']}: its prefix is not finite, so the features of its images or "
+                "previous report, or the checkpoint, are damaged; regenerate them"
             )
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
         findings = None if self.reader is None else self.reader(embedded.sources.fused[0])
@@ -197,7 +197,7 @@ class Generator:
         if len(tokens) >= self.decode.max_new_tokens:
             raise DataError(
                 f"record {record['record_id']}: its commitment has {len(tokens)} tokens, which leaves no room for a "
-                f"report in decode.max_new_tokens ({self.decode.max_new_tokens}); increase it"
+                f"report within decode.max_new_tokens ({self.decode.max_new_tokens}); increase it"
             )
         return opened(prefix.inputs, tokens, self.model.language.get_input_embeddings())
 

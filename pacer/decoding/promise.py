@@ -142,7 +142,7 @@ def make_promise(risk: Risk, val: pl.DataFrame, reports: Mapping[float, Mapping[
     if refused:
         raise DataError(
             f"decode.risk: no threshold of {', '.join(map(str, GRID))} keeps the promise with {risk.confidence:.0%} "
-            f"confidence on split val; {'; '.join(refused)}. Take a larger val, a higher share, or no promise"
+            f"confidence on the val split; {'; '.join(refused)}. Use a larger val split, a higher share, or no promise"
         )
     return {"risk": risk.model_dump(), "contexts": contexts}
 
@@ -159,7 +159,7 @@ def _refusal(context: str, tests: Mapping[str, Sequence[RiskTest]], passed: Mapp
         else:
             rate = f"{best.errors} of {best.findings} findings at threshold {best.threshold}"
             parts.append(
-                f"{kind}: {best.patients} patients, {rate}; about {best.enough} patients would do at this rate"
+                f"{kind}: {best.patients} patients, {rate}; about {best.enough} patients would be enough at this rate"
             )
     return f"{context}: {', and '.join(parts)}"
 

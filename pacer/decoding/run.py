@@ -59,7 +59,7 @@ def trained_generator(
     """
     if read_record(checkpoint).phase == "warmup":
         raise CheckpointError(
-            f"{checkpoint} is of the warm-up, which writes no reports; decode a parent or a calibrate"
+            f"{checkpoint} is a warm-up checkpoint, which cannot write reports; decode a parent or calibrate checkpoint"
         )
     model, record = load(checkpoint, backbones)
     store = open_features(features, backbones, device)
@@ -128,7 +128,7 @@ def decode_records(
                 write_json(final / PROMISE, promise)
             finished = _finished(lines)
             if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
-                print(f"decode: {empty:,} reports are empty: every sentence affirms what is not listed")
+                print(f"decode: empty reports (every sentence affirmed an unlisted finding): {empty:,}")
             _collect(finished, runs, final)
             # safetensors' own writer creates files that only the owner can read
             (final / "routing.safetensors").write_bytes(save(_routing(generator, shown)))
@@ -166,7 +166,7 @@ def _promise(
     contexts = plan_runs(records, config)[""]["context"].unique().implode()
     val = of_split(records, "val").filter(pl.col("context").is_in(contexts))
     if missing := sorted(set(contexts.explode()) - set(val["context"])):
-        raise DataError(f"decode.risk: split val has no record of {', '.join(missing)} to calibrate the promise on")
+        raise DataError(f"decode.risk: the val split has no records of {', '.join(missing)} to calibrate on")
     runs = {f"val at {at}": val.with_columns(threshold=pl.lit(at)) for at in GRID}
     _decode(generator, runs, lines, state)
     state.wait_for_everyone()
@@ -185,8 +185,8 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
     if config.limit is not None:
         cases = cases.group_by("context", maintain_order=True).head(config.limit)
     if cases.is_empty():
-        others = ", ".join(name for name in SPLITS if name in set(records["split"])) or "no split"
-        raise DataError(f"split {config.split} has no record; records are in {others}: choose another decode.split")
+        others = ", ".join(name for name in SPLITS if name in set(records["split"])) or "none"
+        raise DataError(f"split {config.split} has no records; choose another decode.split (with records: {others})")
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     return {name: part for name, part in runs.items() if len(part)}
 

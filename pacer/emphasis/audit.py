@@ -63,18 +63,18 @@ class Audit:
         yield Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")
         changed = counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
         if changed:
-            yield Check("Released emphasis that was changed, records", changed, not both["dropped"])
+            yield Check("Records whose released emphasis was changed", changed, not both["dropped"])
         for split, pairs in self.agreement.items():
             agreeing, computed, released = pairs[True, True], pairs[True, False], pairs[False, True]
             precision, recall = (agreeing / max(agreeing + wrong, 1) for wrong in (computed, released))
-            name = f"Precision and recall of computed against released emphasis, sentences of {split}"
+            name = f"Precision and recall of computed emphasis against released, by sentence ({split})"
             yield Check(name, f"{number(precision)} and {number(recall)}")
 
     def doubt(self) -> str | None:
         """Return the reason to doubt the marks, or None."""
         if any(counts["marked_sentences"] for (split, _), counts in self.counts.items() if split == "train"):
             return None
-        return f"emphasis.source: {self.config.source} gives no train record emphasised tokens, so L_TLW is 0"
+        return f"emphasis.source: {self.config.source} emphasises no tokens of any training record, so L_TLW is 0"
 
 
 def _marked_sentences(marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]) -> list[bool]:

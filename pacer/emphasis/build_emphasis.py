@@ -61,7 +61,7 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
     write_json(out / AUDIT, audit.content())
     train = [counts for (split, _), counts in audit.counts.items() if split == "train"]
     records_marked, of_all = (sum(counts[name] for counts in train) for name in ("records_with_marks", "records"))
-    print(audit.doubt() or f"{records_marked:,} of {of_all:,} train records have emphasised tokens", flush=True)
+    print(audit.doubt() or f"{records_marked:,} of {of_all:,} training records have emphasised tokens", flush=True)
 
 
 def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache: Path) -> dict[str, list[float]]:

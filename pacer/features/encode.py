@@ -111,7 +111,7 @@ def build_store(
         size, free = _check_disk(counts, sizes, config.mode, out, state)
         if main and work:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
-            print(f"features: {what} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
+            print(f"features: {what} to encode; they need {decimal(size)}, {decimal(free)} are free", flush=True)
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
         _refuse_unreadable(unreadable)
@@ -274,7 +274,7 @@ def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
         named = "".join(f"\n  {name}: {problem}" for name, problem in problems[:_NAMED])
         more = f"\n  ... and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
         raise DataError(
-            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair them and start again, which "
-            "keeps what was encoded; or remove the files and raise corpus.max_bad_rows, which leaves their records "
-            f"out{named}{more}"
+            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair them and rerun the stage, "
+            "which keeps what is already encoded; or remove the files and raise corpus.max_bad_rows, which leaves out "
+            f"their records{named}{more}"
         )

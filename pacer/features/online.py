@@ -31,7 +31,7 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
     for name, made_for in store.encoding.encoders.items():
         if made_for != fingerprint(backbones / name):
             raise DataError(
-                f"{directory} was made with an encoder other than {backbones / name}; run the features stage again, "
+                f"{directory} was made with a different encoder from {backbones / name}; rerun the `features` stage, "
                 "which reuses what does not depend on it"
             )
     if store.encoding.mode == "states":

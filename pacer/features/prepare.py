@@ -105,7 +105,7 @@ class Preparation:
         if size.height and size.width:
             return size.width, size.height
         if size.longest_edge or size.max_height:
-            raise ValueError(f"size is {dict(size)}, not shortest_edge, nor height and width")
+            raise ValueError(f"size is {dict(size)}; expected shortest_edge, or height and width")
         longest = int(size.shortest_edge * max(width, height) / min(width, height))
         return (size.shortest_edge, longest) if width <= height else (longest, size.shortest_edge)
 

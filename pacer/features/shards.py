@@ -137,7 +137,7 @@ def _entries(path: Path) -> list[tuple[str, str]]:
                 raise ValueError(f"it lists {len(entries)} rows, but its tensors have a different number")
             return entries
     except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
-        print(f"features: {path} is damaged: {error}; what it held is encoded again", flush=True)
+        print(f"features: {path} is damaged: {error}; its entries will be encoded again", flush=True)
         return []
 
 

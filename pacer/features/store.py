@@ -33,7 +33,7 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 #: Stored types by their names in safetensors.
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8}
 
-_REMEDY = "run the features stage on this corpus, or let `pacer decode` encode its images"
+_REMEDY = "run the `features` stage on this corpus, or let `pacer decode` encode its images"
 
 
 class Encoding(Strict):
@@ -82,7 +82,7 @@ def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Ten
     if not finite.all():
         raise DataError(
             f"the states of {entries[int(finite.int().argmin())]} are not finite in the stored type; choose another "
-            "features.dtype (float16 ends at 65504, bfloat16 does not); if none helps, the encoder is broken"
+            "features.dtype (float16 overflows above 65504, bfloat16 does not); if none helps, the encoder is broken"
         )
     return stored
 
@@ -139,18 +139,18 @@ class FeatureStore:
                 if number == 0:
                     batch = torch.empty(len(names), *shape, dtype=dtype)
                 if (list(batch.shape[1:]), batch.dtype) != (shape, dtype):
-                    raise ValueError("its rows have another shape or type than the others")
+                    raise ValueError("its rows have a different shape or dtype from the rest")
                 content = batch[number].view(torch.uint8).numpy()
                 if row >= rows:
-                    raise IndexError(f"{tensor} has {rows} rows")
+                    raise IndexError(f"{tensor} has only {rows} rows")
                 with (self.directory / shard).open("rb") as file:
                     file.seek(start + row * content.nbytes)
                     if file.readinto(content) != content.nbytes:
-                        raise ValueError("the file is cut off")
+                        raise ValueError("the file is truncated")
             except (OSError, SafetensorError, ValueError, LookupError) as error:
                 raise DataError(
-                    f"{self.directory / shard} cannot be read, or does not fit the index ({type(error).__name__}: "
-                    f"{error}); `dvc repro -f -s features` encodes again what is damaged"
+                    f"{self.directory / shard} cannot be read, or does not match the index ({type(error).__name__}: "
+                    f"{error}); run `dvc repro -f -s features` to encode the damaged part again"
                 ) from None
         return batch
 
@@ -180,7 +180,7 @@ def _places(path: Path, column: str) -> dict[str, Place]:
     try:
         rows = pl.read_parquet(path, columns=[column, "shard", "row"]).iter_rows()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is missing or damaged ({type(error).__name__}); run the features stage") from None
+        raise DataError(f"{path} is missing or damaged ({type(error).__name__}); rerun the `features` stage") from None
     return {name: Place(sys.intern(shard), row) for name, shard, row in rows}
 
 

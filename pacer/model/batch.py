@@ -85,7 +85,7 @@ def read_sources(records: Sequence[Mapping[str, Any]], features: FeatureSource) 
     def of(column: str, rows: Tensor) -> list[str]:
         names = [records[row][column] for row in rows.tolist()]
         if None in names:
-            raise ValueError(f"a record's context asks for {column}, which the record does not have")
+            raise ValueError(f"a record's context requires {column}, which the record lacks")
         return names
 
     laterals, priors = of("lateral", lateral_rows), of("prior_report", prior_rows)

@@ -151,7 +151,7 @@ def read_record(directory: str | Path) -> CheckpointRecord:
     except DataError as error:
         raise CheckpointError(str(error)) from None
     except ConfigError as error:
-        raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
+        raise CheckpointError(f"{error}; use the version of PACER that wrote it, or train the model again") from None
 
 
 def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
@@ -166,12 +166,12 @@ def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Ten
     if record.parent is not None:
         parent = directory / record.parent.path
         if not (parent / WEIGHTS).exists() or checkpoint_hash(parent) != record.parent.sha256:
-            raise CheckpointError(f"{parent} is not the model that {directory} builds on; train {directory} again")
+            raise CheckpointError(f"{parent} is not the model that {directory} started from; train {directory} again")
         weights |= load_weights(parent)[1]
     if (directory / WEIGHTS).exists():
         weights |= read_weights(directory / WEIGHTS)
     if not weights:
-        raise CheckpointError(f"{directory} has neither {WEIGHTS} nor a parent")
+        raise CheckpointError(f"{directory} has neither {WEIGHTS} nor a parent; restore its files")
     return record, weights
 
 
@@ -184,7 +184,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read as weights ({error}); make or copy it again") from None
+        raise CheckpointError(f"{path} cannot be read as weights ({error}); regenerate it or copy it again") from None
 
 
 def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str | Path) -> None:
@@ -196,7 +196,7 @@ def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str |
     for name, expected in record.frozen.items():
         if frozen.get(name) != expected:
             raise CheckpointError(
-                f"{origin} was trained on another {name} backbone (fingerprint {expected[:12]}, here "
+                f"{origin} was trained with a different {name} backbone (fingerprint {expected[:12]}, here "
                 f"{str(frozen.get(name))[:12]}); restore that backbone or train again"
             )
 
@@ -213,11 +213,11 @@ def load_strictly(module: torch.nn.Module, weights: dict[str, Tensor], origin: s
     shapes = [n for n in weights if n in parameters and parameters[n].shape != weights[n].shape]
     problems = [
         f"{title}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
-        for title, names in (("unknown weights", unknown), ("missing weights", missing), ("other shapes", shapes))
+        for title, names in (("unknown weights", unknown), ("missing weights", missing), ("different shapes", shapes))
         if names
     ]
     if problems:
-        raise CheckpointError(f"{origin} does not fit this model: {'; '.join(problems)}")
+        raise CheckpointError(f"{origin} does not match this model: {'; '.join(problems)}")
     with torch.no_grad():
         for name, tensor in weights.items():
             parameters[name].copy_(tensor)

@@ -91,7 +91,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     names = interface_names()
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
     if len(missing) == len(names):
-        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: it holds {', '.join(sorted(state)[:5])}")
+        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: it contains {', '.join(sorted(state)[:5])}")
     if missing:
         raise CheckpointError(f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}")
     interface = {ours: state[theirs] for ours, theirs in names.items()}
@@ -127,23 +127,23 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
             content = content[key]
             break
     if not isinstance(content, Mapping) or not content:
-        raise CheckpointError(f"{origin} holds {type(content).__name__}, expected named tensors")
+        raise CheckpointError(f"{origin} contains a {type(content).__name__}; expected named tensors")
     if strange := [str(name) for name, value in content.items() if not isinstance(value, Tensor)]:
         names = ", ".join(strange[:5])
-        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: besides tensors it holds {names}")
+        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: besides tensors, it contains {names}")
     return dict(content)
 
 
 def _load(path: Path) -> Mapping[str, Any]:
     """Read the content of a file without running any code in it."""
     if not path.is_file():
-        raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and name the file")
+        raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and give the file's path")
     try:
         with torch.serialization.safe_globals(_HARMLESS):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:  # a damaged file can raise anything
         raise CheckpointError(
-            f"{path} is not a complete PyTorch file, or holds more than weights and settings ({type(error).__name__}); "
+            f"{path} is not a complete PyTorch file, or has more than weights and settings ({type(error).__name__}); "
             "download it again"
         ) from None
 
@@ -163,7 +163,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
     """
     weights = import_llm_rg4(source)
     if weights.alpha not in (None, params.lora.alpha):  # no shape tells it
-        raise CheckpointError(f"{source}: lora.alpha is {params.lora.alpha}, the file has {weights.alpha}")
+        raise CheckpointError(f"{source}: lora.alpha is {params.lora.alpha}, but the file needs {weights.alpha}")
     specification = specification_of("parent", params).model_copy(
         update={
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),

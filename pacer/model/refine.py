@@ -90,7 +90,7 @@ class DepthRouter(nn.Module):
         """
         batch, num_depths, num_patches, _ = depths.shape
         if num_depths != self.num_depths:
-            raise ValueError(f"{num_depths} depths arrived, {self.num_depths} expected (features.depths)")
+            raise ValueError(f"expected {self.num_depths} depths (features.depths), got {num_depths}")
         if self.variant == "endpoint":
             weights = endpoint.new_zeros(batch, num_patches, num_depths)
             weights[..., -1] = 1

@@ -137,7 +137,7 @@ def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
     cleaned = clean_report(report.text)
     ends = sentence_ends(cleaned)
     if len(ends) != len(report.sentences):
-        raise ValueError(f"{len(report.sentences)} sentences became {len(ends)} by cleaning")
+        raise ValueError(f"cleaning turned {len(report.sentences)} sentences into {len(ends)}")
     tokens = tokenizer.encode(cleaned, add_special_tokens=False)
     marks = token_marks(ends, [bool(stated) for _, stated in report.sentences], [end for _, end in tokens.offsets])
     return marks[:EMPHASIS_POSITIONS]

@@ -86,7 +86,7 @@ def _columns(path: Path, *columns: str) -> pl.DataFrame:
 def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFrame:
     """Add the output columns of a ``stage``, which must have one row per record, in the records' order."""
     if not records["record_id"].equals(other["record_id"]):
-        raise DataError(f"{stage}: its records are not those of the corpus; run the stage {stage} again")
+        raise DataError(f"{stage}: its records do not match the corpus; rerun the `{stage}` stage")
     return records.hstack(other.drop("record_id"))
 
 

@@ -118,11 +118,11 @@ class _Run:
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
         if phase.schedule.batch_size < accelerator.num_processes:
             raise ConfigError(
-                f"{phase.name}.batch_size = {phase.schedule.batch_size} is the global micro-batch and must be at least "
-                f"the number of processes, {accelerator.num_processes}"
+                f"{phase.name}.batch_size = {phase.schedule.batch_size} is the micro-batch size summed over all "
+                f"processes; it must be at least their number, {accelerator.num_processes}"
             )
         if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
-            raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
+            raise DataError("train.checkpoint: best needs records in the val split, but there are none; use last")
         self.model, self.examples, self.phase, self.accelerator = model, examples, phase, accelerator
         self.sampler = Sampler(phase, examples)
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
@@ -257,7 +257,7 @@ class _Run:
             ids = gather_object([self.examples.table.record_id(int(row)) for rows in bad for row in rows])
             raise PacerError(
                 f"{self.phase.name}: the {what} of update {update} is {value} on records {', '.join(ids)}; the last "
-                f"saved state is kept: lower {self.phase.name}.learning_rate, or inspect these records"
+                f"saved state is kept. Lower {self.phase.name}.learning_rate, or inspect these records"
             )
 
     def _backward(self, micros: list[Share]) -> tuple[Means, list[Tensor]]:
@@ -390,8 +390,8 @@ class _Run:
         )
         if unreached and self.seen >= self.contexts:
             raise PacerError(
-                f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trained tensors got no gradient, such "
-                f"as {unreached[0]}, so training would not change them; if they are LoRA's, name other lora.targets"
+                f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trainable tensors got no gradient, "
+                f"e.g. {unreached[0]}, so training would not change them; for LoRA, choose different lora.targets"
             )
 
 

@@ -84,7 +84,7 @@ def phase_of(name: str, params: Params) -> Phase:
         trains = TRAINED[schedule.trains]
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
     else:
-        raise ValueError(f"phase {name!r} is not warmup, parent or calibrate")
+        raise ValueError(f"unknown phase {name!r}; expected warmup, parent or calibrate")
     losses = loss_weights(schedule, params.train)
     return Phase(name, contexts, name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
 

@@ -162,7 +162,7 @@ def run_training(job: Job) -> None:
 
 
 def _opening(phase: Phase, table: RecordTable, record: CheckpointRecord, start: Path | None) -> str:
-    words = f"{phase.name}: {len(table.frame.filter(split='train')):,} train records"
+    words = f"{phase.name}: {len(table.frame.filter(split='train')):,} training records"
     before = read_record(start).precision if start else record.precision
     if before != record.precision:
         words += (
@@ -180,12 +180,12 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
     if record.frozen != new.frozen:
         names = ", ".join(name for name, fingerprint in new.frozen.items() if record.frozen.get(name) != fingerprint)
         raise CheckpointError(
-            f"{start} was trained with another {names} model than models/backbones has; name that one in params.yaml, "
-            "or train from the warm-up"
+            f"{start} was trained with a different {names} model from the one in models/backbones; set that model in "
+            "params.yaml, or train from the warm-up"
         )
     if new.phase == "parent" and record.phase != "warmup":
         if different := _differences(record, new):
-            raise CheckpointError(f"{start} does not fit the parameters: {'; '.join(different)}")
+            raise CheckpointError(f"{start} does not match the parameters: {'; '.join(different)}")
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith("calibrator.")}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)
@@ -200,7 +200,7 @@ _OF_THE_WEIGHTS = ("features.depths", "refine.max_scale", "interface.num_heads",
 def _differences(before: CheckpointRecord, now: CheckpointRecord) -> list[str]:
     """Return, for each setting of which the weights of ``before`` need another value, both values."""
     values = {key: [attrgetter(key)(record.model) for record in (before, now)] for key in _OF_THE_WEIGHTS}
-    return [f"{key} is {ours}, the weights need {theirs}" for key, (theirs, ours) in values.items() if theirs != ours]
+    return [f"{key} is {ours}; the weights need {theirs}" for key, (theirs, ours) in values.items() if theirs != ours]
 
 
 def mixed_precision(precision: str) -> str:

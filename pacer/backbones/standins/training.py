@@ -86,7 +86,7 @@ class ReportTask:
     def __init__(self, forms: Sequence[Sequence[str]], vocabulary: int, rng: np.random.Generator):
         self.count, self.rng = len(forms[0]), rng
         if self.count < 2:
-            raise DataError(f"{self.count} texts to train on; at least 2 are needed")
+            raise DataError(f"a stand-in needs at least 2 texts to train on, got {self.count}")
         order, tenth = rng.permutation(self.count), max(1, self.count // 10)
         self.held_out = order[:tenth]
         self.rows = np.concatenate([order[tenth:] + self.count * form for form in range(len(forms))])

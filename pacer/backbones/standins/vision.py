@@ -54,7 +54,7 @@ MEAN, STD = 0.5307, 0.2583
 def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict[str, object]:
     """Train the encoder, and measure what linear probes of its depths find on a held-out tenth."""
     if len(data.images) < 2:
-        raise DataError("a vision stand-in learns from two images at least; the corpus has fewer for training")
+        raise DataError("a vision stand-in needs at least two training images; the corpus has fewer")
     torch.manual_seed(seed)
     model = _encoder(config)
     heads = nn.ModuleDict({"label": nn.Linear(config.width, len(FINDINGS))})

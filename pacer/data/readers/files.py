@@ -35,7 +35,7 @@ def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
             reason = str(getattr(error, "strerror", None) or error).partition("\n")[0]
             raise DataError(f"{path} cannot be read as a folder, a zip or a tar archive: {reason}") from None
     if not number:
-        raise DataError(f"{path} holds no {ending} file")
+        raise DataError(f"{path} contains no {ending} files")
 
 
 def _contents(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:

@@ -57,13 +57,13 @@ _REMOVED = (
 )
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
-    "two subjects": ("study", "the study is given under more than one subject; make its id unique", "subject"),
+    "two subjects": ("study", "the study appears under more than one subject; make its id unique", "subject"),
     "bad date": ("date", DATE_FORMS, "date"),
     "bad time": ("time", TIME_FORMS, "time"),
     "bad order": ("order", "expected a whole number of at most nine digits", "order"),
-    "two times": ("time", "the date of a row has another time of day", "time"),
+    "two times": ("time", "the date of a row contains a different time of day", "time"),
     "bad split": ("split", "expected train, val (valid, validate, validation, dev) or test", "split"),
-    **{f"several {name}": (name, "the rows of the study disagree on it", name) for name in _COMPARED},
+    **{f"several {name}": (name, "the rows of the study have different values", name) for name in _COMPARED},
 }
 
 
@@ -94,7 +94,7 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
         studies = account.divert(studies, field, pl.col(fault), reason, BAD, values if quotable in _QUOTED else None)
     studies = account.divert(studies, "", pl.col(UNUSED).is_not_null(), pl.col(UNUSED), LEFT_OUT)
     prior_only = pl.col("has_report") & ~pl.col("has_image")
-    studies = account.divert(studies, "", prior_only, "no image: its report can only be a previous one", LEFT_OUT)
+    studies = account.divert(studies, "", prior_only, "no image: its report serves only as a previous one", LEFT_OUT)
     return _with_images(studies, images, account)
 
 

@@ -45,9 +45,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         images = images.with_columns(view=pl.when(has_position).then("view").otherwise("view in full"))
     account.read["metadata"] += images.height
     splits = _table(split, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
-    _check_once(splits, "dicom", f"{split} has more than one split of image")
+    _check_once(splits, "dicom", f"{split} lists more than one split for image")
     texts = read_reports(reports)
-    _check_once(texts, "study", f"{reports} has more than one report of study")
+    _check_once(texts, "study", f"{reports} has more than one report for study")
     for role, table, on, reason in (
         ("reports", texts, ["study"], "its study is not in the metadata"),
         ("split", splits, _IMAGE, "its image is not in the metadata"),
@@ -61,12 +61,12 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
     images = images.with_columns(id="study", splits=listed)
     slip = pl.col("split").is_null() & (pl.col("splits") > 0)
-    images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT)
+    images = account.divert(images, "", slip, "the image is not in the split table", LEFT_OUT)
     # a time is a number without leading zeros; the time parser refuses other forms that are ambiguous
     time = pl.col("time").str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2").str.replace(r"^0+(\d{6})\b", "$1")
     images = images.with_columns(time).join(texts.drop("file", "row"), on="study", how="left", maintain_order="left")
     unused = (
-        pl.when(pl.col("splits") == 0).then(pl.lit("the table of splits has none of its images"))
+        pl.when(pl.col("splits") == 0).then(pl.lit("none of its images is in the split table"))
         .when(pl.col("splits") > 1).then(pl.lit("its images are in two splits"))
         .when(pl.col("has_file").is_null()).then(pl.lit("there is no report"))
     )  # fmt: skip
@@ -93,7 +93,7 @@ def read_reports(path: Path) -> pl.DataFrame:
             except UnicodeDecodeError as error:
                 # another encoding would be a guess, and a wrong guess silently changes the references
                 reason = f"{error.reason} at byte {error.start}"
-                raise DataError(f"{path}/{name} is not valid UTF-8: {reason}") from None
+                raise DataError(f"{path}/{name} is not valid UTF-8 ({reason}); save it as UTF-8") from None
             rows.append((f"{path}/{name}", match[1], *(getattr(sections, section) for section in TEXTS)))
     columns = dict.fromkeys(("file", "study", *TEXTS), pl.String())
     return pl.DataFrame(rows, columns, orient="row").with_columns(row=pl.lit(""), has_file=True).sort("study", "file")
@@ -114,7 +114,7 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     theirs = {name: column for name in columns if (column := table.only(name)) is not None}
     missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
     if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)}; it has {shown_columns(table.columns)}")
+        raise DataError(f"{path}: missing columns {', '.join(missing)}; it has {shown_columns(table.columns)}")
     table.check_ids([column for name, column in theirs.items() if name in _IDS])
     frame = table.frame(list(theirs.values()))
     frame.columns = [columns[name] for name in theirs]

@@ -97,7 +97,7 @@ def parse_report(content: bytes) -> tuple[str, list[str], dict[str, str | None]]
     element = root.find("uId")
     match = _NUMBER.fullmatch("" if element is None else element.get("id", "").strip())
     if match is None:
-        raise ValueError("uId/@id", "expected a number such as CXR1 or 1")
+        raise ValueError("uId/@id", "expected an id such as CXR1 or 1")
     images = [name for image in root.iter("parentImage") if (name := image.get("id", "").strip())]
     return f"CXR{match[1]}", images, {name: _section(root, name) for name in SECTIONS}
 

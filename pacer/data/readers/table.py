@@ -45,11 +45,13 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         table = open_table(path, form)
         if have is not None and set(table.columns) != have:
             differ = shown_columns(sorted(set(table.columns) ^ have))
-            raise DataError(f"{path} and {files[0]} differ in the columns {differ}; files of one table have the same")
+            raise DataError(
+                f"{path} and {files[0]} differ in the columns {differ}; all files of a table must have the same columns"
+            )
         have, names = set(table.columns), _columns(path, table.columns, settings.columns)
         if script := _script(table, names, str(source.files["file"]), str(source.images)):
             raise DataError(
-                f"{path} holds pictures or lists: run this Python, then name the .files.parquet that it writes{script}"
+                f"{path} contains pictures or lists; run this Python, then use the .files.parquet it writes:{script}"
             )
         account.read["table"] += len(table.rows)
         for column in filter(lambda name: name not in names.values(), table.columns):
@@ -96,21 +98,21 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     # a column named order may hold anything
     names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
     named = list(names.values())
-    problems = [f"unknown key {name}, not one of {', '.join(COLUMNS)}" for name in names.keys() - COLUMNS]
+    problems = [f"unknown key {name} (expected one of {', '.join(COLUMNS)})" for name in names.keys() - COLUMNS]
     for name in dict.fromkeys((*REQUIRED, *mapping)):
         if names.get(name) not in have:
             problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
-        problems.append("no column for findings or impression, or for a whole_report to be cut into them")
+        problems.append("no column for findings, impression or whole_report")
     twice = [
         column for column in dict.fromkeys(named) if column in have and have.count(column) + named.count(column) > 2
     ]
-    problems += [f"column {column} is there, or is named, more than once" for column in twice]
+    problems += [f"column {column} appears, or is mapped, more than once" for column in twice]
     if "order" in mapping and names.get("date") in have:
-        problems.append(f"order and {names['date']} both order the studies: take one out of the table or the mapping")
+        problems.append(f"order and {names['date']} both order the studies (remove one from the table or the mapping)")
     if (separator := other_separator(have)) is not None:
         raise DataError(
-            f"{path}: its only column has a name with a {separator}; if that character separates the cells, "
+            f"{path}: the name of its only column contains a {separator}; if that character separates the cells, "
             f"set corpus.table.delimiter: {separator}"
         )
     if problems:

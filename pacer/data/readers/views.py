@@ -137,9 +137,10 @@ def read_views(path: Path) -> dict[str, View]:
     for place, (image, *written) in zip(table.places, table.frame(named).iter_rows(), strict=True):
         if not (image or "").strip():
             if any(written):
-                raise DataError(f"{path}, {place} names no image in {named[0]}")
+                raise DataError(f"{path}, {place}: no image is given in column {named[0]}")
             continue
         view = parse_view(next((text for text in written if not re.search(EMPTY_CELL, text or "")), None))
         if view is not None and views.setdefault(image_key(image), view) != view:
-            raise DataError(f"{path}, {place} gives image {quoted(image_key(image))} another view than an earlier row")
+            key = quoted(image_key(image))
+            raise DataError(f"{path}, {place} gives image {key} a different view from an earlier row")
     return views

@@ -96,7 +96,7 @@ def test_a_refused_corpus_leaves_the_table_of_problems_here(pacer, corpus):
     write(Path("mine"), corpus)
     outcome = pacer("audit", "--params", "mine.yaml")
     assert outcome.code == 1 and outcome.out == ""
-    assert "all are in audit.problems.csv" in outcome.error and "Traceback" not in outcome.error
+    assert "all are listed in audit.problems.csv" in outcome.error and "Traceback" not in outcome.error
     with open("audit.problems.csv", newline="") as file:
         problems = list(csv.DictReader(file))
     assert [(row["kind"], row["row"], row["id"]) for row in problems] == [
@@ -117,7 +117,7 @@ def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repo
     corpus["train"][0]["APPA_imagepath"] = "gone.png"
     write(repository / "mine", corpus)
     outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
-    assert outcome.code == 1 and "read is unchanged: it holds an earlier corpus" in outcome.error
+    assert outcome.code == 1 and "read still contains the earlier corpus" in outcome.error
     assert (repository / "read" / "records.parquet").read_bytes() == before
     assert "read.problems.csv" in outcome.error and (repository / "read.problems.csv").exists()
     assert not (repository / "audit.problems.csv").exists() and not (repository / "read.scratch").exists()

@@ -88,8 +88,8 @@ def test_the_profile_table_is_audited_with_its_own_keys_alone(environment, tmp_p
     assert pl.read_parquet(tmp_path / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20
     printed = " ".join(found.stdout.split())  # a narrow terminal breaks the line
     assert "not known without the extra `pipeline`: make setup" in printed
-    assert "no record has a previous report" in printed
-    assert ("no record has a previous report; 20 studies have no date" in printed) == (not date)
+    assert "no records have a previous report" in printed
+    assert ("no records have a previous report; 20 studies have no date" in printed) == (not date)
 
 
 def test_a_command_of_the_extra_says_so_in_one_sentence(environment, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_command_of_the_extra_says_so_in_one_sentence(environment, tmp_path: P
         environment, tmp_path, "from pacer.core.errors import run_cleanly; run_cleanly(lambda: __import__('torch'))"
     )
     assert found.returncode == 1 and found.stderr.count("\n") == 1
-    assert "needs torch, of the extra `pipeline`" in found.stderr and "make setup" in found.stderr
+    assert "torch, which is not installed (it belongs to the extra" in found.stderr and "make setup" in found.stderr
 
 
 def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_requests_killed_twice(endpoint: Endpoint, asking: Callable[..., Labelli
         work.cache.write_bytes(work.cache.read_bytes()[:-9])  # the last line is torn
     assert 500 <= endpoint.paid.total() < 800
     assert work.label() == 1, "the stuck request fails this time"
-    assert "run the stage again for the rest" in work.output
+    assert "rerun the stage for the rest" in work.output
     assert work.label() == 0
 
     lines, audit = cached(tmp_path), read_json(tmp_path / "audit.json")
@@ -81,7 +81,7 @@ def test_requests_killed_twice(endpoint: Endpoint, asking: Callable[..., Labelli
     expected = {record: STATUS[world.kind(record)] for record in work.records["record_id"]}
     assert {line["record_id"]: line["status"] for line in lines} == expected
     assert set(audit["statuses"]) == set(STATUS.values())
-    assert "such as that of" in work.output  # the stuck record and those that first got a page
+    assert ", for example " in work.output  # the stuck record and those that first got a page
     anchors, _ = build(work.records, work.cache)
     assert Counter(anchors["origin"]) == {"llm": audit["statuses"]["ok"], "rules": 800 - audit["statuses"]["ok"]}
     # nothing is paid twice but what was under way at a kill, and the answer whose line was torn

@@ -42,7 +42,7 @@ def test_requests_that_are_lost_fall_to_the_rules_and_are_asked_again(
 def test_failed_requests_are_asked_again_and_others_are_not(endpoint, label, sample, tmp_path) -> None:
     down = set(sample["record_id"][:2])
     endpoint.replies = lambda asked, _: Reply(503, {}) if asked["sample_uid"] in down else good(asked)
-    with pytest.raises(PacerError, match=r"2 of 6 requests got no answer.*HTTP 503.*run the stage again"):
+    with pytest.raises(PacerError, match=r"2 of 6 requests got no answer.*HTTP 503.*rerun the stage"):
         label(attempts=2)
     with open(tmp_path / "llm_cache.jsonl", "a") as file:
         file.write('{"record_id": "cut off by a cra')

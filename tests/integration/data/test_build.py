@@ -40,7 +40,7 @@ def test_a_record(kind: str, case: dict[str, Any], tiny) -> None:
         tiny.build()
     message = str(error.value)
     assert f"{context}.json train[1] {case['field']}: " in message and case["reason"] in message
-    assert "1 unusable row, corpus.max_bad_rows allows 0" in message
+    assert "1 unusable row, but corpus.max_bad_rows allows 0" in message
     assert not (tiny.out / "corpus").exists()
     tiny.settings["max_bad_rows"] = 1
     audit = tiny.build()
@@ -78,7 +78,7 @@ def test_when_nothing_is_left_the_reasons_are_told(tiny) -> None:
             row["finding"] = "s"
     with pytest.raises(DataError) as error:
         tiny.build()
-    assert "no usable record is left: 16 × no findings section (corpus.target: findings)" in str(error.value)
+    assert "no usable records are left: 16 × no findings section (corpus.target: findings)" in str(error.value)
     assert pl.read_csv(tiny.out / "corpus.problems.csv").height == 16
     assert not list(tiny.out.rglob("*.parquet"))  # no half-made corpus stays
 
@@ -140,7 +140,7 @@ def test_sentences_that_presuppose_a_previous_report_are_counted_or_stripped(tin
     audit = tiny.build()
     counts = "sn 25.0 % of 4, mn 25.0 % of 4; "
     said = lines_of(audit)["Targets that mention an absent previous report"]
-    assert said.startswith(f"{counts}corpus.unseen_comparisons: strip takes out")
+    assert said.startswith(f"{counts}corpus.unseen_comparisons: strip removes")
     assert tiny.records.row(0, named=True)["report_raw"] == f"{comparing} {impression}"
 
     tiny.settings["unseen_comparisons"] = "strip"

@@ -56,7 +56,7 @@ def test_rows_are_conserved(tmp_path_factory, files, unseen, target, cleaner, li
     try:
         audit = tiny.build()
     except DataError as error:
-        assert "no usable record is left" in str(error)
+        assert "no usable records are left" in str(error)
         return
     account = audit["rows"]
     assert sum(account["read"].values()) == given_rows

@@ -121,8 +121,8 @@ def test_texts(distribution: OpenI) -> None:
     ("content", "field", "reason"),
     [
         (b"<a>secret &undefined;</a>", "-", "not valid XML"),
-        (report("secret"), "uId/@id", "expected a number such as CXR1 or 1"),
-        (report("CXR\u0661"), "uId/@id", "expected a number such as CXR1 or 1"),
+        (report("secret"), "uId/@id", "expected an id such as CXR1 or 1"),
+        (report("CXR\u0661"), "uId/@id", "expected an id such as CXR1 or 1"),
         (report().replace(b"utf-8", b"klingon"), "-", "not valid XML"),
     ],
 )

@@ -159,14 +159,11 @@ def test_beams_share_their_prefix_and_their_start(counts: type[CountingTree]) ->
 
 @pytest.mark.parametrize(
     ("config", "unknown"),
-    [
-        (GPT2Config(), "the attention of the family gpt2"),
-        (MistralConfig(sliding_window=4), "attention in sliding windows"),
-    ],
+    [(GPT2Config(), "the attention of the gpt2 family"), (MistralConfig(sliding_window=4), "sliding-window attention")],
 )
 def test_an_attention_that_is_not_known_is_refused(config, unknown: str) -> None:
     assert unknown_attention(MistralConfig(sliding_window=None)) is None
-    with pytest.raises(BackboneError, match=f"does not know {unknown}.*; set decode.engine: generate"):
+    with pytest.raises(BackboneError, match=f"does not support {unknown}.*; set decode.engine: generate"):
         BeamSearch(SimpleNamespace(config=config), settings(), EOS)
 
 

@@ -50,7 +50,7 @@ def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
     named = generator.model, generator.tokenizer, generator.features, specific
     other = Generator(*named, settings(max_new_tokens=6))
     assert (
-        "does not know attention in sliding windows (4 positions); using decode.engine: generate"
+        "does not support sliding-window attention (4 positions); using decode.engine: generate"
         in capsys.readouterr().out
     )
     asked: list[object] = []

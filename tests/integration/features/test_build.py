@@ -131,7 +131,9 @@ def test_the_plan_is_announced(
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert encoded == [2, 1, 2, 1, 2, 1, 1]
     size = IMAGES * 2 * 16 * 16 * 2 + 5 * (12 * 20 * 2 + 12)
-    told = re.search(r"10 images and 5 priors to encode, ([\d.]+) kB of [\d.,]+ .B free\n", capsys.readouterr().out)
+    told = re.search(
+        r"10 images and 5 priors to encode; they need ([\d.]+) kB, [\d.,]+ .B are free", capsys.readouterr().out
+    )
     assert told and float(told[1]) * 1e3 == pytest.approx(size, rel=0.01)
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert "to encode" not in capsys.readouterr().out

@@ -61,7 +61,7 @@ CHANGES = [
     (cut, "model"),
     (one_row, "size mismatch|shape"),
     (code, "language"),
-    (permuted, "another language backbone"),
+    (permuted, "a different language backbone"),
     (pointer_outside, r"pointer\.json: "),
 ]
 

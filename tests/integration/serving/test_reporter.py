@@ -98,7 +98,7 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
         assert chances[0] is not None and strict.text.startswith(render_anchor(chances[0].commitment(0.99)))
 
 
-@pytest.mark.parametrize(("commits", "reason"), [(True, "stage findings"), (False, "trained without Commit")])
+@pytest.mark.parametrize(("commits", "reason"), [(True, "`findings` stage"), (False, "trained without Commit")])
 def test_reading_is_refused_with_the_reason(world: World, reporter: Reporter, commits: bool, reason: str) -> None:
     own, decode = reporter._generator, world.decode.model_copy(update={"commitment": "read"})
     described = read_record(world.root / "calibrate").model

@@ -121,7 +121,7 @@ def test_best_keeps_the_weights_of_the_lowest_validation_loss(run, monkeypatch: 
 def test_best_without_validation_records_is_refused(setting, run) -> None:
     model, examples = setting("parent")
     examples.table.frame = examples.table.frame.with_columns(split=pl.lit("train"))
-    with pytest.raises(DataError, match="needs records in split val"):
+    with pytest.raises(DataError, match="needs records in the val split"):
         run("parent", (model, examples), train={"checkpoint": "best"})
 
 
@@ -183,7 +183,7 @@ def test_the_gradient_is_clipped_to_its_limit(limit: float | None, run, monkeypa
 
 def test_more_processes_than_records_are_refused(run, accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(accelerator), "num_processes", 5)
-    with pytest.raises(ConfigError, match=r"parent.batch_size = 4 .* at least the number of processes, 5"):
+    with pytest.raises(ConfigError, match=r"parent.batch_size = 4 .* at least their number, 5"):
         run("parent")
 
 
@@ -209,6 +209,6 @@ def test_a_parameter_that_the_loss_never_reaches_is_refused(place: str, parent: 
     its name is no excuse."""
     model, examples = setting("parent")
     model.set_submodule(place, torch.nn.Linear(2, 2))
-    message = rf"parent: 2 of \d+ trained tensors got no gradient, such as {place}.bias"
+    message = rf"parent: 2 of \d+ trainable tensors got no gradient, e.g. {place}.bias"
     with pytest.raises(PacerError, match=message):
         run("parent", (model, examples), parent=parent)

@@ -74,7 +74,7 @@ def test_an_encoder_of_one_size_refuses_another(tmp_path: Path) -> None:
     folder = write_encoder("vit", tmp_path)
     path = folder / "preprocessor_config.json"
     write_json(path, read_json(path) | {"size": {"height": 70, "width": 70}})
-    with pytest.raises(BackboneError, match="gives 70 x 70 pixels, and the vit encoder takes 56 x 56 only"):
+    with pytest.raises(BackboneError, match="gives 70 x 70 pixels, but the vit encoder takes only 56 x 56"):
         ImageEncoder(folder, [BLOCKS])
 
 
@@ -95,7 +95,7 @@ def test_models_that_cannot_work_are_refused_by_name(kind: str, case: dict[str, 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path: Path) -> None:
     write_language("llama", tmp_path)
     transformers.LlamaConfig(**SMALL | {"vocab_size": 300}).save_pretrained(tmp_path)
-    with pytest.raises(BackboneError, match=r"has 600 tokens, and its language model embeds 300"):
+    with pytest.raises(BackboneError, match=r"has 600 tokens, but its language model embeds 300"):
         check_model("language", tmp_path)
 
 
@@ -153,7 +153,7 @@ def test_settings_that_do_not_fit_are_refused(
 
 
 def test_released_marks_need_the_tokenizer_that_they_count_by(tmp_path: Path) -> None:
-    expected = r"source: corpus .* of a tokenizer of \d+ tokens, but the language model's has 597; set emphasis"
+    expected = r"corpus .* with a tokenizer of \d+ tokens, but the language model's tokenizer has 597; set emphasis"
     with pytest.raises(ConfigError, match=expected):
         check_settings(changed(emphasis={"source": "corpus"}), "language", write_language("qwen3", tmp_path))
 
@@ -162,5 +162,5 @@ def test_lora_goes_where_peft_puts_it(tmp_path: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(write_language("qwen3", tmp_path))
     assert lora_targets(model, None) == ["q_proj", "v_proj"]
     model.config.model_type = "smollm3"
-    with pytest.raises(ConfigError, match="PEFT's defaults, and it has none for smollm3; name the layers"):
+    with pytest.raises(ConfigError, match="PEFT's defaults, but PEFT has none for smollm3; list the layers"):
         lora_targets(model, None)

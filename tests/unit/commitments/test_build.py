@@ -58,8 +58,8 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([line("sn-test0sn")], "1 record_ids of the labelling sample also occur in val or test"),
-        ([line("sn-nobody")], "answers for 1 records that the corpus lacks, such as sn-nobody"),
+        ([line("sn-test0sn")], "1 record_ids in the labelling sample also occur in val or test"),
+        ([line("sn-nobody")], "answers for 1 records not in the corpus, for example sn-nobody"),
         ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
         ([{"record_id": "sn-train0sn"}], r"line 1, raw: Field required"),
         (None, "does not exist"),

@@ -66,7 +66,7 @@ def test_anything_else_is_asked_again(endpoint, label, sample, tmp_path, capfd, 
         audit = label(one, unanswered="rules")
         assert (audit["statuses"], audit["troubles"]) == ({}, {f"HTTP 200, {reason}": 1})
         assert cached(tmp_path) == [] and endpoint.seen.total() == count
-    with pytest.raises(PacerError, match="run the stage again for the rest"):
+    with pytest.raises(PacerError, match="rerun the stage for the rest"):
         label(one)
     assert KEY not in capfd.readouterr().err
 
@@ -139,7 +139,7 @@ def test_a_cache_of_before(endpoint, label, sample, tmp_path: Path, capfd) -> No
     audit = label()
     assert (audit["statuses"], audit["reused"]) == ({"ok": 6}, 3)
     assert sorted(endpoint.asked()) == [line["record_id"] for line in lines[:3]]
-    assert "labelling: 3 lines of" in capfd.readouterr().err
+    assert "are not answers from a model: 3; " in capfd.readouterr().err
     assert [line["request_hash"] for line in cached(tmp_path)] == [line["request_hash"] for line in lines]
     assert label()["reused"] == 6 and "are not answers" not in capfd.readouterr().err
 

@@ -48,5 +48,5 @@ def test_rare_strata_are_emphasised(records: pl.DataFrame) -> None:
 def test_held_out_study_or_subject_is_refused(records: pl.DataFrame, column: str) -> None:
     leak = pl.when(pl.col("record_id") == "sn-train0sn").then(pl.lit(f"{column[:-3]}-test1sn"))
     leaked = records.with_columns(leak.otherwise(column).alias(column))
-    with pytest.raises(DataError, match=f"1 {column}s of the labelling sample also occur in val or test"):
+    with pytest.raises(DataError, match=f"1 {column}s in the labelling sample also occur in val or test"):
         sample_records(leaked, 40, seed=3)

@@ -17,7 +17,7 @@ from pacer.core.errors import DataError, run_cleanly
 
 STOPPED = "stopped; run the same command again to continue from what was saved\n"
 FULL = "error: the disk is full; free some space and run the same command again\n"
-NO_MEMORY = "error: out of memory; docs/training.md lists what each phase needs, and which settings need less\n"
+NO_MEMORY = "error: out of memory; docs/training.md lists how much each phase needs and how to reduce it\n"
 
 
 def fail(error: BaseException) -> None:
@@ -32,7 +32,7 @@ def fail(error: BaseException) -> None:
         (
             lambda: Path("/gone").read_text(),
             1,
-            "error: /gone: No such file or directory; correct this and run the same command again\n",
+            "error: /gone: No such file or directory; fix this and run the same command again\n",
         ),
         (lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.safetensors")), 1, FULL),
         (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, FULL),

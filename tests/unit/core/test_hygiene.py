@@ -31,7 +31,7 @@ def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) ->
     if fault is not None and "control" in fault:
         assert f"character {bad[0]} is the control character U+{ord(text[bad[0] - 1]):04X}" in fault
     elif fault is not None:
-        assert f"character {bad[0]} is half of a surrogate pair" in fault
+        assert f"character {bad[0]} is the unpaired surrogate" in fault
 
 
 @given(st.sampled_from(sorted(ABSENT_WORDS)), st.text("abc", min_size=1, max_size=9))

@@ -34,9 +34,9 @@ def test_a_gzip_file_that_is_cut_off_or_damaged_is_named(tmp_path: Path) -> None
     whole = gzip.compress(b'{"a": 1}\n' * 50)
     for content in (whole[:-9], whole[:30] + b"x" + whole[31:]):
         (tmp_path / "rows.jsonl.gz").write_bytes(content)
-        with pytest.raises(DataError, match=r"rows\.jsonl\.gz is a gzip file that is cut off"):
+        with pytest.raises(DataError, match=r"rows\.jsonl\.gz is a truncated or damaged gzip file"):
             list(numbered_jsonl(tmp_path / "rows.jsonl.gz"))
-        with pytest.raises(DataError, match=r"rows\.jsonl\.gz is a gzip file that is cut off"):
+        with pytest.raises(DataError, match=r"rows\.jsonl\.gz is a truncated or damaged gzip file"):
             read_json(tmp_path / "rows.jsonl.gz")
 
 

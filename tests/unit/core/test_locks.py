@@ -30,9 +30,9 @@ def without_locks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
 def test_a_file_system_without_locks(without_locks: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     with scratch_directory(tmp_path / "out", "f") as directory:
         (directory / "file").touch()
-        assert "is on a file system without locks" in capsys.readouterr().err
+        assert "is on a file system without file locks" in capsys.readouterr().err
         with (
-            pytest.raises(PacerError, match=rf"^in use\. .*lock\.held names process {os.getpid()} on .*; if that has"),
+            pytest.raises(PacerError, match=rf"^in use\. .*lock\.held names process {os.getpid()} on .*; if that "),
             locked(directory.parent / "lock", "in use"),
         ):
             pass
@@ -56,7 +56,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(
             assert marker.read_text() == own
         assert [path.name for path in tmp_path.iterdir()] == ["lock"]
     else:
-        with pytest.raises(PacerError, match="if that has ended, delete it"), locked(tmp_path / "lock", "in use"):
+        with pytest.raises(PacerError, match="if that process has ended, delete"), locked(tmp_path / "lock", "in use"):
             pass
         assert marker.exists()
 

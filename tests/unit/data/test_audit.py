@@ -30,9 +30,9 @@ def test_odd_previous_studies_are_marked() -> None:
     assert empty not in [*audit._priors(priors, {}, kept, account)]
 
 
-@pytest.mark.parametrize(("val", "said"), [(0, "SN val, MN train; training needs no val, except"), (4, "MN train")])
+@pytest.mark.parametrize(("val", "said"), [(0, "SN val, MN train; only train.checkpoint: best"), (4, "MN train")])
 def test_an_empty_val_is_named_with_what_it_stops(val: int, said: str) -> None:
     counts = {"sn": {"train": 3, "val": val}, "mn": {"train": 0, "val": 2}}
     contexts = {c: {split: {"records": n} for split, n in splits.items()} for c, splits in counts.items()}
     check = audit._empty(contexts, ("train", "val"))
-    assert check.detail.startswith(said) and check.detail.count(";") == 2 * (val == 0) and not check.good
+    assert check.detail.startswith(said) and check.detail.count(";") == (val == 0) and not check.good

@@ -129,8 +129,8 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
     assert tree.problems() == [
         ("left out", "s50000004.txt", None, None, "its study is not in the metadata", "1"),
         ("left out", split, "line 4", None, "its image is not in the metadata", "1"),
-        ("left out", metadata, "line 4", None, "the image is not in the table of splits", "1"),
-        ("left out", metadata, "line 5", None, "the table of splits has none of its images", "2"),
+        ("left out", metadata, "line 4", None, "the image is not in the split table", "1"),
+        ("left out", metadata, "line 5", None, "none of its images is in the split table", "2"),
         ("left out", metadata, "line 7", None, "its images are in two splits", "2"),
     ]
     assert list(tree.records()) == ["sn-50000001", "sn-50000002"]
@@ -159,7 +159,7 @@ def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
 def test_report_files_that_cannot_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
-    for content, message in ((None, r"holds no \.txt file"), (b" FINDINGS: caf\xe9\n", r"s1\.txt is not valid UTF-8")):
+    for content, message in ((None, r"no \.txt files"), (b" FINDINGS: caf\xe9\n", r"s1\.txt is not valid UTF-8")):
         if content:
             (folder / "s1.txt").write_bytes(content)
         shutil.make_archive(str(tmp_path / "reports"), "zip", folder)
@@ -183,11 +183,11 @@ def test_report_files_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda tree: tree.metadata[0].pop("StudyTime"), r"metadata\.csv\.gz lacks StudyTime; it has dicom_id"),
-        (lambda tree: tree.split.append(tree.split[0] | {"split": "test"}), r"more than one split of image '50000001"),
+        (lambda tree: tree.metadata[0].pop("StudyTime"), r"csv\.gz: missing columns StudyTime; it has dicom_id"),
+        (lambda tree: tree.split.append(tree.split[0] | {"split": "test"}), r"more than one split for image '50000001"),
         (
             lambda tree: tree.reports.update({"copy/p10/p10000032/s50000001.txt": "IMPRESSION: Other."}),
-            r"more than one report of study '50000001'; keep",
+            r"more than one report for study '50000001'; keep",
         ),
     ],
 )

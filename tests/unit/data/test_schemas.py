@@ -35,7 +35,7 @@ def test_some_columns_of_the_records(path: Path) -> None:
     assert read_records(path, ["split", "record_id"]).columns == ["split", "record_id"]
     assert dict(read_records(path).schema) == RECORD_SCHEMA
     write_table(path, pl.concat([RECORDS, RECORDS.head(1)]), RECORD_SCHEMA)
-    with pytest.raises(DataError, match="holds record sn-0 twice"):
+    with pytest.raises(DataError, match="record sn-0 appears twice"):
         read_records(path, ["split"])
 
 

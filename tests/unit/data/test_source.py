@@ -43,13 +43,13 @@ def test_changed_annotation_file_is_refused(tiny) -> None:
     tiny.build()
     tiny.files["sn"]["train"].pop()
     tiny.write()
-    with pytest.raises(DataError, match=r"sn.json has changed since the source was made"):
+    with pytest.raises(DataError, match=r"sn.json has changed since the `source` stage ran"):
         read_source(tiny.out / "source")
 
 
 def test_malformed_pointer(tmp_path) -> None:
     (tmp_path / "source.json").write_text('{"root": "."}')
-    with pytest.raises(DataError, match="must hold root, images and files"):
+    with pytest.raises(DataError, match="must have root, images and files"):
         read_source(tmp_path)
 
 

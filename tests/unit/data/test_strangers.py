@@ -36,7 +36,7 @@ def test_a_strangers_table(kind: str, case: dict[str, Any], tmp_path: Path) -> N
     if "error" in case:
         with pytest.raises(DataError, match=case["error"]) as error:
             built(config, tmp_path)
-        assert "cut off" not in str(error.value)
+        assert "truncated" not in str(error.value)
         return
     audit = built(config, tmp_path)
     records, lines = read_records(tmp_path / "corpus" / "records.parquet"), lines_of(audit)

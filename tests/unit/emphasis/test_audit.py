@@ -20,8 +20,8 @@ def test_lines() -> None:
     audit.agreement["train"] = Counter({(True, True): 7, (True, False): 1, (False, True): 7})
     assert {line["name"]: (line["detail"], line["good"]) for line in audit.content()["checks"]} == {
         "Emphasis in training (computed)": ("37.5 % of 40 sentences", True),
-        "Released emphasis that was changed, records": ("3 shortened, 3 dropped", False),
-        "Precision and recall of computed against released emphasis, sentences of train": ("0.875 and 0.500", True),
+        "Records whose released emphasis was changed": ("3 shortened, 3 dropped", False),
+        "Precision and recall of computed emphasis against released, by sentence (train)": ("0.875 and 0.500", True),
     }
 
 

@@ -73,7 +73,7 @@ def test_released_marks_are_taken_as_they_are(case: Case, capsys: pytest.Capture
     counts = case.audit["train"]["sn"]
     assert counts["records"] == 5 and counts["records_with_marks"] == 2 and counts["not_binary"] == 1
     assert not any("Precision" in line["name"] for line in case.audit["checks"])
-    assert "train records have emphasised tokens" in capsys.readouterr().out
+    assert "training records have emphasised tokens" in capsys.readouterr().out
 
 
 def test_marks_of_a_longer_text_end_with_the_report(case: Case) -> None:
@@ -125,7 +125,7 @@ def test_a_corpus_without_marks_says_so(case: Case, source: str, capsys: pytest.
     for row in case.rows:
         row["emphasis"] = [0.0, 1.0] if source == "none" else None
     assert case.make(source) == [None] * len(case.rows)
-    doubt = f"emphasis.source: {source} gives no train record emphasised tokens, so L_TLW is 0"
+    doubt = f"emphasis.source: {source} emphasises no tokens of any training record, so L_TLW is 0"
     assert case.audit["checks"][0]["detail"] == doubt and doubt in capsys.readouterr().out
 
 

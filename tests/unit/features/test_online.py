@@ -90,7 +90,7 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
     )
     build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "states")
     for store in ("out", "states"):
-        with pytest.raises(DataError, match=r"was made with an encoder other than .*vision; run the features stage"):
+        with pytest.raises(DataError, match=r"made with a different encoder from .*vision; rerun the `features` stage"):
             open_features(tmp_path / store, other, "cpu")
     monkeypatch.setattr(Preparation, "levels", lambda *a: pytest.fail("an image was prepared again"))
     build.build_store(config, images, TEXTS, other, tmp_path / "out")

@@ -76,7 +76,7 @@ def test_rows_are_those_of_the_shards(tmp_path: Path, dtype: torch.dtype) -> Non
 def test_what_is_not_there_is_named_among_what_is(tmp_path: Path) -> None:
     write_store(tmp_path / "store")
     store = FeatureStore(tmp_path / "store")
-    with pytest.raises(DataError, match="has no image nobody; run the features stage on this corpus"):
+    with pytest.raises(DataError, match="has no image nobody; run the `features` stage on this corpus"):
         store.depth_states(["p1/view 1.jpg", "nobody", "nobody else"])
     with pytest.raises(DataError, match=f"has no previous report {text_key('unheard of .')}"):
         store.prior_states(["report 1 .", "unheard of ."])
@@ -121,11 +121,11 @@ def test_a_shard_that_is_not_whole_is_named(
     else:
         shard.write_bytes(shard.read_bytes()[:-1])
     store = FeatureStore(tmp_path / "store")
-    with pytest.raises(DataError, match=rf"images-0\.safetensors cannot be read, or does not fit the index .*{why}"):
+    with pytest.raises(DataError, match=rf"images-0\.safetensors cannot be read, or does not match the index .*{why}"):
         store.depth_states(["p5/view 5.jpg", "p4/view 4.jpg"])
     store.depth_states(["p5/view 5.jpg"])
     os.truncate(tmp_path / "store" / "images-5.safetensors", 300)
-    with pytest.raises(DataError, match=r"images-5\.safetensors cannot be read, .*the file is cut off"):
+    with pytest.raises(DataError, match=r"images-5\.safetensors cannot be read, .*the file is truncated"):
         store.depth_states(["p5/view 5.jpg", "p9/view 9.jpg"])
 
 

@@ -75,7 +75,7 @@ def test_another_parent_in_the_parents_place_is_refused(saved, backbones: Path) 
     _, directory = saved
     shutil.rmtree(directory / "parent")
     for _ in range(2):  # none, then another
-        with pytest.raises(CheckpointError, match=r"parent is not the model that .*calibrate builds on"):
+        with pytest.raises(CheckpointError, match=r"parent is not the model that .*calibrate started from"):
             load_model(directory / "calibrate", backbones)
         save_model(directory / "parent", moved_model(backbones, PARENT, seed=4), backbones, PARENT)
 
@@ -89,7 +89,7 @@ def test_another_frozen_model_is_named(name: str, saved, other_backbones: Path) 
     content[-1] ^= 1
     file.write_bytes(content)
     for checkpoint in ("parent", "calibrate"):
-        with pytest.raises(CheckpointError, match=f"{checkpoint} was trained on another {name} backbone"):
+        with pytest.raises(CheckpointError, match=f"{checkpoint} was trained with a different {name} backbone"):
             load_model(directory / checkpoint, other_backbones)
 
 
@@ -99,7 +99,7 @@ def test_weights_of_another_model_are_refused_with_their_names(group: dict, save
     _, weights = load_weights(directory / "calibrate")
     other = build_model(backbones, specification(**{n: WIDE.get(n, {}) | group.get(n, {}) for n in {*WIDE, *group}}))
     before = {name: parameter.clone() for name, parameter in other.named_parameters()}
-    with pytest.raises(CheckpointError, match=r"calibrate does not fit this model: (other shapes|unknown weights): \w"):
+    with pytest.raises(CheckpointError, match=r"does not match this model: (different shapes|unknown weights): \w"):
         load_strictly(other, weights, directory / "calibrate")
     assert all(torch.equal(value, before[name]) for name, value in other.named_parameters())  # nothing half-loaded
 
@@ -123,7 +123,7 @@ def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved, change: d
     refine = content["model"]["refine"] | change
     content["model"]["refine"] = {key: value for key, value in refine.items() if value is not None}
     file.write_text(json.dumps(content))
-    with pytest.raises(CheckpointError, match=rf"parent/config\.json .*{message}.* or train again"):
+    with pytest.raises(CheckpointError, match=rf"parent/config\.json .*{message}.* or train the model again"):
         read_record(directory / "parent")
     with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
         read_record(directory)

@@ -83,5 +83,5 @@ def test_the_residual_weight_starts_at_its_initial_value_below_its_bound() -> No
 
 
 def test_a_wrong_number_of_depths_is_refused() -> None:
-    with pytest.raises(ValueError, match="2 depths arrived, 3 expected"):
+    with pytest.raises(ValueError, match=r"expected 3 depths \(features.depths\), got 2"):
         DepthRouter(3, 8)(torch.randn(2, 2, 5, 8), torch.randn(2, 5, 8))
