@@ -82,6 +82,6 @@ def score(
 
     check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else ())
     key, kinds, manifest = read_probe(folder)
-    uses = [system_use(name, key, file, hypothesis_id, hypothesis_text) for name, file in systems.items()]
+    uses = [system_use(name, key, file, (hypothesis_id, hypothesis_text)) for name, file in systems.items()]
     say(write_probe(uses, kinds, manifest, out))
     say(f"page: {out / 'index.html'}")

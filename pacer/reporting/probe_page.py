@@ -102,9 +102,7 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
 def verdict_sentence(system: SystemUse) -> str:
     """Return what a system does with each source, and how many findings have which verdict, in words."""
     known = {source: system.uses[twin] for source, twin in _SOURCES.items() if twin in system.uses}
-    parts = [
-        _WORDS[use.verdict].format(source=source, changed=1 - (use.unchanged or 0)) for source, use in known.items()
-    ]
+    parts = [_WORDS[use.verdict].format(source=name, changed=1 - (use.unchanged or 0)) for name, use in known.items()]
     for verdict in (THERE, NOT_THERE, WITHOUT, UNCLEAR):
         names = [one.finding for one in system.findings if one.verdict == verdict]
         if names:
