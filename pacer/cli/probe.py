@@ -34,7 +34,7 @@ def make(
     check_exists(boxes)
     from pacer.data.schemas import SPLITS, TRUTH_SCHEMA, of_split, read_images, read_records, read_table
     from pacer.metrics.probe.covering import boxes_of_truth, read_boxes
-    from pacer.metrics.probe.make import COVERED, IMAGES, INPUTS, KEY, MANIFEST, make_probe
+    from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, make_probe
 
     if split not in (*SPLITS, "all"):
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}, all")
@@ -50,14 +50,15 @@ def make(
         places = read_boxes(boxes, {*table["frontal"], *table["lateral"].drop_nulls()})
     manifest = make_probe(table, paths, out, seed, limit, places, states)
     for twin, count in manifest["reports"].items():
-        without = f"; {count['without']:,} have no such twin" if count["without"] else ""
+        without = f" (not possible for {count['without']:,})" if count["without"] else ""
         say(f"{twin}: {count['reports']:,}{without}")
-    if manifest["reports"][COVERED]["reports"]:
+    if manifest["boxes"]:
         findings = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
         say(f"affirmed, but without a region, or a control region to cover: {findings or 'none'}")
     else:
         say("nothing is covered: this corpus has no boxes of findings; name a table with --boxes")
-    say(f"inputs in {out / INPUTS}; keep {KEY}, which holds the references, from the system")
+    total = sum(count["reports"] for count in manifest["reports"].values())
+    say(f"{total:,} reports to write: {out / INPUTS}; keep {KEY}, which holds the references, from the system")
 
 
 @probe.command()
@@ -67,6 +68,8 @@ def score(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the table and the page; replaced.")],
     folder: Annotated[Path, typer.Option("--probe", help="Folder of `pacer probe make`.")] = Path("probe"),
+    hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids, if not probe_id.")] = None,
+    hypothesis_text: Annotated[str | None, typer.Option(help="Column of the reports, if not report.")] = None,
 ) -> None:
     """Say for each system which sources it uses: a table, a chart and a page."""
     named = [entry.partition("=") for entry in reports]
@@ -79,6 +82,6 @@ def score(
 
     check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else ())
     key, kinds, manifest = read_probe(folder)
-    uses = [system_use(name, key, file) for name, file in systems.items()]
+    uses = [system_use(name, key, file, (hypothesis_id, hypothesis_text)) for name, file in systems.items()]
     say(write_probe(uses, kinds, manifest, out))
     say(f"page: {out / 'index.html'}")

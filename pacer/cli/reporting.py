@@ -233,12 +233,12 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
-    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of scores, or with metrics/; the baseline.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The other one; differences are B − A.")],
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
 ) -> None:
     """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by
-    approximate randomisation."""
+    approximate randomization."""
     check_exists(first, second)
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table
@@ -246,7 +246,7 @@ def compare(
     comparison = compare_systems(first, second, convention=convention)
     print_table(comparison_table(comparison))
     console.print()
-    for line in comparison_notes(comparison):
+    for line in (f"A = {first}, B = {second}", *comparison_notes(comparison)):
         say(line)
 
 

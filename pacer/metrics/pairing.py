@@ -21,11 +21,14 @@ from pacer.metrics.report_files import ALSO, Reports
 
 #: Signs of uncleaned text that change language scores: capitals, and a period without a space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
-#: What to do if ids do not pair.
-_REMEDY = (
-    "write the ids alike in both files, or name their columns with --reference-id and --hypothesis-id; keep one row "
-    "for each id: select references with --split and --context, and write one file for each system or further set of "
-    "references; score an empty report where one is missing or null with --missing empty; or remove these rows"
+#: A bullet of a list, which no cleaner removes.
+_BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
+#: What to do if ids are repeated, are not those of references, or are missing.
+_REPEATED, _UNKNOWN, _MISSING = (
+    "keep one row for each id: select references with --split and --context, and write one file for each system or "
+    "further set of references",
+    "write ids alike in both files, name their columns with --reference-id and --hypothesis-id, or remove these rows",
+    "select references (--split, --context), or score empty reports where one is missing or null with --missing empty",
 )
 #: Columns of predictions that other systems do not provide.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "tokens")
@@ -86,6 +89,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
+    if absent := cases.filter(pl.col("hypothesis").is_null())["id"].to_list():
+        counts["absent_hypotheses"] = f"{len(absent)} ({named(absent)})"
     # counted before cleaning, which breaks it up; only files that have some get an entry
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
@@ -114,6 +119,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         counts["equal_hypotheses"] = equal
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
+        if bullets := int(cases[column].str.contains(_BULLET).sum()):
+            counts[f"bulleted_{side}"] = bullets
     return cases.with_columns(anchor_columns(cases["report_raw"], "reference")), counts
 
 
@@ -138,7 +145,10 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
         for rows in sides:  # an id without a text must also pair
             check_pairs(expected["id"].to_list(), rows["id"].to_list(), *names, missing=missing)
     except DataError as error:
-        raise DataError(f"{error}; {_REMEDY}") from None
+        ids, given = expected["id"], sides[0]["id"]
+        repeated = ids.is_duplicated().any() or given.is_duplicated().any()
+        remedy = _MISSING if set(given) <= set(ids) else _UNKNOWN
+        raise DataError(f"{error}; {_REPEATED if repeated else remedy}") from None
 
 
 def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:

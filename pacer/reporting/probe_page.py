@@ -36,16 +36,16 @@ _SOURCES = {
     "the previous report": "another_prior",
 }
 _WORDS = {
-    "used": "uses {}",
-    "ignored": "ignores {}",
-    "misled": "is misled by {}",
-    "no gain shown": "is not shown to use {}",
+    "used": "uses {source}",
+    "ignored": "ignores {source}",
+    "misled": "is misled by {source}",
+    "no gain shown": "changes {changed:.0%} of its reports with {source}, no gain shown",
 }
 _TONES = {
     **{"used": "yes", "above chance": "yes", "misled": "no", "ignored": "no", "not above chance": "no"},
     **{THERE: "yes", NOT_THERE: "no", WITHOUT: "no"},
 }
-#: Columns of the table of findings: their heading, by change.
+#: Columns of the table of findings: their heading, by change; without boxes those of coverings are left out.
 _RATES = {
     GIVEN: "As given",
     SAME_FINDING: "Another's, same finding",
@@ -60,9 +60,10 @@ _OF_FINDINGS = (
     "interval over patients.",
     f"{THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). {NOT_THERE}: as "
     "given minus another patient's without it is shown, and the interval of the effect of place lies within ±.1. "
-    f"{WITHOUT}: the interval of as given minus mean radiograph lies within ±.1, and more than .1 say it with the mean "
-    "radiograph. An interval within ±.1 needs 30 records.",
-    f"{UNCLEAR}: anything else; beside it the number of records at which an effect of .2 would be shown with power .8.",
+    f"{WITHOUT}: the interval of as given minus mean radiograph lies within ±.1, and more than .1 state it with the "
+    "mean radiograph. An interval within ±.1 needs 30 records.",
+    f"{UNCLEAR}: anything else; beside it the reason, or the number of records at which an effect of place of .2 would "
+    "be shown with power .8. Without boxes the place cannot be tested.",
 )
 
 
@@ -71,7 +72,8 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
     return the table as Markdown."""
     titles = {CHANCE: "another patient's reference (chance)"} | dict(kinds)
     table, chart = use_table(systems, titles), use_chart(systems, titles)
-    tables = [verdict_table(systems), table] if any(system.findings for system in systems) else [table]
+    boxes = manifest.get("boxes", True)
+    tables = [verdict_table(systems, boxes), table] if any(system.findings for system in systems) else [table]
     words = {system.name: f"{verdict_sentence(system)}." for system in systems}
     record = {
         "probe": {"key": manifest["key"], "seed": manifest["seed"]},
@@ -99,8 +101,8 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
 
 def verdict_sentence(system: SystemUse) -> str:
     """Return what a system does with each source, and how many findings have which verdict, in words."""
-    known = {source: system.uses[twin].verdict for source, twin in _SOURCES.items() if twin in system.uses}
-    parts = [_WORDS[verdict].format(source) for source, verdict in known.items()]
+    known = {source: system.uses[twin] for source, twin in _SOURCES.items() if twin in system.uses}
+    parts = [_WORDS[use.verdict].format(source=name, changed=1 - (use.unchanged or 0)) for name, use in known.items()]
     for verdict in (THERE, NOT_THERE, WITHOUT, UNCLEAR):
         names = [one.finding for one in system.findings if one.verdict == verdict]
         if names:
@@ -108,32 +110,33 @@ def verdict_sentence(system: SystemUse) -> str:
     return "; ".join(parts)
 
 
-def verdict_table(systems: Sequence[SystemUse]) -> Table:
-    """Return a row for each finding, the systems below each other."""
+def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
+    """Return a row for each finding, the systems below each other; without ``boxes`` nothing was covered."""
     rows: list[tuple[str, ...]] = []
     headings, tones = {}, {}
-    columns = ("Finding", "Verdict", "n", *_RATES.values(), "Effect of place")
+    rates = {change: title for change, title in _RATES.items() if boxes or change not in (COVERED, ELSEWHERE)}
+    columns = ("Finding", "Verdict", "n", *rates.values(), *["Effect of place"] * boxes)
     for system in systems:
         headings[len(rows)] = Heading(system.name)
         for one in system.findings:
             tones[len(rows), 1] = _TONES.get(one.verdict, "")
-            rows.append(_finding_cells(one))
+            rows.append(_finding_cells(one, tuple(rates), boxes))
     numeric = (False, False, *[True] * (len(columns) - 2))
     return Table(columns, tuple(rows), "Findings", numeric, headings=headings, tones=tones, notes=_OF_FINDINGS)
 
 
-def _finding_cells(one: FindingUse) -> tuple[str, ...]:
-    rates = (number(one.rates.get(change), 2) if change in one.rates else "–" for change in _RATES)
+def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
+    rates = (number(one.rates.get(change), 2) for change in changes)
     place = one.effects.get("place")
     effect = "–" if place is None else f"{signed(place.difference, 2)} ({signed(place.low, 2)}…{signed(place.high, 2)})"
     verdict = one.verdict
     if verdict == UNCLEAR and COVERED not in one.rates:
-        verdict += " (no control region)"
+        verdict += " (no control region)" if boxes else " (no boxes given)"
     elif verdict == UNCLEAR and place is None:
         verdict += " (fewer than 10 patients)"
     elif verdict == UNCLEAR:
         verdict += f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
-    return (one.finding, verdict, str(one.records), *rates, effect)
+    return (one.finding, verdict, str(one.records), *rates, *[effect] * boxes)
 
 
 def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:

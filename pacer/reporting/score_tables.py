@@ -198,16 +198,14 @@ def comparison_table(comparison: Comparison) -> Table:
             both = (score_cell(compared.first), score_cell(compared.second))
             apart = difference_cells(compared, "undefined", 4)
             rows.append((row_name(context), score_of(name).heading, *both, *apart))
-    columns = ("Context", "Score", "A", "B", "Difference", f"{PERCENT} interval", "p")
+    columns = ("Context", "Score", "A", "B", "B − A", f"{PERCENT} interval", "p")
     return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
     """Return notes: how the table was made, and which columns are not compared, or not over all records."""
-    if any("f1" in scores for scores in comparison.scores.values()):
-        compared = f"F1 by {comparison.convention}"
-    else:
-        compared = "no CheXbert F1 without --chexbert"
+    labelled = any("f1" in scores for scores in comparison.scores.values())
+    compared = f"F1 by {comparison.convention}" if labelled else "no CheXbert F1 without --chexbert"
     lines = [
         f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
         f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "
@@ -218,7 +216,8 @@ def comparison_notes(comparison: Comparison) -> list[str]:
             "F1 is by a stand-in for CheXbert, made by this pipeline: it compares these two runs, and no published ones"
         )
     if comparison.units < LEAST_UNITS:
-        lines.append(too_few(comparison.units, f"{comparison.unit} ids"))
+        few = too_few(comparison.units, f"{comparison.unit} ids")
+        lines.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
     lines += [
         f"{name}: {' and '.join(str(version) for version in versions)}; {changed}; score both with the same versions"
         for name, versions, changed in comparison.versions
@@ -237,7 +236,7 @@ def difference_cells(compared: Difference, undefined: str = "–", digits: int =
     if compared.difference is None:
         return undefined, undefined, undefined
     few = compared.low is None or compared.high is None
-    interval = undefined if few else f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
+    interval = "–" if few else f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
     return signed(compared.difference, digits), interval, p_value(compared.p)
 
 

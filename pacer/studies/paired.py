@@ -24,7 +24,7 @@ ENOUGH = 3
 _HOLM = "p (Holm) allows for the number of rows that are tested on a score."
 PATIENTS_NOTE = (
     "Differences are of means over all contexts and replicates. Interval: paired bootstrap; p: approximate "
-    "randomisation, 10,000 resamples each, of patients with all their records (examinations where patients are not "
+    "randomization, 10,000 resamples each, of patients with all their records (examinations where patients are not "
     f"known). {_HOLM} All are about other patients for these trained models, not about other trainings."
 )
 REPLICATES_NOTE = (

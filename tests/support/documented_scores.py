@@ -21,10 +21,10 @@ def cells(score: Score) -> tuple[str, str, str]:
 
 
 def score_table() -> str:
-    """Neighbours in the registry that mean the same share a line."""
+    """Neighbours in the registry that mean the same share a line; a score of a table has its heading beside its key."""
     lines = ["| Score | What it is | Better | |", "|---|---|---|---|"]
     for shared, scores in groupby(SCORES, cells):
-        keys = ", ".join(f"`{score.key}`" for score in scores)
+        keys = ", ".join(f"`{score.key}`" + f" ({score.heading})" * bool(score.place) for score in scores)
         lines.append(f"| {' | '.join((keys, *shared))} |")
     return "\n".join(lines) + "\n"
 

@@ -104,6 +104,7 @@ def make_probe(
     uncovered.subtract(twins[COVERED]["finding"].to_list())
     manifest = {
         **{"seed": seed, "records": len(chosen), "reports": reports, "key": hash_json(key.to_dicts())},
+        "boxes": bool(boxes),
         "not_covered": {finding: count for finding, count in uncovered.items() if count},
     }
     with atomic_directory(out) as folder:

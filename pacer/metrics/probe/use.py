@@ -80,16 +80,17 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, An
     return key, {name: title for name, title in TITLES.items() if name in present}, manifest
 
 
-def system_use(name: str, key: pl.DataFrame, reports: Path) -> SystemUse:
+def system_use(name: str, key: pl.DataFrame, reports: Path, columns: tuple[str | None, ...] = ()) -> SystemUse:
     """Score the reports of one system.
 
     Args:
         reports: a file with the columns ``probe_id`` (or ``case``) and ``report``, one row for each row of the key.
+        columns: of ids and of reports, to use instead; None: these.
 
     Raises:
         DataError: the file is unreadable, or ids do not pair one to one.
     """
-    cases = _cases(key, reports)
+    cases = _cases(key, reports, columns)
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
     others = exchange(given, [f"reference_{polarity}" for polarity in POLARITIES], ["context"])
@@ -101,9 +102,9 @@ def system_use(name: str, key: pl.DataFrame, reports: Path) -> SystemUse:
     return SystemUse(name, uses, finding_uses(cases), empty)
 
 
-def _cases(key: pl.DataFrame, path: Path) -> pl.DataFrame:
+def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl.DataFrame:
     """Return the key with the reports and what was read in them."""
-    read = reports_of(path, ("report", "hypothesis", "text"))
+    read = reports_of(path, ("report", "hypothesis", "text"), *columns)
     texts = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")  # nan and the like say nothing
     rows = read.rows.select(pl.col("id").alias("probe_id"), texts.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))

@@ -26,8 +26,8 @@ MEAN_PICTURE = "mean_radiograph"
 #: Verdicts.
 THERE, NOT_THERE, WITHOUT, UNCLEAR = (
     "reads it where it is",
-    "reads the picture but not there",
-    "says it without the picture",
+    "reads the image, but not there",
+    "reports it regardless of the image",
     "cannot tell",
 )
 #: Effects by name: rate with the first change minus rate with the second.

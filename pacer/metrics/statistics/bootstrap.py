@@ -1,4 +1,4 @@
-"""Resampling: bootstrap intervals of one run's scores, and differences of two runs with approximate randomisation.
+"""Resampling: bootstrap intervals of one run's scores, and differences of two runs with approximate randomization.
 
 Everything works on sums of per-case statistics, so a resample is one row of a matrix product, and corpus-level scores
 cost no more than means. The resampled unit keeps all its cases in all contexts and runs: a patient's examinations are
@@ -71,7 +71,7 @@ def differences(
     """Compare two runs in every context and score, and in the plain mean over contexts.
 
     The same resamples serve all contexts and scores. Intervals are percentiles of the paired bootstrap (units drawn
-    with replacement). p values come from approximate randomisation, which exchanges each unit's results with
+    with replacement). p values come from approximate randomization, which exchanges each unit's results with
     probability one half: (1 + resamples with a difference at least as large as observed) / (1 + resamples).
 
     Args:

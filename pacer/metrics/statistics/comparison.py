@@ -35,7 +35,7 @@ _CHANGES = {
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
-    """Result of a comparison.
+    """Result of a comparison; tables call the ``first`` system A and the ``second`` B.
 
     ``scores``: context (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
     change, where the runs differ. ``left_out``: columns of ``score.columns`` that only one run has.
@@ -64,7 +64,7 @@ class Comparison(Displayed):
         ]
         notes += [f"{name}: only one of the two has this score" for name in self.left_out]
         notes += [f"{name}: {' and '.join(both)}; {changed}" for name, both, changed in self.versions]
-        return ("context", "score", "first", "second", "difference", "from", "to (95 %)", "p"), rows, notes
+        return ("context", "score", "A", "B", "B − A", "from", "to (95 %)", "p"), rows, notes
 
 
 @dataclass(frozen=True, repr=False)

@@ -107,7 +107,10 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
     assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
+    assert "A = scores, B = others" in outcome.out and "B − A" in outcome.out
     assert "no intervals: 4 record ids are too few to know" in outcome.out.replace("\n", " ")
+    assert re.search(r"ROUGE-L .* – +[01]\.\d+$", outcome.out, re.MULTILINE)
+    assert "p values are valid for any number" in outcome.out
     assert "4 records, resampled by record (4)" in outcome.out
     signature = Path("others/signature.json")
     signature.write_text(signature.read_text().replace('"numpy": "', '"numpy": "0.'))
@@ -131,7 +134,7 @@ def test_without_meteor_everything_else_is_written(
     monkeypatch.setattr("pacer.metrics.nlg.meteor_counts", fails)
     for further, reason in (((), "no Java"), (("--without", "meteor", "--without", "bleu4"), "not asked for")):
         outcome = pacer(*stated(), *further)
-        assert outcome.code == 0 and f"meteor is left out: {reason}" in outcome.out
+        assert outcome.code == 0 and (f"meteor is left out: {reason}" in outcome.out) == (further == ())
         scores, _, signature = read_result("scores")
         left_out = {"meteor", *further[3:]}
         assert scores["all"] == {key: value for key, value in whole.items() if key not in left_out}

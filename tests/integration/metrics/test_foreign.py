@@ -31,13 +31,14 @@ def files(tmp_path, quick_meteor):
 
 def test_what_was_read_and_is_not_clean_is_told(files):
     """Capitals and the like with the option for them."""
-    (files / "raw.csv").write_text("id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n")
+    (files / "raw.csv").write_text("id,report\ns1,Heart is normal.\ns2,- no effusion .\ns3,1.2 cm nodule .\n")
     raw, clean = (
         " ".join(reading_notes(score(files / "refs.csv", files / "raw.csv", **protocol).signature))
         for protocol in ({}, {"clean_hypotheses": "upstream"})
     )
     assert "1 of 3 hypotheses have capitals or periods without a space" in raw
-    assert "--clean-hypotheses upstream" in raw and "--clean-references" not in raw and "capitals" not in clean
+    assert "--clean-hypotheses decimals" in raw and "--clean-references" not in raw and "capitals" not in clean
+    assert all("1 of 3 hypotheses have bullets" in told and "references have" not in told for told in (raw, clean))
 
 
 def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, quick_meteor):

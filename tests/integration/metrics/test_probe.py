@@ -214,6 +214,7 @@ def test_reports_for_another_probe_and_empty_ones_are_told(corpus: Path, probe: 
     with pytest.raises(DataError, match="do not pair"):
         system_use("s", read_probe(tmp_path / "other")[0], file)
     rows = pl.read_csv(file)
-    rows.with_columns(report=pl.lit("nan")).write_csv(file)
-    done = run("probe", "score", "--probe", str(probe), "--reports", str(file), "--out", str(tmp_path / "use"))
-    assert f"{len(rows):,} reports are empty" in done.output
+    rows.select("probe_id", generated=pl.lit("nan")).write_csv(file)
+    command = ("probe", "score", "--probe", str(probe), "--reports", str(file), "--out", str(tmp_path / "use"))
+    assert "rename it, or name it with --hypothesis-text" in str(run(*command).exception)
+    assert f"{len(rows):,} reports are empty" in run(*command, "--hypothesis-text", "generated").output

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN
 from pacer.metrics.probe.use import SystemUse, Use
+from pacer.metrics.probe.verdicts import UNCLEAR, FindingUse
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
 from pacer.reporting import score_tables
-from pacer.reporting.probe_page import use_table
+from pacer.reporting.probe_page import use_table, verdict_sentence, verdict_table
 from pacer.reporting.score_tables import label_table, score_table
 from pacer.reporting.tables import Heading, Table, latex_text, p_value
 from tests.support.cases import listed_cases
@@ -99,6 +101,22 @@ def test_the_use_of_sources_has_a_row_a_twin_below_its_system():
     )
     assert table.tones == {(0, 1): "yes", (1, 1): "yes"}
     assert table.headings == {0: Heading("copies", "3 reports are empty")}
+
+
+@pytest.mark.parametrize(("change", "expected"), listed_cases(__file__, "sentences"))
+def test_what_a_system_does_with_a_source_in_words(change: list[float], expected: str):
+    low, high, unchanged = change
+    use = Use(12, Difference(0.4, 0.5, 0.1, low, high, None), unchanged)
+    assert verdict_sentence(SystemUse("mine", {"another_radiograph": use}, [], 0)) == expected
+
+
+@pytest.mark.parametrize(("boxes", "coverings", "columns", "verdict"), listed_cases(__file__, "unclear"))
+def test_why_a_verdict_cannot_be_told(boxes: bool, coverings: int, columns: int, verdict: str):
+    rates = {GIVEN: 0.5} | ({COVERED: 0.5, ELSEWHERE: 0.5} if coverings else {})
+    place = {"place": Difference(0.5, 0.5, 0, -0.2, 0.2, 1)} if coverings > 10 else {}
+    one = FindingUse("edema", 40, rates, place, dict.fromkeys(place, coverings), UNCLEAR, 91)
+    table = verdict_table([SystemUse("mine", {}, [one], 0)], boxes)
+    assert (len(table.columns), len(table.rows[0]), table.rows[0][1]) == (columns, columns, verdict)
 
 
 def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
