@@ -17,7 +17,7 @@ from pacer.metrics.statistics.intervals import context_sums, resampled_units
 _BESIDE_REFERENCES = {
     "most_frequent_share": ("Many reports are identical", 0.25),
     "copied_share": ("Many reports are copied from the training split", 0.25),
-    "repetition": ("Many words of the reports repeat what stood just before, or a sentence", 0.05),
+    "repetition": ("Many words repeat the words just before them, or an earlier sentence", 0.05),
 }
 #: Share of reports that may stay the same when given another patient's sources.
 UNCHANGED = 0.5
@@ -48,7 +48,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         above = [f"{REPORTS[end]} {floor:.3f}" for end, floor in known.items() if floor > f1]
         below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
     if below:
-        sentences.append(f"F1 of affirmed findings is below what needs no training: {'; '.join(below)}.")
+        sentences.append(f"F1 of affirmed findings is below that of baselines without training: {'; '.join(below)}.")
     control = scores.get("controls", {}).get(_CONTROL, {})
     same = {context: values["unchanged_share"] for context, values in control.items()}
     if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
@@ -57,7 +57,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
     if blind:
         sentences.append(
             "F1 with the case's own sources is not shown to be above F1 with another patient's (the 95 % interval of "
-            f"the difference holds 0): {', '.join(blind)}."
+            f"the difference includes 0): {', '.join(blind)}."
         )
     return sentences
 
