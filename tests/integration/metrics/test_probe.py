@@ -211,7 +211,7 @@ def test_reports_for_another_probe_and_empty_ones_are_told(corpus: Path, probe: 
     made = run("probe", "make", "--records", str(corpus), "--out", str(tmp_path / "other"), "--seed", "1")
     assert made.exit_code == 0, made.output
     file = reports(probe, SYSTEMS["constant"], tmp_path / "r.csv")
-    with pytest.raises(DataError, match="do not pair"):
+    with pytest.raises(DataError, match="do not match"):
         system_use("s", read_probe(tmp_path / "other")[0], file)
     rows = pl.read_csv(file)
     rows.with_columns(report=pl.lit("nan")).write_csv(file)

@@ -182,7 +182,7 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
     assert blocks(table) == [("", {"ours": ["–"], "theirs": ["0.250"], "absent": ["–"]})]
     assert table.notes[-3:] == (
         "ours: not run yet with 1.",
-        "absent: data/external/absent holds no scores; `pacer score --out data/external/absent` makes them.",
+        "absent: data/external/absent has no scores; run `pacer score --out data/external/absent`.",
         "No row here for Base: nobody has it.",
     )
     write_json(tiny.folder / "data/external/absent/scores.json", {"mw": {"f1": 0.25}})
