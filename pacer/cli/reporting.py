@@ -131,11 +131,9 @@ def score(
     labels: Annotated[Path | None, typer.Option(help="File for the references' labels; reused if it exists.")] = None,
     split: Annotated[str | None, typer.Option(help="Split, or all (default: the decoded one, else test).")] = None,
     context: ContextNames = None,
-    missing: Annotated[str, typer.Option(help="If a report is missing: error, or empty (scored as empty).")] = "error",
+    missing: Annotated[str, typer.Option(help="Missing report: error, or empty (scored as empty).")] = "error",
     missing_references: Annotated[str, typer.Option(help="If a reference is empty: error, or leave-out.")] = "error",
-    extract: Annotated[
-        str, typer.Option(help="boxed: score only the last \\boxed{} of a report; none: all of it.")
-    ] = "none",
+    extract: Annotated[str, typer.Option(help="boxed: only the last \\boxed{} of a report; none: all.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop sentences that a report repeats.")] = False,
     clean_references: Annotated[
         str, typer.Option(help="Clean references: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps 2.5 cm), none.")
@@ -238,7 +236,7 @@ def compare(
     convention: Annotated[str, typer.Option(help="Label convention for F1.")] = "llm-rg4",
 ) -> None:
     """Compare two scored runs case by case. Intervals use the paired bootstrap, p values
-    approximate randomisation."""
+    approximate randomization."""
     check_exists(first, second)
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table

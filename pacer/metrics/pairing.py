@@ -23,9 +23,9 @@ from pacer.metrics.report_files import ALSO, Reports
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
 #: What to do if ids do not pair.
 _REMEDY = (
-    "use the same ids in both files, or choose their columns with --reference-id and --hypothesis-id; keep one row per "
-    "id: select references with --split and --context, and write a separate file for each system or set of references; "
-    "score missing or null reports as empty with --missing empty; or remove these rows"
+    "write the ids alike in both files, or name their columns with --reference-id and --hypothesis-id; keep one row "
+    "for each id: select references with --split and --context, and write one file for each system or further set of "
+    "references; score an empty report where one is missing or null with --missing empty; or remove these rows"
 )
 #: Columns of predictions that other systems do not provide.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "tokens")
@@ -65,7 +65,9 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     """
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
-        raise DataError(f"{without.path} has no ids, but {other.path} has; put ids in both files, or in neither")
+        raise DataError(
+            f"{without.path} has no ids, but {other.path} has; add ids, or pass two files in the same order without ids"
+        )
     expected, name = _select(references, protocol)
     unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or _says_nothing(text)]
     if unwritten and protocol.missing_references == "error":

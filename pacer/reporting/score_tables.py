@@ -210,7 +210,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         compared = "no CheXbert F1 without --chexbert"
     lines = [
         f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
-        f"{comparison.resamples:,} bootstrap samples and as many randomisations, seed {SEED}; "
+        f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "
         f"{compared}; p values are not corrected for the number of rows"
     ]
     if comparison.is_standin:

@@ -24,7 +24,7 @@ ENOUGH = 3
 _HOLM = "p (Holm) is corrected for the number of rows tested on a score."
 PATIENTS_NOTE = (
     "Differences are between means over all contexts and replicates. Intervals use the paired bootstrap, p values "
-    "approximate randomisation, with 10,000 resamples each of patients with all their records (of examinations if "
+    "approximate randomization, with 10,000 resamples each of patients with all their records (of examinations if "
     f"patients are unknown). {_HOLM} They generalise to other patients, not to retrained models."
 )
 REPLICATES_NOTE = (
