@@ -68,7 +68,7 @@ def test_only_complete_train_records_enter_and_no_subject_of_another_split(sever
     elsewhere = set(moved.filter(pl.col("split") != "train")["subject_id"])
     assert "p2" in elsewhere  # s4, a train study, is of the same subject
     assert not elsewhere & set(entries["subject_id"]) and set(entries["study_id"]) == {"s0", "s1", "s2", "s3"}
-    with pytest.raises(DataError, match="there are none"):
+    with pytest.raises(DataError, match="from subjects in no other split"):
         bank_entries(several.filter(pl.col("context") != "mw"))
 
 

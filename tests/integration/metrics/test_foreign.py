@@ -80,7 +80,7 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, monke
     assert sorted(seen) == sorted(REPORTS.values())
     refs = (files / "refs.csv").read_text()
     (files / "refs.csv").write_text(refs.replace("small", "large"))
-    with pytest.raises(DataError, match=r"no labels for the reference of record s2: .*; make it again"):
+    with pytest.raises(DataError, match=r"no labels for the reference of record s2: .*; regenerate it"):
         scored()
     (files / "refs.csv").write_text(refs)
     (chexbert / "vocab.txt").write_text((chexbert / "vocab.txt").read_text().replace("edema", "oedema"))

@@ -149,7 +149,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
         ({"features": older}, DataError, "or by a different version of PACER"),
         ({"records": untold}, DataError, "does not state its cleaner"),
-        ({"records": empty}, DataError, "has no train record"),
+        ({"records": empty}, DataError, "has no training records"),
         ({"records": tmp_path / "none"}, DataError, "does not exist"),
     ):
         with pytest.raises(kind, match=sentence):
@@ -200,5 +200,5 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, fol
     reporter = Reporter(folder)
     assert reporter.contexts == ("sn", "mn")
     assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["sn", "mn"]
-    with pytest.raises(DataError, match="has the sources of context sw, but the model was trained on sn, mn"):
+    with pytest.raises(DataError, match="has the sources of context sw, but the model was trained only on sn, mn"):
         reporter.prepare(world.case("sw-50000002"))
