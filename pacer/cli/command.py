@@ -56,7 +56,7 @@ def use(
     if PARAMS.exists() and not force:
         _check_unedited(name)
     write_text(PARAMS, profile_text(chosen))
-    console.print(f"params.yaml now contains the profile {name}")
+    console.print(f"params.yaml is now the profile {name}")
 
 
 def _check_unedited(name: str) -> None:
@@ -85,7 +85,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
     from pacer.cli.doctor import diagnose
 
     config, lacking = load_profile(params), False
-    console.print(f"{params}: {_profile_in_use(params) or 'valid; matches no profile'}")
+    console.print(f"{params}: {_profile_in_use(params) or 'valid; not equal to a profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in diagnose(config):
         console.print(f"\n{title}")

@@ -72,7 +72,7 @@ def run_study(
     write_json(state / study.name / INDEX, [_record(study, run) for run in runs])
     for place, row in enumerate(study.rows):
         if row.needs and all(run.row != place for run in runs):
-            report(f"{study.name}: {row.name} is left out because it needs {', '.join(row.needs)}")
+            report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
     chosen = [
         run
         for run in runs

@@ -80,7 +80,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
 
     (tiny.told / "hang").unlink()
     told = run(tiny, jobs=2)
-    assert "tiny: released is left out because it needs baselines/params.yaml:llm_rg4.weights" in told
+    assert "tiny: released is left out; it needs baselines/params.yaml:llm_rg4.weights" in told
     assert "tiny: 8 of 8 runs are missing" in told
     assert stopped(results_folder(tiny.folder)) == [] and working(tiny) == []
     assert tiny.state() == before
