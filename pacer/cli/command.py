@@ -43,7 +43,7 @@ def use(
         bool, typer.Option("--force", help="Overwrite params.yaml even if it matches no profile, as after edits.")
     ] = False,
 ) -> None:
-    """Select a profile: write it to params.yaml."""
+    """Select a profile, and write it to params.yaml."""
     names = names_in(CONFIGS, "profiles")
     if name is None:
         console.print("\n".join(names))

@@ -235,7 +235,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
     assert found.count("\n") == 32 and found[:500] != (tmp_path / "base" / "sn.jsonl").read_text()[:500]
     make(several, inputs, parent, tmp_path / "other", neighbours=2)
-    with pytest.raises(CheckpointError, match="another bank"):
+    with pytest.raises(CheckpointError, match="a different bank"):
         decode("refused", tmp_path / "other")
     save_file(
         {name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},

@@ -81,7 +81,7 @@ def test_f1_by_group_needs_a_labeller(
     columns = {"record_id": ["a", "b", "c", "d"], "sex": ["F", "F", "M", "M"], "site": ["x", "x", "x", "y"]}
     pl.DataFrame(columns | {"words": [1, 2, None, None]}).write_csv("columns.csv")
     refused = pacer(*stated(), "--labels", "labels.parquet")
-    assert refused.code == 1 and "give --chexbert" in refused.error
+    assert refused.code == 1 and "pass --chexbert" in refused.error
     without = pacer(*stated(), "--columns", "columns.csv")
     assert (
         without.code == 0
