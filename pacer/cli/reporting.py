@@ -123,13 +123,13 @@ def score(
     out: Annotated[Path, typer.Option(help="Output folder for scores, signature and cases.")],
     references: Annotated[Path | None, typer.Option(help="Reference reports: CSV, TSV, JSON, JSONL, Parquet.")] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="A system's reports; formats as for --references.")] = None,
-    records: Annotated[Path | None, typer.Option(help="A corpus's records.parquet, in place of --references.")] = None,
+    records: Annotated[Path | None, typer.Option(help="A corpus's records.parquet (with --predictions).")] = None,
     predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl from `pacer decode`.")] = None,
     chexbert: Annotated[
         Path | None, typer.Option(help="CheXbert folder (default: none; with --records, the pipeline's).")
     ] = None,
-    labels: Annotated[Path | None, typer.Option(help="File for the references' labels; reused if it exists.")] = None,
-    split: Annotated[str | None, typer.Option(help="Split, or all (default: the decoded one, else test).")] = None,
+    labels: Annotated[Path | None, typer.Option(help="File of the references' labels; reused if present.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split, or all (default: as decoded, else test).")] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="Missing report: error, or empty (scored as empty).")] = "error",
     missing_references: Annotated[str, typer.Option(help="If a reference is empty: error, or leave-out.")] = "error",
