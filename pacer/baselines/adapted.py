@@ -124,7 +124,7 @@ def load_adapted(
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
     assert record.baseline is not None and record.parent is not None
     if record.baseline["made_with"] != made_with:
-        raise CheckpointError(f"{checkpoint} was trained with another bank than this; train {baseline.name} again")
+        raise CheckpointError(f"{checkpoint} was trained with a different bank; train {baseline.name} again")
     settings = validated(record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type)
     parent, _ = load_model(checkpoint / record.parent.path, backbones, getattr(torch, record.precision))
     model = baseline(parent, settings)

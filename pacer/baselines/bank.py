@@ -51,8 +51,8 @@ def bank_entries(records: pl.DataFrame) -> pl.DataFrame:
     entries = complete.filter(~pl.col("subject_id").is_in(elsewhere.to_list()))
     if entries.is_empty():
         raise DataError(
-            "RAGPT's bank is made of train records with a lateral view and a previous report (context mw), of subjects "
-            "in no other split: there are none"
+            "no records for RAGPT's bank: it needs training records with a lateral view and a previous report "
+            "(context mw), from subjects in no other split"
         )
     return entries
 
@@ -73,8 +73,8 @@ def nearest(
     most = torch.bincount(of_keys).max().item()
     if len(keys) - most < k:
         raise DataError(
-            f"RAGPT's bank has {len(keys)} entries, {most} of them of one subject; {k} neighbours of other "
-            "subjects are needed: lower ragpt.bank.neighbours"
+            f"RAGPT's bank has {len(keys)} entries, {most} of them from one subject, which leaves fewer than the "
+            f"{k} neighbours needed from other subjects; lower ragpt.bank.neighbours"
         )
     parts = zip(queries.split(_QUERIES), of_queries.split(_QUERIES), strict=True)
     indices = [

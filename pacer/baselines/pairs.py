@@ -53,8 +53,8 @@ class PairTable(RecordTable):
         self.pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *parts])
         if not len(self.pairs):
             raise DataError(
-                "no frontal image has train records in two contexts of which one has more sources; "
-                "SimMLM is trained on such pairs"
+                "no frontal image has training records in two contexts, one with more sources than the "
+                "other; SimMLM is trained on such pairs"
             )
         self.bounds = np.cumsum([len(self), *map(len, parts)])
 

@@ -28,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="PACER: chest X-ray reports when the lateral view or the previous report may be missing. "
-    "The pipeline itself runs with `dvc repro`. Any command takes --traceback. For research use only.",
+    "Run the pipeline itself with `dvc repro`. Every command accepts --traceback. For research use only.",
 )
 app.add_typer(probe, name="probe")
 app.add_typer(study, name="study")
@@ -37,14 +37,13 @@ app.add_typer(study, name="study")
 @app.command()
 def use(
     name: Annotated[
-        str | None, typer.Argument(help="Profile in configs/, or your own file.yaml; none: list them.")
+        str | None, typer.Argument(help="Profile in configs/, or a .yaml file; omit it to list the profiles.")
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Overwrite a params.yaml that equals no profile: edited, or from your own file."),
+        bool, typer.Option("--force", help="Overwrite params.yaml even if it matches no profile, as after edits.")
     ] = False,
 ) -> None:
-    """Select a profile: write it to params.yaml."""
+    """Select a profile, and write it to params.yaml."""
     names = names_in(CONFIGS, "profiles")
     if name is None:
         console.print("\n".join(names))
@@ -65,11 +64,11 @@ def _check_unedited(name: str) -> None:
     try:
         if _profile_in_use(PARAMS) is not None:
             return
-        reason = f"{PARAMS} equals no profile in {CONFIGS} (edited, or written from a file of yours)"
+        reason = f"{PARAMS} matches no profile in {CONFIGS} (it was edited, or written from your own file)"
     except ConfigError as error:
-        reason = f"{error} ({PARAMS} is of another version, or edited)"
+        reason = f"{error} ({PARAMS} was edited, or comes from a different version)"
     raise ConfigError(
-        f"{reason}; `pacer use {name} --force` overwrites it; to keep it, first `cp {PARAMS} {CONFIGS}/mine.yaml`"
+        f"{reason}; `pacer use {name} --force` overwrites it; to keep a copy, first `cp {PARAMS} {CONFIGS}/mine.yaml`"
     )
 
 
@@ -96,7 +95,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
             state = Text(f"  {finding.state:8}", styles[finding.state])
             say(state.append(f"{finding.what:{width}}  {finding.detail}", "default"))
     if lacking:
-        raise ConfigError("`dvc repro` would stop; fix what is marked `missing` above")
+        raise ConfigError("`dvc repro` would fail; fix everything marked `missing` above")
 
 
 for command in (audit, decode, export, generate, serve, score, compare, show):

@@ -36,18 +36,18 @@ STORE = Path("data/features")
 
 
 def decode(
-    out: Annotated[Path, typer.Option(help="Folder for the predictions; replaced.")],
+    out: Annotated[Path, typer.Option(help="Output folder for the predictions; replaced if it exists.")],
     records: RecordsFile = CORPUS,
     model: Annotated[
-        Path, typer.Option(help="Trained model, of the pipeline or exported; or org/name@revision.")
+        Path, typer.Option(help="Trained model: a pipeline or exported folder, or org/name@revision.")
     ] = Path("models/calibrate"),
-    backbones: Annotated[Path | None, typer.Option(help="Frozen models; default: those of the model.")] = None,
+    backbones: Annotated[Path | None, typer.Option(help="Frozen models (default: those of --model).")] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: ContextNames = None,
-    limit: Annotated[int | None, typer.Option(help="Maximum records per context.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Maximum number of records per context.")] = None,
 ) -> None:
-    """Write reports for the records of a corpus. An exported model brings its own decoding settings, others have those
-    of params.yaml. The images of a corpus other than the pipeline's are encoded first, into OUT.features."""
+    """Write reports for the records of a corpus. An exported model comes with its decoding settings; other models use
+    those in params.yaml. For a corpus other than the pipeline's, images are encoded first, into OUT.features."""
     config = load_profile(PARAMS)
     chosen = check_contexts(context)
     options = {"split": split, "limit": limit, "controls": []}
@@ -72,7 +72,7 @@ def decode(
     table = read_records(records)
     contexts = set(plan_runs(table, decoding)[""]["context"])
     if absent := [name for name in chosen if name not in contexts]:
-        raise DataError(f"{records} has no record of context {', '.join(absent)} in split {split}; choose others")
+        raise DataError(f"{records} has no records for context {', '.join(absent)} in split {split}; choose others")
     if chosen:
         table, contexts = table.filter(table["context"].is_in(chosen)), set(chosen)
     if package is not None:
@@ -93,13 +93,14 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
 
     if unknown := contexts - set(package.contexts):
         raise DataError(
-            f"{records} has records of {', '.join(sorted(unknown))}, but the model was trained on "
-            f"{', '.join(package.contexts)}; choose among these with --context"
+            f"{records} has records for {', '.join(sorted(unknown))}, but the model was trained only on "
+            f"{', '.join(package.contexts)}; select from these with --context"
         )
     about = read_about(records)
     for key, value in package.texts.model_dump().items():
         if about.get(key, value) != value:
-            say(f"note: {records} was made with corpus.{key}: {about[key]}, the model's texts with {value}", "yellow")
+            note = f"note: {records} was made with corpus.{key}: {about[key]}"
+            say(f"{note}, but the model's training texts were made with {value}", "yellow")
 
 
 def _encode(
@@ -123,15 +124,15 @@ def import_llm_rg4(
     file: Annotated[Path, typer.Argument(help="Released second-stage weights, .pth or .ckpt.")],
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
 ) -> None:
-    """Convert LLM-RG4's released weights to a checkpoint, for `pacer decode` or as parent.start."""
+    """Convert LLM-RG4's released weights to a checkpoint for `pacer decode` or parent.start."""
     params = load_profile(PARAMS)
-    check_exists(file, remedy="download LLM-RG4's released weights and name the file")
+    check_exists(file, remedy="download LLM-RG4's released weights and pass the file's path")
     from pacer.model.checkpoint import RECORD, WEIGHTS
     from pacer.model.llm_rg4 import adopt_llm_rg4
 
     check_replaceable(out, (RECORD, WEIGHTS))
     weights = adopt_llm_rg4(file, params, BACKBONES, out)
-    console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA")
+    console.print(f"imported {len(weights.interface)} source-interface tensors, {len(weights.lora)} LoRA tensors")
     for name in weights.unused:
         say(f"unused: {name}")
     console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")

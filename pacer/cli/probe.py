@@ -16,21 +16,21 @@ probe = typer.Typer(no_args_is_help=True, help="Test which sources any system us
 
 @probe.command()
 def make(
-    out: Annotated[Path, typer.Option(help="Folder for the probe; replaced.")] = Path("probe"),
+    out: Annotated[Path, typer.Option(help="Output folder for the probe; replaced if it exists.")] = Path("probe"),
     records: RecordsFile = CORPUS,
-    split: Annotated[str, typer.Option(help="Split: train, val, test or all.")] = "test",
+    split: Annotated[str, typer.Option(help="Split to use: train, val, test or all.")] = "test",
     context: ContextNames = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Records of each context, chosen at random.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of records per context, drawn at random.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed for all random choices.")] = 0,
     boxes: Annotated[
-        Path | None, typer.Option(help="Table of where findings are: image, finding, x, y, width, height (0 to 1).")
+        Path | None, typer.Option(help="Table of bounding boxes: image, finding, x, y, width, height (0 to 1).")
     ] = None,
 ) -> None:
-    """Write inputs.csv: records, and the same with a source removed, exchanged or changed. A system writes a report for
-    every row, as a CSV file with the columns probe_id and report."""
+    """Write inputs.csv: records, plus copies with one source removed, exchanged or changed. The system under test must
+    write a report for every row, as a CSV file with the columns probe_id and report."""
     chosen = check_contexts(context)
     records = records / CORPUS.name if records.is_dir() else records
-    check_exists(records, records.with_name("images.parquet"), remedy="name that of a corpus with --records")
+    check_exists(records, records.with_name("images.parquet"), remedy="pass a corpus with --records")
     check_exists(boxes)
     from pacer.data.schemas import SPLITS, TRUTH_SCHEMA, of_split, read_images, read_records, read_table
     from pacer.metrics.probe.covering import boxes_of_truth, read_boxes
@@ -54,7 +54,7 @@ def make(
         say(f"{twin}: {count['reports']:,}{without}")
     if manifest["boxes"]:
         findings = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
-        say(f"affirmed, but without a region, or a control region to cover: {findings or 'none'}")
+        say(f"affirmed findings with no region (or no control region) to cover: {findings or 'none'}")
     else:
         say("nothing is covered: this corpus has no boxes of findings; name a table with --boxes")
     total = sum(count["reports"] for count in manifest["reports"].values())
@@ -64,14 +64,14 @@ def make(
 @probe.command()
 def score(
     reports: Annotated[
-        list[str], typer.Option(help="FILE or NAME=FILE, columns probe_id and report; once for each system.")
+        list[str], typer.Option(help="FILE or NAME=FILE, columns probe_id and report; repeat for each system.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the table and the page; replaced.")],
+    out: Annotated[Path, typer.Option(help="Output folder; replaced if it exists.")],
     folder: Annotated[Path, typer.Option("--probe", help="Folder of `pacer probe make`.")] = Path("probe"),
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids, if not probe_id.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of the reports, if not report.")] = None,
 ) -> None:
-    """Say for each system which sources it uses: a table, a chart and a page."""
+    """Report which sources each system uses, as a table, a chart and a page."""
     named = [entry.partition("=") for entry in reports]
     systems = {name if sign else Path(name).stem: Path(file if sign else name) for name, sign, file in named}
     if len(systems) != len(named):

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 def audit(
     params: ParamsFile = PARAMS,
     out: Annotated[
-        Path | None, typer.Option(help="Keep the corpus and its problems.csv here; if it is refused: OUT.problems.csv.")
+        Path | None, typer.Option(help="Keep the corpus and problems.csv here (if rejected, only OUT.problems.csv).")
     ] = None,
 ) -> None:
-    """Read a corpus, and print what is in it and what is wrong."""
+    """Read a corpus, and print a summary and its problems."""
     from pacer.core.audits import Check
     from pacer.data.build_corpus import OUTPUTS, build_corpus
     from pacer.data.source import point_to_files
@@ -58,7 +58,7 @@ def audit(
             source = Path(scratch) / "source"
             point_to_files(corpus, source)
         elif not source.exists():
-            raise ConfigError("the phantom is not generated yet (no data/source); run `dvc repro source` first")
+            raise ConfigError("the phantom has not been generated yet (no data/source); run `dvc repro source` first")
         read = out or Path(scratch) / "corpus"
         result = build_corpus(corpus, source, read, problems)
         checks = [Check(**line) for line in result["checks"]]
@@ -70,7 +70,7 @@ def audit(
     print_rows((Text("ok") if check.good else Text("look", "yellow"), check.name, check.detail) for check in checks)
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
-        say(f"\nwritten to {out}; {out / 'problems.csv'} lists what is bad or left out ({listed:,})")
+        say(f"\nwritten to {out}; {out / 'problems.csv'} lists what was rejected or left out ({listed:,})")
 
 
 def _shared_texts(records: Path) -> Check:
@@ -89,7 +89,7 @@ def _shared_texts(records: Path) -> Check:
             len(text.replace(" .", "").split()) > 20 and bool(extract_anchor(text).positive) for text in shared
         )
     detail = counted(counts)
-    return Check("Findings of two patients, word for word in over 20", detail or "none", not detail)
+    return Check("Identical texts of different patients, over 20 words", detail or "none", not detail)
 
 
 def _token_limit(params: Params, records: Path) -> Check:
@@ -100,58 +100,56 @@ def _token_limit(params: Params, records: Path) -> Check:
     from pacer.data.schemas import read_records
 
     limit = params.trajectory.report_tokens
-    name = f"Train targets over {limit} tokens"
+    name = f"Training targets over {limit} tokens"
     try:
         from pacer.backbones.tokenizer import read_tokenizer
         from pacer.training.trajectory import TrajectoryBuilder
     except ModuleNotFoundError:
-        return Check(name, "not known without the extra `pipeline`: make setup", good=False)
+        return Check(name, "unknown without the `pipeline` extra; run `make setup`", good=False)
     folder = BACKBONES / "language"
     if provenance(folder).get("provider") != params.backbones.language.provider:
-        return Check(name, "unknown until `dvc repro backbones` has made the language model", good=False)
+        return Check(name, "unknown until you run `dvc repro backbones`", good=False)
     tokenizer = read_tokenizer(resolve(folder))
     builder, cut = TrajectoryBuilder(tokenizer, limit), 0
     train = read_records(records, ["split", "report"]).filter(split="train")
     for part in train.iter_slices(16_384):  # all ids at once would take gigabytes
         cut += sum(map(builder.is_cut, tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]))
-    detail = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): cut there, without an end"
+    detail = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): truncated, without an end token"
     return Check(name, detail, cut <= LEFT_OUT_LIMIT * len(train))
 
 
 def score(
     ctx: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder for scores, signature and cases.")],
-    references: Annotated[Path | None, typer.Option(help="References: CSV, TSV, JSON, JSONL or Parquet.")] = None,
-    hypotheses: Annotated[Path | None, typer.Option(help="Reports of any system, in the same formats.")] = None,
-    records: Annotated[Path | None, typer.Option(help="Instead of these: records.parquet of a corpus.")] = None,
-    predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl (`pacer decode`).")] = None,
+    out: Annotated[Path, typer.Option(help="Output folder for scores, signature and cases.")],
+    references: Annotated[Path | None, typer.Option(help="Reference reports: CSV, TSV, JSON, JSONL, Parquet.")] = None,
+    hypotheses: Annotated[Path | None, typer.Option(help="A system's reports; formats as for --references.")] = None,
+    records: Annotated[Path | None, typer.Option(help="A corpus's records.parquet (with --predictions).")] = None,
+    predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl from `pacer decode`.")] = None,
     chexbert: Annotated[
-        Path | None, typer.Option(help="CheXbert's folder; default: none, with --records the pipeline's.")
+        Path | None, typer.Option(help="CheXbert folder (default: none; with --records, the pipeline's).")
     ] = None,
-    labels: Annotated[Path | None, typer.Option(help="File for the references' labels, reused if there.")] = None,
-    split: Annotated[str | None, typer.Option(help="Split, or all; default: as decoded, else test.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="File of the references' labels; reused if present.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split, or all (default: as decoded, else test).")] = None,
     context: ContextNames = None,
-    missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
-    missing_references: Annotated[str, typer.Option(help="An empty reference, or nan: error, or leave-out.")] = "error",
-    extract: Annotated[
-        str, typer.Option(help="boxed: the last \\boxed{} of each report; none: the report as it is.")
-    ] = "none",
-    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
+    missing: Annotated[str, typer.Option(help="Missing report: error, or empty (scored as empty).")] = "error",
+    missing_references: Annotated[str, typer.Option(help="If a reference is empty: error, or leave-out.")] = "error",
+    extract: Annotated[str, typer.Option(help="boxed: only the last \\boxed{} of a report; none: all.")] = "none",
+    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop sentences that a report repeats.")] = False,
     clean_references: Annotated[
         str, typer.Option(help="Clean references: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps 2.5 cm), none.")
     ] = "none",
-    clean_hypotheses: Annotated[str, typer.Option(help="The same for the reports; use one rule for both.")] = "none",
-    reference_id: Annotated[str | None, typer.Option(help="Column of the ids of the references.")] = None,
-    reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
-    hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
-    hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
-    columns: Annotated[Path | None, typer.Option(help="Your scores and groups, CSV or Parquet.")] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="A package's pacer.scores entry; repeatable.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
-    without: Annotated[list[str] | None, typer.Option(help="Score to leave out, such as meteor; repeat it.")] = None,
-    params: Annotated[Path | None, typer.Option(help="Settings; default: params.yaml with --records.")] = None,
+    clean_hypotheses: Annotated[str, typer.Option(help="Clean reports; choices as for --clean-references.")] = "none",
+    reference_id: Annotated[str | None, typer.Option(help="ID column of the references.")] = None,
+    reference_text: Annotated[str | None, typer.Option(help="Text column of the references.")] = None,
+    hypothesis_id: Annotated[str | None, typer.Option(help="ID column of the reports.")] = None,
+    hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
+    columns: Annotated[Path | None, typer.Option(help="Table of your scores and groups, CSV or Parquet.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="A package's pacer.scores entry point; repeatable.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite scores of other reports in OUT.")] = False,
+    without: Annotated[list[str] | None, typer.Option(help="Score to leave out, e.g. meteor; repeatable.")] = None,
+    params: Annotated[Path | None, typer.Option(help="Parameters (default with --records: params.yaml).")] = None,
 ) -> None:
-    """Score reports of any system, or predictions of this one."""
+    """Score reports from any system, or PACER's predictions."""
     from pacer.metrics.pairing import Protocol
     from pacer.metrics.result import Result
     from pacer.metrics.signature import DEFAULTS
@@ -167,7 +165,7 @@ def score(
     check_exists(chexbert, columns)
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
-            raise ConfigError("with --references one --context can be chosen, or none for all of them")
+            raise ConfigError("--references takes at most one --context; omit it to score all contexts")
         check_exists(references, hypotheses)
         from pacer.metrics.calls import score as score_files
 
@@ -177,7 +175,7 @@ def score(
         result = Result(scored.scores, scored.cases, scored.signature)
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
-            raise ConfigError("options on texts, ids and missing reports go with --references and --hypotheses")
+            raise ConfigError("options for texts, ids and missing reports need --references and --hypotheses")
         check_exists(records, predictions, remedy=FROM_STAGE)
         from pacer.metrics.calls import check_replaced
         from pacer.metrics.score import score_decoded
@@ -224,7 +222,7 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
     if signature.groups and signature.clinical:
         groups = group_scores(cases, convention, signature.groups)
         grouped = [score for score in groups if score.column in signature.groups]
-        console.print(f"\nF1 by {', '.join(signature.groups)}; no other score is grouped")
+        console.print(f"\nF1 by {', '.join(signature.groups)}; other scores are not grouped")
         print_table(group_table(grouped))
     console.print()
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
@@ -234,10 +232,10 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
 
 def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="Folder of scores, or with metrics/; the baseline.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="The other one; differences are B − A.")],
-    convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
+    second: Annotated[Path, typer.Argument(metavar="B", help="Second run; differences are B − A.")],
+    convention: Annotated[str, typer.Option(help="Label convention for F1.")] = "llm-rg4",
 ) -> None:
-    """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by
+    """Compare two scored runs case by case. Intervals use the paired bootstrap, p values
     approximate randomization."""
     check_exists(first, second)
     from pacer.metrics.calls import compare as compare_systems
@@ -253,14 +251,14 @@ def compare(
 def show(
     study: Annotated[str, typer.Argument(help="Study id, or the part of a record id after `sn-`.")],
     systems: Annotated[
-        tuple[str, str], typer.Option(metavar="A B", help="Folders of scored runs; NAME=FOLDER gives a name.")
+        tuple[str, str], typer.Option(metavar="A B", help="Folders of two scored runs; NAME=FOLDER sets a name.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
     context: ContextNames = None,
     records: RecordsFile = CORPUS,
 ) -> None:
-    """Write a page with one study by two systems. It marks what the reference supports, what it does not or denies, and
-    what compares with an earlier study, in every context that both systems have, or in those of --context."""
+    """Write a page with one study as reported by two systems. It marks what the reference supports, does not support or
+    contradicts, and comparisons with earlier studies, in each context that both systems have (or in --context)."""
     named = [(name, Path(place or name)) for name, _, place in (system.partition("=") for system in systems)]
     contexts = check_contexts(context)
     check_exists(*(place for _, place in named))

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
 
 ExportedModel = Annotated[
-    Path, typer.Option("--model", help="Exported model (`pacer export`), or org/name@revision of the hub.")
+    Path, typer.Option("--model", help="Exported model (`pacer export`), or org/name@revision on the hub.")
 ]
 MovedBackbones = Annotated[
     Path | None,
-    typer.Option("--backbones", exists=True, file_okay=False, help="Frozen models, if they moved since the export."),
+    typer.Option("--backbones", exists=True, file_okay=False, help="Frozen models, if moved since the export."),
 ]
 
 
@@ -41,7 +41,7 @@ def export(
     """Write a trained model of this pipeline to a folder that works without the pipeline: for `pacer generate`,
     `pacer serve` and Python."""
     if not model.exists():
-        raise CheckpointError(f"{model} does not exist; train a model with `dvc repro`, or name one with --model")
+        raise CheckpointError(f"{model} does not exist; train a model with `dvc repro`, or pass one with --model")
     decode = load_profile(PARAMS).decode
     from pacer.serving.export import export_model
 
@@ -56,9 +56,9 @@ def export(
         findings=findings if findings.is_dir() else None,
         with_backbones=with_backbones,
     )
-    elsewhere = f"the frozen models stay in {BACKBONES} or where that points; --with-backbones copies them"
-    say(f"model written to {out}; {'the frozen models are in it' if with_backbones else elsewhere}")
-    say(f"to share it: `hf upload ORG/NAME {out} --private`; others name it ORG/NAME@REVISION")
+    elsewhere = f"the frozen models stay in {BACKBONES}, or where it points; --with-backbones copies them"
+    say(f"model written to {out}; {'it includes the frozen models' if with_backbones else elsewhere}")
+    say(f"to share it: `hf upload ORG/NAME {out} --private`; others load it as ORG/NAME@REVISION")
 
 
 def generate(
@@ -68,17 +68,17 @@ def generate(
     prior: Annotated[str | None, typer.Option(help="Text of the previous report (not a file name).")] = None,
     indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
     history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
-    view: Annotated[str | None, typer.Option(help="PA or AP; default: as the DICOM file says, else unknown.")] = None,
+    view: Annotated[str | None, typer.Option(help="PA or AP (default: from the DICOM file, else unknown).")] = None,
     commitment: Annotated[
-        str | None, typer.Option(help='Findings to write the report for: "positive: edema; negative: pneumothorax".')
+        str | None, typer.Option(help='Commitment to write the report from: "positive: edema; negative: pneumothorax".')
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of the results as a JSON list.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as a JSON list.")] = False,
     all_contexts: Annotated[
         bool, typer.Option("--all-contexts", help="Write one report for each context that the sources allow.")
     ] = False,
-    cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv, .tsv or .jsonl.")] = None,
-    out: Annotated[Path | None, typer.Option(help="With --cases: new file for the results, JSON lines.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Number of cases generated together.")] = None,
+    cases: Annotated[Path | None, typer.Option(help="Many cases: a .csv, .tsv or .jsonl table.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --cases: new JSON Lines file for the results.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Number of cases per batch.")] = None,
     backbones: MovedBackbones = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
@@ -89,10 +89,10 @@ def generate(
     check_exported(model)
     if cases is not None:
         if any((frontal, lateral, prior, indication, history, view, commitment, as_json, all_contexts)) or out is None:
-            raise ConfigError("--cases goes with --out, and its table has the sources; omit the options of one case")
+            raise ConfigError("--cases needs --out, and its table lists the sources; omit all options for one case")
         _generate_many(model, cases, out, batch_size, backbones)
     elif frontal is None or out is not None:
-        raise ConfigError("give --frontal (with --lateral, --prior) for one case, or --cases and --out for many")
+        raise ConfigError("pass --frontal (and --lateral, --prior) for one case, or --cases and --out for many")
     else:
         case = Case(frontal, lateral, prior, indication, history, view, name=frontal.name, commitment=commitment)
         results = _generate_one(model, case, all_contexts, batch_size, backbones)
@@ -110,7 +110,7 @@ def _generate_one(
     from pacer.serving.sources import load_image
 
     if case.prior is not None and os.path.isfile(case.prior):
-        raise DataError('--prior is the name of a file; give its text: --prior "$(cat FILE)"')
+        raise DataError('--prior is a file name, but must be text; pass --prior "$(cat FILE)"')
     for place, image in case.images().items():  # reject bad images before loading the model
         load_image(image, f"{place} of {case.name}")
     reporter = _load(model, backbones, batch_size)
@@ -124,13 +124,13 @@ def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, 
     from pacer.serving.batch import read_cases, report_cases
 
     if out.exists():
-        raise DataError(f"{out} exists; name another file for the results, or remove it")
+        raise DataError(f"{out} already exists; choose a different file for the results, or remove it")
     cases = read_cases(table)
     reporter = _load(model, backbones, batch_size)
     truncated = report_cases(reporter, cases, out)
     say(f"{len(cases):,} reports written to {out}")
     if truncated:
-        say(f"note: {truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
+        say(f"note: {truncated:,} reports were truncated at the token limit; their ends may be missing", "yellow")
     _show_notes(reporter.notes)
 
 
@@ -144,7 +144,7 @@ def _show_result(result: Result) -> None:
     console.print(Text(f"\n{result.report}\n"))
     if result.probabilities is not None:
         present = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
-        console.print(Text(f"Present with {', '.join(f'{chance:.2f} {finding}' for chance, finding in present)}"))
+        console.print(Text(f"Probabilities: {', '.join(f'{chance:.2f} {finding}' for chance, finding in present)}"))
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
     console.print(Text(f"{gate}{result.tokens} tokens"))
     _show_notes(notes_of([result]))
@@ -177,7 +177,7 @@ def _show_notes(notes: Iterable[str]) -> None:
 def serve(
     model: ExportedModel, port: Annotated[int, typer.Option(min=1, max=65535)] = 7860, backbones: MovedBackbones = None
 ) -> None:
-    """Show a page in the browser where you can drop an X-ray. For research only; not for clinical decisions."""
+    """Serve a page on this machine where you can drop an X-ray. For research only; not for clinical decisions."""
     import signal
     import sys
 
@@ -191,7 +191,7 @@ def serve(
         from pacer.serving.page import Page
 
         with Page(reporter, port, say) as page:
-            say(f"PACER is at http://127.0.0.1:{port}/ (Ctrl-C ends it). For research only.")
+            say(f"PACER is running at http://127.0.0.1:{port}/ (Ctrl-C to stop). For research only.")
             page.serve_forever()
     sys.stdout.flush()
     os._exit(0)  # a report may still be in progress, and torch aborts if Python exits meanwhile

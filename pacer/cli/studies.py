@@ -20,24 +20,24 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
 study = typer.Typer(
-    no_args_is_help=True, help="Run many experiments and collect them in one table (docs/experiments.md)."
+    no_args_is_help=True, help="Run many experiments and collect their results in one table (docs/experiments.md)."
 )
 
 
 @study.command()
 def run(
     name: Name,
-    row: Annotated[list[str] | None, typer.Option(help="Run only this row; may be given more than once.")] = None,
-    replicate: Annotated[list[str] | None, typer.Option(help="Run only this replicate, such as its seed.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")] = 1,
+    row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
+    replicate: Annotated[list[str] | None, typer.Option(help="Run only this replicate (by value); repeatable.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel runs.")] = 1,
     devices: Annotated[
-        str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among them; default: all.")
+        str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among the runs (default: all).")
     ] = None,
     print_only: Annotated[
-        bool, typer.Option("--print", help="Print a command for each missing run, for a cluster; nothing is run.")
+        bool, typer.Option("--print", help="Only print a command for each missing run, for use on a cluster.")
     ] = False,
 ) -> None:
-    """Make the missing runs of a study, and write its table. Ctrl-C stops it; the same command continues."""
+    """Run whatever is missing from a study, and write its table. After Ctrl-C, run it again to continue."""
     from pacer.studies.run import commands, run_study
     from pacer.studies.study import load_study
 
@@ -76,7 +76,7 @@ def show(name: Name) -> None:
 
 @study.command("list")
 def list_studies() -> None:
-    """List the studies, how many of their runs exist, and the rows that are half-made."""
+    """List the studies, how many of their runs exist, and unfinished runs."""
     from pacer.studies.run import finished, results_folder, stopped
     from pacer.studies.study import load_study
     from pacer.studies.worktree import Repository
@@ -88,7 +88,7 @@ def list_studies() -> None:
         rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
     print_rows(rows)
     for _, name, experiment in stopped(state):
-        say(f"{experiment} is half-made; if no study runs, resume: `pacer study run {name}`")
+        say(f"{experiment} is unfinished; if no study is running, resume with `pacer study run {name}`")
 
 
 def _write_table(chosen: Study) -> str:

@@ -27,16 +27,14 @@ PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
 #: The records of the pipeline's own corpus.
 CORPUS = Path("data/corpus/records.parquet")
 ParamsFile = Annotated[
-    Path, typer.Option("--params", help="Parameter file, or `extends: PROFILE` and keys.", show_default="params.yaml")
+    Path, typer.Option("--params", help="Parameter file, complete or `extends: PROFILE`.", show_default="params.yaml")
 ]
 RecordsFile = Annotated[
-    Path, typer.Option("--records", help="records.parquet of a corpus, beside its images.parquet (`pacer audit`).")
+    Path, typer.Option("--records", help="A corpus's records.parquet, next to its images.parquet (`pacer audit`).")
 ]
-ContextNames = Annotated[
-    list[str] | None, typer.Option("--context", help="Only this context; may be given more than once.")
-]
+ContextNames = Annotated[list[str] | None, typer.Option("--context", help="Use only this context; repeatable.")]
 #: Remedy for a missing file that a stage of the pipeline writes.
-FROM_STAGE = "correct the path, or run the stage that writes it (`dvc repro`)"
+FROM_STAGE = "correct the path, or create it with `dvc repro`"
 
 #: Sign and colour of each polarity.
 _POLARITIES = {"positive": ("+", "red"), "uncertain": ("?", "yellow"), "negative": ("-", "blue")}

@@ -77,7 +77,7 @@ class Backbones(Strict):
     @model_validator(mode="after")
     def _providers(self) -> Self:
         if self.chexbert.provider == "hub":
-            raise ValueError("chexbert: no hub has its weights; set provider: local with path, or provider: standin")
+            raise ValueError("chexbert: no hub offers its weights; set provider: local and path, or provider: standin")
         card, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
         for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
             made_with = _training_settings(card, role)
@@ -85,7 +85,7 @@ class Backbones(Strict):
                 if value != made_with[key]:
                     raise ValueError(
                         f"backbones.{key} = {value!r}, but the bundled model was made with {made_with[key]!r}; set "
-                        f"backbones.{role}.provider: standin, which trains such a model"
+                        f"backbones.{role}.provider: standin to train a model with this value"
                     )
         return self
 
@@ -111,5 +111,5 @@ class Features(Strict):
     @model_validator(mode="after")
     def _ascending(self) -> Self:
         if self.depths != sorted(set(self.depths)):
-            raise ValueError("depths must ascend without repeats; depths are counted in blocks, 1 is the first")
+            raise ValueError("depths must be in ascending order without repeats; they count blocks, starting at 1")
         return self

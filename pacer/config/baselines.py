@@ -26,7 +26,7 @@ class SimMLM(Adaptation):
     @model_validator(mode="after")
     def _in_pairs(self) -> Self:
         if self.batch_size % 2:
-            raise ValueError(f"batch_size ({self.batch_size}) must be even: a micro-batch is made of pairs")
+            raise ValueError(f"batch_size ({self.batch_size}) must be even: a micro-batch consists of pairs")
         return self
 
 

@@ -98,7 +98,7 @@ class SubjectShares(Strict):
     @model_validator(mode="after")
     def _shares(self) -> Self:
         if self.val + self.test > 1:
-            raise ValueError("val + test must not exceed 1; the rest is train")
+            raise ValueError("val + test must not exceed 1; the remainder is train")
         return self
 
 
@@ -129,10 +129,10 @@ class Corpus(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if len(set(self.contexts)) != len(self.contexts):
-            raise ValueError("contexts lists a context twice")
+            raise ValueError("contexts has duplicate entries")
         if self.source == "phantom":
             if self.format != "rg4":
-                raise ValueError("source: phantom requires format: rg4; for your data set source: files")
+                raise ValueError("source: phantom requires format: rg4; to use your own data, set source: files")
             return self
         if self.root is None:
             raise ValueError("source: files needs corpus.root, the folder that contains the corpus")

@@ -46,11 +46,14 @@ class Decode(Strict):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
-            raise ValueError("min_new_tokens is above max_new_tokens")
+            raise ValueError("min_new_tokens must not exceed max_new_tokens")
         if self.engine != "beam" and (self.select == "agreement" or self.commitment == "read"):
-            raise ValueError("select: agreement and commitment: read need engine: beam; generate writes for no list")
+            raise ValueError(
+                "engine: generate cannot write a report for a given commitment; select: agreement and "
+                "commitment: read need engine: beam"
+            )
         if self.risk.promised and self.commitment != "read":
-            raise ValueError("risk needs commitment: read, whose threshold is chosen so that the promise holds")
+            raise ValueError("risk needs commitment: read, because the promise is kept by choosing its threshold")
         if self.risk.promised and self.split != "test":
             raise ValueError(f"risk is calibrated on split val, so it needs split: test, not {self.split}")
         return self

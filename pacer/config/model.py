@@ -44,7 +44,7 @@ class Refine(Strict):
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         if self.init_scale >= self.max_scale:
-            raise ValueError("init_scale must be below max_scale, its bound")
+            raise ValueError("init_scale must be less than max_scale, its upper bound")
         return self
 
 

@@ -50,16 +50,16 @@ class Params(Strict):
                 "the corpus marks emphasised tokens with that tokenizer"
             )
         if self.decode.split == "all":
-            raise ValueError("decode.split = 'all' is for `pacer decode --split all`; the pipeline decodes test or val")
+            raise ValueError("decode.split = 'all' is only for `pacer decode`; the pipeline decodes test or val")
         if self.decode.commitment == "read" and self.commit.route == "direct":
             raise ValueError(
-                "decode.commitment = 'read' writes reports for a commitment, and a model trained with commit.route: "
-                "direct learns none; set decode.commitment: generated"
+                "decode.commitment = 'read' needs a model that writes its reports from a commitment, which "
+                "commit.route: direct does not train; set decode.commitment: generated"
             )
         if self.decode.risk.promised and self.train.checkpoint == "best":
             raise ValueError(
-                "decode.risk needs train.checkpoint: last, because best chooses the weights on split val, on whose "
-                "patients the promise is tested"
+                "decode.risk needs train.checkpoint: last, because best selects the weights on split val, on whose "
+                "patients the promise is calibrated"
             )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must contain sn: the warm-up trains on it")
@@ -89,12 +89,12 @@ def check_splits(present: Collection[tuple[str, str]], params: Params) -> None:
     """
     needed = [("train", "the phases train on")]
     if params.train.checkpoint == "best":
-        needed.append(("val", "train.checkpoint: best asks for"))
+        needed.append(("val", "train.checkpoint: best requires"))
     for split, why in needed:
         if ("sn", split) not in present:
             raise DataError(
-                f"split {split}, which {why}, has no record of context sn; fix the corpus's splits or corpus.split. "
-                "To evaluate a trained model only, use `pacer audit`, `decode` and `score` (README)"
+                f"split {split}, which {why}, has no records for context sn; fix the corpus's splits or corpus.split. "
+                "To only evaluate a trained model, use `pacer audit`, `decode` and `score` (README)"
             )
     if not any(split == params.decode.split for _, split in present):
-        raise DataError(f"split {params.decode.split} has no record; choose another decode.split")
+        raise DataError(f"split {params.decode.split} has no records; choose a different decode.split")

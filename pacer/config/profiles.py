@@ -29,7 +29,7 @@ def names_in(folder: Path, what: str) -> list[str]:
     """
     names = sorted(path.stem for path in folder.glob("*.yaml"))
     if not names:
-        raise ConfigError(f"{folder.resolve()} holds no {what}; run this from the root of the repository")
+        raise ConfigError(f"{folder.resolve()} contains no {what}; run this from the root of the repository")
     return names
 
 
@@ -67,18 +67,18 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
     if EXTENDS not in values:
         return values
     if path.name == "params.yaml":
-        raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
+        raise ConfigError(f"{path} must contain every key, because DVC reads it; create it with `pacer use NAME`")
     name = str(values.pop(EXTENDS)).removesuffix(".yaml")
     places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
     base = next((file for file in (*places, INSTALLED / f"{name}.yaml") if file.exists() and file != path), None)
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
         raise ConfigError(
-            f"{path}: extends {name!r}, but there is no {looked}; name a profile that `pacer use` lists, and run this "
+            f"{path}: extends {name!r}, but there is no {looked}; choose one that `pacer use` lists, and run this "
             "from the root of the repository"
         )
     if base in extending:
-        raise ConfigError(f"{path} extends {name}, which extends this file; one of them must extend another profile")
+        raise ConfigError(f"circular `extends`: {path} and {name} extend each other; change one of them")
     merged = _merged(base, yaml, (*extending, path))
     _overlay(merged, values)
     merged.ca.comment = values.ca.comment  # the comment at the top of the file

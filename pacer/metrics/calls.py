@@ -92,7 +92,7 @@ def check_replaced(out: Path, reports: Iterable[Path]) -> None:
     known = {value for name, value in scored.data.items() if name.startswith(("hypotheses", "predictions/"))}
     if known.isdisjoint(map(hash_file, reports)):
         name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
-        raise ConfigError(f"{out} holds the scores of {name}; give another --out, or replace them with --force")
+        raise ConfigError(f"{out} contains the scores of {name}; choose a different --out, or overwrite with --force")
 
 
 def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
         return about
     if about:
         raise ConfigError(
-            f"{references.path} holds reports that are clean already; cleaning them again would change them: "
-            "leave out --clean-references"
+            f"{references.path} contains reports that are already clean, and cleaning them again would change "
+            "them; omit --clean-references"
         )
     return {"cleaner": protocol.clean_references}
 

@@ -87,7 +87,7 @@ def clinical_efficacy(references: Any, hypotheses: Any, convention: str = "llm-r
     truth, predicted = (present(as_labels(labels), rule) for labels in (references, hypotheses))
     if len(truth) != len(predicted):
         raise DataError(
-            f"{len(truth)} reference rows, {len(predicted)} hypothesis rows; expected one of each per record"
+            f"{len(truth)} reference rows, but {len(predicted)} hypothesis rows; expected one of each per record"
         )
     averages = {
         f"{name}_{average}": value
@@ -137,7 +137,7 @@ def as_labels(labels: Any) -> np.ndarray:
         expected = f"integers [n, {len(OBSERVATIONS)}]: 0 blank, 1 positive, 2 negative, 3 uncertain"
         raise DataError(f"labels must be {expected}; got {array.dtype} {list(array.shape)}")
     if array.size and (array.min() < 0 or array.max() > UNCERTAIN or array[:, -1].max() > POSITIVE):
-        raise DataError(f"labels must lie in 0..3 (No Finding: 0 or 1), got {array.min()}..{array.max()}")
+        raise DataError(f"labels must be in 0..3 (No Finding: 0 or 1), got {array.min()}..{array.max()}")
     return array
 
 

@@ -45,10 +45,10 @@ def read_score_columns(path: str | Path, ids: Sequence[str]) -> pl.DataFrame:
     read = open_table(path)
     names = [name for name in read.columns if not is_index(name)]
     if len(set(names)) < len(names):
-        raise DataError(f"{path} has a column name more than once")
+        raise DataError(f"{path} has duplicate column names")
     if _ID not in names:
         shown = shown_columns(names)
-        raise DataError(f"{path} has the columns {shown}; the one with the ids of the scored records must be {_ID}")
+        raise DataError(f"{path} has the columns {shown}; the ids of the scored records must be in {_ID}")
     table = pl.DataFrame([_series(name, read.values(name)) for name in names])
     table = table.with_columns(pl.col(_ID).cast(pl.String))
     check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
@@ -63,8 +63,8 @@ def check_names(names: Sequence[str], taken: Collection[str]) -> None:
         others = {*taken, *names[:place], *names[place + 1 :]}
         if others & {name, count_of(name)} or not name.strip() or name.endswith(_OF_CONTROLS):
             raise DataError(
-                f"your column or metric {name!r}, or the number of its values, {count_of(name)}, has the name of "
-                "another score or a column of cases.parquet, or none; rename it"
+                f"your column or metric {name!r} cannot have this name: it is empty, or it or {count_of(name)} (the "
+                "number of its values) already names a score or a column of cases.parquet; rename it"
             )
 
 
@@ -79,7 +79,7 @@ def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Funct
     offered, functions = {point.name: point for point in entry_points(group=ENTRY_POINTS)}, {}
     for name in given:
         if name not in offered:
-            known = ", ".join(offered) or "there are none"
+            known = ", ".join(offered) or "none"
             raise ConfigError(f"metrics: no installed package offers {name} in {ENTRY_POINTS}; known: {known}")
         try:
             functions[name] = offered[name].load()
@@ -114,7 +114,7 @@ def metric_columns(metrics: Mapping[str, Function], cases: pl.DataFrame) -> tupl
         except Exception as error:  # its message could hold a report
             file, line, *_ = extract_tb(error.__traceback__)[:2][-1]
             place = f"{type(error).__name__}, {Path(file).name}, line {line}"
-            raise DataError(f"{where} raised {place}; it is called once, with two lists of texts") from None
+            raise DataError(f"{where} raised {place}; it is called once with two lists of texts") from None
         if numbers.shape != (len(cases),) or numbers.dtype.kind not in "biuf":
             returned = f"{type(values).__name__}, {numbers.dtype}, of shape {numbers.shape}"
             raise DataError(f"{where}: expected {len(cases)} numbers, one for each pair of texts, got {returned}")
@@ -168,15 +168,13 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path) -> pl.Series:
     if column.dtype.is_numeric():
         numbers = column.cast(pl.Float64)
         if len(unfit := ids.filter(numbers.is_finite().not_().fill_null(False))):
-            raise DataError(f"{where}: record {unfit[0]} has no finite number; leave the cell empty")
+            raise DataError(f"{where}: record {unfit[0]} has a number that is not finite; leave the cell empty")
         return numbers
     if column.dtype == pl.Boolean:
         column = column.cast(pl.String)
     if column.dtype != pl.String:
-        raise DataError(
-            f"{where}: expected numbers, which become scores, or texts, or true and false, which become groups"
-        )
+        raise DataError(f"{where}: expected numbers (used as scores), or texts or true and false (used as groups)")
     texts = column.str.strip_chars().replace("", None)
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
-        raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; give numbers, or bands")
+        raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; use numbers, or fewer groups")
     return texts

@@ -26,7 +26,7 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
         content = content.collect()
     if hasattr(content, "with_format"):  # a data set of Hugging Face; as arrow, which does not decode its images
         if not hasattr(content, "__len__"):
-            raise DataError(f"{name}: a streamed data set has no order; give list(data_set)")
+            raise DataError(f"{name}: a streamed data set has no order; pass list(data_set)")
         content = content.with_format("arrow")[:]
     if hasattr(content, "column_names") and hasattr(content, "to_pydict"):  # a table of pyarrow
         content = pl.DataFrame(pl.from_arrow(content))
@@ -48,7 +48,7 @@ def with_index(
     just the rows' numbers and no column has ids."""
     if len(names) > 1 and None in names:
         raise DataError(
-            f'{name}: levels of its index have no names; name them: frame.index.names = ["study_id", "view"], or drop '
+            f'{name}: some index levels have no names; name them: frame.index.names = ["study_id", "view"], or drop '
             "the index: frame.reset_index(drop=True)"
         )
     if names == [None]:
@@ -59,7 +59,7 @@ def with_index(
         return columns  # set_index(..., drop=False)
     if taken := [level for level in map(str, names) if level in columns]:
         raise DataError(
-            f"{name}: {taken[0]} is a column and a level of the index; drop one: frame.reset_index(drop=True)"
+            f"{name}: {taken[0]} is both a column and an index level; drop the index: frame.reset_index(drop=True)"
         )
     levels = zip(*index, strict=True) if len(names) > 1 else [index]
     return {str(level): list(values) for level, values in zip(names, levels, strict=True)} | dict(columns)

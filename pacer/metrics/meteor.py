@@ -58,7 +58,7 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
         command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
         code, output, errors = _run([*command, "-ssOut"], jar.parent, limit)
     if code < 0:
-        raise MeteorError(f"METEOR's Java was killed (signal {-code}), as when memory is short; it needs {HEAP} of it")
+        raise MeteorError(f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory")
     rows = [line.split() for line in output.splitlines()]
     if code or len(rows) != len(references) or any(len(row) != COUNTS for row in rows):
         # the name of Java's error, without its details: they could quote a report
@@ -75,7 +75,7 @@ def _run(command: Sequence[str], folder: Path, limit: float) -> tuple[int, str, 
     try:
         process = psutil.Popen(command, cwd=folder, start_new_session=True, text=True, errors="replace", **streams)
     except OSError as error:
-        raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs both") from None
+        raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs it and Java") from None
     used, counted, since = 0.0, 0.0, time.monotonic()
     try:
         while True:
@@ -89,12 +89,12 @@ def _run(command: Sequence[str], folder: Path, limit: float) -> tuple[int, str, 
                 counted, since = used, time.monotonic()
             if used > limit:
                 raise MeteorError(
-                    f"METEOR used more than {limit:.0f} processor seconds; shorten texts of thousands of words"
+                    f"METEOR used more than {limit:.0f} seconds of CPU time; shorten texts of thousands of words"
                 )
             if time.monotonic() - since > STUCK_AFTER:
                 raise MeteorError(
-                    f"METEOR's Java used no processor time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "
-                    "hangs, or the machine is too busy; score again, or leave it out with --without meteor"
+                    f"METEOR's Java process used no CPU time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "
+                    "has hung, or the machine is too busy; score again, or omit METEOR with --without meteor"
                 )
     finally:
         if process.poll() is None:

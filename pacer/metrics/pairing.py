@@ -69,18 +69,18 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
         raise DataError(
-            f"{without.path} has no ids, {other.path} has; give ids on both sides, or two files in the same order"
+            f"{without.path} has no ids, but {other.path} has; add ids, or pass two files in the same order without ids"
         )
     expected, name = _select(references, protocol)
     unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or _says_nothing(text)]
     if unwritten and protocol.missing_references == "error":
         raise DataError(
-            f"{references.path}: the reference is missing for {named(unwritten)}: blank, or a word such as nan; "
+            f"{references.path}: references are blank, or a word such as nan, for {named(unwritten)}; "
             "correct the file, or leave these pairs out with --missing-references leave-out"
         )
     expected, offered = (rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows))
     if expected.is_empty():
-        raise DataError(f"{name}: there is no reference with a text")
+        raise DataError(f"{name}: all references are empty")
     given = offered.drop_nulls("text")
     _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
     if protocol.reference_id is None and protocol.hypothesis_id is None:
@@ -131,11 +131,11 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
         if wanted is None or (column, wanted) == ("split", "all"):
             continue
         if not rows[column].count():
-            raise DataError(f"{file.path} has no column {column}, so {column} {wanted} cannot be chosen")
+            raise DataError(f"{file.path} has no column `{column}`, so {column} {wanted} cannot be selected")
         rows, name = rows.filter(pl.col(column) == wanted), f"{name}, {column} {wanted}"
     if rows.is_empty():
         splits = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
-        raise DataError(f"{name}: there is no reference" + f"; its splits are {splits}" * bool(splits))
+        raise DataError(f"{name}: no references" + f"; the file's splits are {splits}" * bool(splits))
     return rows, name
 
 
@@ -160,9 +160,9 @@ def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references
         for name in (name for name in rows.columns if name.startswith(ALSO)):
             if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
                 raise DataError(
-                    f"{references.path} and {hypotheses.path} pair by {sides[0]} and {sides[1]}, but the column "
-                    f"{name.removeprefix(ALSO)} of {file.path} pairs as well, with other rows; name the right ones "
-                    "with --reference-id and --hypothesis-id"
+                    f"{references.path} and {hypotheses.path} match by {sides[0]} and {sides[1]}, but the column "
+                    f"{name.removeprefix(ALSO)} of {file.path} also matches, and gives different pairs; choose the "
+                    "columns with --reference-id and --hypothesis-id"
                 )
 
 
@@ -175,9 +175,9 @@ def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references:
         if len(wrong):
             column = name.removeprefix(ALSO)
             raise DataError(
-                f"{references.path} and {hypotheses.path} pair by {references.columns['id']}, but their column "
-                f"{column} disagrees in {len(wrong)} of {len(pairs)} pairs, first for {wrong[0]}; name the right "
-                f"columns, as in --reference-id {column} --hypothesis-id {column}"
+                f"{references.path} and {hypotheses.path} match by {references.columns['id']}, but their column "
+                f"{column} differs in {len(wrong)} of {len(pairs)} pairs, first for {wrong[0]}; choose the right "
+                f"columns, e.g. --reference-id {column} --hypothesis-id {column}"
             )
 
 
@@ -187,7 +187,7 @@ def _contexts(cases: pl.DataFrame, references: Reports, protocol: Protocol) -> l
     if set(contexts) <= set(CONTEXTS):
         return contexts
     if protocol.context is None and any(contexts):
-        raise DataError(f"{references.path}: column context must hold {', '.join(CONTEXTS)} in every row")
+        raise DataError(f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row")
     return [UNKNOWN] * len(cases)
 
 

@@ -76,14 +76,14 @@ def check_pairs(
     problems = []
     for ids, name in ((expected, expected_name), (given, given_name)):
         if repeated := [key for key, count in Counter(ids).items() if count > 1]:
-            problems.append(f"more than once in {name}: {named(repeated)}")
+            problems.append(f"repeated in {name}: {named(repeated)}")
     known, present = set(expected), set(given)
     if not missing and (lacking := [key for key in expected if key not in present]):
         problems.append(f"missing in {given_name}: {named(lacking)}")
     if extra := [key for key in given if key not in known]:
         problems.append(f"in {given_name} but not in {expected_name}: {named(extra)}")
     if problems:
-        raise DataError(f"ids of {expected_name} and {given_name} do not pair; {'; '.join(problems)}")
+        raise DataError(f"ids of {expected_name} and {given_name} do not match; {'; '.join(problems)}")
 
 
 def named(ids: Sequence[str], most: int = 3) -> str:
@@ -135,16 +135,16 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     """
     ids = records["record_id"].to_list()
     if not ids:
-        raise DataError("there are no records to score in this split; choose another with --split, or all")
+        raise DataError("there are no records to score in this split; choose a different --split, or all")
     records = records.select(name for name in _OF_RECORDS if name in records.columns)
     contexts = {name: records.filter(context=name) for name in CONTEXTS if name in set(records["context"])}
     if sum(map(len, contexts.values())) < len(records):
-        raise DataError(f"a record's context is not one of {', '.join(CONTEXTS)}")
+        raise DataError(f"a record has an unknown context; expected one of {', '.join(CONTEXTS)}")
     decoded = [name for name in CONTEXTS if (predictions_dir / f"{name}.jsonl").is_file()]
     missing = [name for name in contexts if name not in decoded]
     if missing and decoded:
         raise DataError(
-            f"{predictions_dir} holds no {missing[0]}.jsonl, and there are records of {', '.join(missing)}; to score "
+            f"{predictions_dir} has no {missing[0]}.jsonl, but there are records for {', '.join(missing)}; to score "
             f"only the others, add {' '.join(f'--context {name}' for name in decoded)}"
         )
     parts = []

@@ -88,14 +88,14 @@ def reports_of(
     if table.kind != "csv":
         table = table._replace(rows=[tuple(map(_plain, row)) for row in table.rows])
     if len(set(table.columns)) != len(table.columns):
-        raise DataError(f"{path} has a column name more than once")
+        raise DataError(f"{path} has duplicate column names")
     if not table.rows:
-        raise DataError(f"{path} holds no reports")
+        raise DataError(f"{path} contains no reports")
     names = [name for name in table.columns if not is_index(name)]
     candidates = _named(names, text_column, (*text_columns, _ALONE))
     if len(candidates) > 1:
         raise DataError(
-            f"{path} has several columns that may hold the reports: {_shown(candidates)}; choose one with --{side}-text"
+            f"{path} has several columns that may be the reports: {_shown(candidates)}; choose one with --{side}-text"
         )
     ids = _named(names, id_column, ID_COLUMNS)
     absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
@@ -104,7 +104,7 @@ def reports_of(
     if absent and table.kind == "csv" and len(table.columns) == 1:
         own = "tab" if ".tsv" in path.name.lower() else "comma"
         other = other_separator(table.columns, own)
-        absent.append(f"separate cells by {own}s, not by {other}" if other else "its first line must be a name")
+        absent.append(f"separate cells with {own}s, not {other}" if other else "its first line must be a column name")
     if absent:
         raise DataError(f"{path} has the columns {_shown(table.columns)}: {'; '.join(absent)}")
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}
@@ -118,12 +118,12 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     for place, text, key in zip(table.places, table.values(text_name), keys, strict=True):
         if text is not None and not isinstance(text, str):
             several = isinstance(text, list) and len(text) > 1
-            way = "; score one text of each id, and the others in further runs" * several
+            way = "; score one text per id, and the others in separate runs" * several
             raise DataError(f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}{way}")
         if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
-            decimal = "; a gap in the column made it a decimal number, so write it as text" * isinstance(key, float)
+            decimal = "; a missing value made the column decimal, so write ids as text" * isinstance(key, float)
             raise DataError(
-                f"{table.path}, {place}, {id_name}: expected an id, text or a whole number, got {shown(key)}{decimal}"
+                f"{table.path}, {place}, {id_name}: expected an id (text or a whole number), got {shown(key)}{decimal}"
             )
     known = {name.strip().lower(): name for name in names}
     further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
@@ -144,9 +144,9 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
 def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> str:
     """Say that the column ``given`` by ``option``, or any of the ``known`` ones, is not there."""
     if given is not None:
-        return f"none is {given}; {option} must name one of them"
+        return f"none is named {given}; choose one of them with {option}"
     names = ", ".join(known)
-    return f"none is recognised as that of the {what}; expected one of {names}; rename it, or name it with {option}"
+    return f"no column of {what} found; expected one of {names}; rename yours, or choose it with {option}"
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -162,13 +162,13 @@ def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> lis
 
 def _read(path: Path) -> Table:
     if path.is_dir():
-        raise DataError(f"{path} is a folder; a folder of predictions is scored with --records and --predictions")
+        raise DataError(f"{path} is a folder; to score a folder of predictions, use --records and --predictions")
     if path.name.lower().endswith((".json", ".json.gz")):
         return _table_of(path, _read_json(path))
     table = open_table(path)
     if table.kind == "csv" and (None,) in table.rows:
         place = table.places[table.rows.index((None,))]
-        raise DataError(f'{path}, {place}: a blank line; write "" for an empty report')
+        raise DataError(f'{path}, {place}: blank line; write "" for an empty report')
     return table
 
 
@@ -177,7 +177,7 @@ def _read_json(path: Path) -> Any:
         content = dict(pairs)
         if len(content) < len(pairs):
             repeated = Counter(name for name, _ in pairs).most_common(1)[0][0]
-            raise DataError(f"{path} holds the id {repeated} more than once")
+            raise DataError(f"{path} contains the id {repeated} more than once")
         return content
 
     return read_json(path, object_pairs_hook=once)
@@ -202,8 +202,8 @@ def _table_of(path: Path, content: Any) -> Table:
         content = [{_ALONE: text} for text in content]
     if odd := [row for row in content if not isinstance(row, Mapping)]:
         raise DataError(
-            f"{path} must be an object of ids and texts, a list of objects, or lists of equal length, got "
-            f"{shown(odd[0])}; docs/evaluation.md lists the forms"
+            f"{path} must be an object mapping ids to texts, a list of objects, or lists of equal length, got "
+            f"{shown(odd[0])}; docs/evaluation.md lists the accepted formats"
         )
     names = list(dict.fromkeys(name for row in content for name in row))
     rows = [tuple(_single(row.get(name)) for name in names) for row in content]
@@ -215,7 +215,7 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     values = list(content.values())
     names = {str(key).lower() for key in content}
     if any(hasattr(value, "with_format") for value in values):
-        raise DataError(f"{path}: it has several splits; give one of them, such as {_shown([*content])}")
+        raise DataError(f"{path}: it has several splits; pass one of them, such as {_shown([*content])}")
     if isinstance(content.get("annotations"), list) and all(isinstance(row, Mapping) for row in content["annotations"]):
         # of COCO, whose "id" is the caption's
         return [{key: row[key] for key in ("image_id", "caption") if key in row} for row in content["annotations"]]
@@ -229,7 +229,7 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{key: id, **value} for id, value in content.items()]
     if all(isinstance(value, list) for value in values) and names & {*ID_COLUMNS}:
         if len(set(map(len, values))) > 1:
-            raise DataError(f"{path}: its lists are columns, and must have the same length")
+            raise DataError(f"{path}: its lists are read as columns, and must have the same length")
         return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
     return [{"id": id, "text": text} for id, text in content.items()]
 

@@ -71,7 +71,7 @@ def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
     inside = folder if (folder / CASES).is_file() else folder / "metrics"
     path = inside / CASES
     if not path.is_file():
-        raise DataError(f"{folder} has no {CASES}; name a folder that `pacer score` or the stage `score` wrote")
+        raise DataError(f"{folder} has no {CASES}; pass a folder written by `pacer score` or the `score` stage")
     try:
         cases, run = pl.read_parquet(path), pl.read_parquet_metadata(path).get(_RUN)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -99,6 +99,6 @@ def scores_of(place: Any, scores: dict[str, Any], signature: dict[str, Any]) -> 
 
 def _unlike(place: Any, name: str) -> DataError:
     return DataError(
-        f"{place}: {name} and {SIGNATURE} are of two runs, one of which was stopped, or one of the files was changed; "
-        "score again, or `dvc checkout`"
+        f"{place}: {name} and {SIGNATURE} come from different runs, or one of the files was changed; "
+        "score again, or run `dvc checkout`"
     )

@@ -49,7 +49,7 @@ class ScoreInputs:
     def __post_init__(self) -> None:
         """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
         if self.chexbert is None and (self.labels or self.truth):
-            raise ConfigError("labels of the references and scores against the truth need a labeller: give --chexbert")
+            raise ConfigError("labels of the references and scores against the truth need a labeller; pass --chexbert")
 
 
 @dataclass(frozen=True)
@@ -214,18 +214,18 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
 
 #: What is said of a count in the protocol, if there is one.
 _NOTES = {
-    "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; is their column the right one?",
+    "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that their column is right",
     "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, [INST], <think>): {count}; "
-    "it is cut off, and {only} of them hold nothing else and are scored as empty reports",
-    "blank_hypotheses": "note: reports that are blank, or a word such as nan: {count}; scored as empty reports",
+    "the prompt is removed; {only} of them contain nothing else and are scored as empty reports",
+    "blank_hypotheses": "note: reports that are blank, or a word such as nan: {count}; they are scored as empty",
     **{
-        f"residue_{side}": f"{{count}} of {{pairs}} {side} have residue of another format (&lt; _x000D_ <br/>, soft "
-        "hyphens, a written \\n), which is scored as words; take it out of the file"
+        f"residue_{side}": f"{{count}} of {{pairs}} {side} contain residue of other formats (&lt; _x000D_ <br/>, soft "
+        "hyphens, a written \\n), which is scored as words; remove it from the file"
         for side in ("references", "hypotheses")
     },
     **{
         f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
-        f"move BLEU, ROUGE-L and CIDEr; to score cleaned text: --clean-{side} decimals (one cleaner for both files)"
+        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side} decimals (same cleaner for both files)"
         for side in ("references", "hypotheses")
     },
     **{
@@ -250,7 +250,7 @@ def reading_notes(signature: Signature) -> list[str]:
     notes += [f"{name}: {signature.scores[name]}" for name in signature.score_columns if name in signature.scores]
     if signature.groups and signature.clinical is None:
         notes.append(
-            f"note: {', '.join(signature.groups)} made no groups: F1 by group needs a labeller, --chexbert DIR"
+            f"note: {', '.join(signature.groups)} not used as groups: F1 by group needs a labeller; pass --chexbert DIR"
         )
     told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses")}
     notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]

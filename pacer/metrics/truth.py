@@ -29,7 +29,7 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     """
     table = read_table(path, TRUTH_SCHEMA)
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
-        raise DataError(f"{path} does not hold study {named(missing, 1)}")
+        raise DataError(f"{path} does not contain study {named(missing, 1)}")
     stated = pl.concat_list(pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS).list.drop_nulls()
     latent = table.select("study_id", stated.alias("truth"), "states")
     return cases.join(latent, on="study_id", how="left", maintain_order="left")

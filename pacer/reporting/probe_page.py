@@ -19,11 +19,11 @@ from pacer.reporting.tables import Heading, Table, number, signed
 _NOTES = (
     "Gain: F1 with the record as given minus F1 with the changed source, over the same records, with its 95 % interval "
     "over patients (means over contexts). used: the interval lies above 0. ignored: every report stays the same, so "
-    "the gain is exactly 0. no gain shown: reports change, but the interval holds 0. misled: it lies below 0. Verdicts "
-    "can be wrong by chance: intervals are not corrected for the number of rows, and with n below 20 they are too "
-    "narrow.",
+    "the gain is exactly 0. no gain shown: reports change, but the interval includes 0. misled: it lies below 0. "
+    "Verdicts can be wrong by chance: intervals are not corrected for the number of rows, and with n below 20 they are "
+    "too narrow.",
     "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
-    "absence. Frontal and lateral radiograph are exchanged together where the row does not name one.",
+    "absence. Frontal and lateral radiographs are exchanged together unless the row names one.",
     "F1 counts positive findings, read by the rules; a report that affirms none scores 0.",
     "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
     "writes reports that fit any patient.",
@@ -55,9 +55,9 @@ _RATES = {
     MEAN_PICTURE: "Mean radiograph",
 }
 _OF_FINDINGS = (
-    "Share of reports that affirm the finding, of the records whose reference does; a column has the records that have "
-    "this change. Effect of place: covered elsewhere minus covered, over the records that have both, with its 95 % "
-    "interval over patients.",
+    "Share of reports that affirm the finding, among records whose reference does; each column is over the records "
+    "with this change. Effect of place: covered elsewhere minus covered, over the records that have both, with its "
+    "95 % interval over patients.",
     f"{THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). {NOT_THERE}: as "
     "given minus another patient's without it is shown, and the interval of the effect of place lies within ±.1. "
     f"{WITHOUT}: the interval of as given minus mean radiograph lies within ±.1, and more than .1 state it with the "

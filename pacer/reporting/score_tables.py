@@ -59,7 +59,7 @@ def contexts_in(scores: Mapping) -> Sequence[str]:
     """
     present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
     if not present:
-        raise DataError(f"the scores hold no context; expected {', '.join(CONTEXTS)}, found {', '.join(scores)}")
+        raise DataError(f"the scores are for no known context; expected {', '.join(CONTEXTS)}, got {', '.join(scores)}")
     return present
 
 
@@ -212,9 +212,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         f"{compared}; p values are not corrected for the number of rows"
     ]
     if comparison.is_standin:
-        lines.append(
-            "F1 is by a stand-in for CheXbert, made by this pipeline: it compares these two runs, and no published ones"
-        )
+        lines.append("F1 uses a stand-in for CheXbert: compare it only between these two runs, not with published F1")
     if comparison.units < LEAST_UNITS:
         few = too_few(comparison.units, f"{comparison.unit} ids")
         lines.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
@@ -228,7 +226,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 
 def too_few(units: int, what: str) -> str:
     """Say why there are no intervals."""
-    return f"no intervals: {units} {what} are too few to know how scores spread, {LEAST_UNITS} are needed"
+    return f"no intervals: {units} {what} are too few; at least {LEAST_UNITS} are needed"
 
 
 def difference_cells(compared: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:

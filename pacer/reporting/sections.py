@@ -31,20 +31,20 @@ def scores(results: Results) -> Section:
         values,
         caption="Precision (P), recall (R) and F1 of the labeller's findings over all records of a context in split "
         f"{split}, and language scores; the mean is the plain mean of the contexts. Compare models within a context, "
-        "not contexts: references state what the sources of their own context show.",
+        "but not contexts with each other: references state what the sources of their context show.",
         intervals=results.intervals,
-        notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.",),
+        notes=(f"{results.resampling} CIDEr has no interval: its word weights depend on all reports in a context.",),
     )
     conventions = score_tables.convention_table(
         values,
-        "A convention says which labels count as present and how they are averaged. The same labels, counted as other "
-        "research groups do (mean of the contexts); numbers of two conventions cannot be compared.",
+        "A convention says which labels count as present and how they are averaged. The same labels are counted as "
+        "other research groups do (mean of the contexts); numbers from two conventions cannot be compared.",
     )
     originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.column_table(
         values,
         signature.score_columns,
-        "Means of your numbers, over the records that have one: "
+        "Means of your scores, over the records with a value: "
         + "; ".join(f"{name}, {signature.scores.get(name, 'score.columns')}" for name in signature.score_columns),
         results.intervals,
     )
@@ -55,15 +55,15 @@ def scores(results: Results) -> Section:
         *_placed(
             results,
             "originals",
-            f"Scores against the findings as the source has them, before cleaning: {originals}.",
+            f"Scores against the findings in the source, before cleaning: {originals}.",
             "Against the original findings",
         ),
         *shown("columns", columns and _with_resampling(columns, results), "Further scores"),
         *_placed(
             results,
             "contents",
-            "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references, and "
-            "shares of reports that compare with an earlier examination.",
+            "F1 of affirmed, denied and uncertain findings, as the rules read them in reports and references, and "
+            "shares of reports that make comparisons with an earlier examination.",
             "What the reports say",
         ),
         *_placed(
@@ -88,18 +88,18 @@ def sources(results: Results) -> Section:
     warnings = source_sensitivity.warnings(results.scores, results.cases, results.convention)
     controls = score_tables.control_table(
         results.scores,
-        "Micro-F1 of the labeller's observations with the case's own sources and with others, and the share of reports "
-        "that stay the same; a model that ignores what it is given loses nothing.",
+        "Micro-F1 of the labeller's observations with the case's sources and with others, and the share of reports "
+        "that stay the same; a model that ignores its sources loses nothing.",
     )
     parts: list[Part] = [
         *(Text(line, "note") for line in warnings),
-        *([] if controls else [Text("No control was decoded, so nothing here says whether the sources matter.")]),
+        *([] if controls else [Text("No control was decoded, so this page cannot show whether the sources matter.")]),
         *_by_finding(results),
         *shown("controls", controls),
         *_placed(
             results,
             "variety",
-            "Shares of the most frequent report and of words that repeat, each next to the value for the references.",
+            "Shares of the most frequent report and of repeated words, each next to the value for the references.",
         ),
     ]
     return Section("sources", "Use of the sources", parts)
@@ -109,7 +109,7 @@ def _by_finding(results: Results) -> list[Part]:
     """Return the chart of what reports state with each source and without it."""
     scores = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
     caption = (
-        "Findings that the reports affirm, by what the sources say of them. Persisting: the previous report and the "
+        "Findings that the reports affirm, by what the sources say about them. Persisting: the previous report and the "
         "reference affirm it; gone: only the previous report; new: only the reference"
     )
     return [Figure("sources", svg, caption)] if (svg := charts.source_chart(scores)) else []
@@ -121,7 +121,7 @@ def observations(results: Results) -> Section:
     table = score_tables.label_table(
         labels,
         "Clinical efficacy by observation over all contexts together, and F1 in each; many more records in reports "
-        "than in references is over-reporting, many fewer omission.",
+        "than in references mean over-reporting, many fewer mean omission.",
     )
     return Section("findings", "By observation", [TableBlock("observations", _with_resampling(table, results))])
 
@@ -130,8 +130,8 @@ def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
     table = score_tables.group_table(
         group_scores(results.cases, results.convention, results.signature.groups),
-        "F1 by view, and by the texts in the file of score.columns, over all contexts together; groups differ in what "
-        f"there is to find, and those of fewer than {LEAST_UNITS} resampled units have no interval.",
+        "F1 by view, and by the texts in the file of score.columns, over all contexts together; groups differ in their "
+        f"findings, and those with fewer than {LEAST_UNITS} resampled units have no interval.",
     )
     return (
         Section("groups", "By group", [TableBlock("groups", _with_resampling(table, results))]) if table.rows else None
@@ -149,11 +149,11 @@ def findings(results: Results) -> Section | None:
     if not is_read(results.cases):
         return None
     curves = {context: reliability(part) for context, part in by_context(results.cases).items()}
-    caption = "Share of findings that the reference affirms by their probability, ten bins of equal mass"
+    caption = "Share of findings that the reference affirms, by their probability, in ten bins of equal size"
     table = reading.reliability_table(
         curves,
         "Brier score of the probabilities: reliability (0: each probability is right) minus resolution (how far they "
-        "tell records apart) plus uncertainty, but for the spread within bins.",
+        "tell records apart) plus uncertainty, apart from the spread within bins.",
     )
     parts: list[Part] = [
         Figure("reliability", charts.reliability_chart(curves), caption),
@@ -165,8 +165,8 @@ def findings(results: Results) -> Section | None:
             results.promise,
             results.cases,
             results.decoding["settings"]["threshold"],
-            "What was promised for each context, and what its reports achieve, read by the rules. Withheld are "
-            "findings that only the promise keeps out of the list; reports are empty if nothing else was left to say.",
+            "The promise for each context, and what its reports achieve, as read by the rules. Withheld findings "
+            "are kept out of the list only by the promise; a report is empty if nothing else was left to say.",
         )
         parts += [Text(text), TableBlock("promise", promised)]
     return Section("probabilities", "Probabilities of findings", parts)
@@ -192,7 +192,7 @@ def _with_resampling(table: Table, results: Results) -> Table:
 
 def signature(results: Results) -> Section:
     """The definitions of the numbers, in one line."""
-    text = "What the scores mean and what they were computed from, in one line; every table file has it too."
+    text = "What the scores mean and what they were computed from, in one line that every table file has too."
     return Section("signature", "Signature", [Text(text), Text(signature_line(results.signature), "signature")])
 
 

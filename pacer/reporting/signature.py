@@ -58,13 +58,13 @@ def caution(signature: Signature) -> str | None:
     notes = []
     labeller = signature.standin_labeller
     if signature.clinical is None:
-        notes.append("CheXbert's precision, recall and F1 need its weights: --chexbert DIR.")
+        notes.append("CheXbert's precision, recall and F1 need its weights; pass --chexbert DIR.")
     elif labeller is None:
-        notes.append("It is not recorded where the labeller of the findings comes from.")
+        notes.append("The origin of the labeller is not recorded.")
     elif labeller:
         notes.append(
-            "The findings were labelled by a stand-in for CheXbert, made by this pipeline: precision, recall and F1 "
-            "compare only runs scored by the same stand-in, never published numbers."
+            "The findings were labelled by a stand-in for CheXbert, made by this pipeline: compare precision, recall "
+            "and F1 only with runs scored by the same stand-in, never with published numbers."
         )
     frozen = (signature.predictions or {}).get("stand_ins") or []
     if frozen:

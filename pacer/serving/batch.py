@@ -39,7 +39,7 @@ def read_cases(path: Path) -> list[Case]:
     if unknown := [column for column in columns if column not in COLUMNS]:
         raise DataError(f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}")
     if "frontal" not in columns:
-        raise DataError(f"{path} has no column frontal")
+        raise DataError(f"{path} has no column `frontal`")
     cases, problems = list[Case](), list[str]()
     for place, values in zip(table.places, table.frame(table.columns).iter_rows(), strict=True):
         row = dict.fromkeys(COLUMNS) | {
@@ -51,19 +51,19 @@ def read_cases(path: Path) -> list[Case]:
             continue
         name = row["case"] or row["frontal"] or place
         if fault := id_fault(name):
-            problems.append(f"the case {name[:LONGEST_ID]!a} has a name that cannot be used: {fault}; give it another")
+            problems.append(f"case {name[:LONGEST_ID]!a}: this name cannot be used: {fault}; choose a different one")
         elif row["frontal"] is None:
-            problems.append(f"{name} ({place}) names no frontal image")
+            problems.append(f"{name} ({place}) has no frontal image")
         else:
             lateral = _file(row["lateral"], path) if row["lateral"] else None
             others = {column: row[column] for column in _OTHERS}
             cases.append(Case(_file(row["frontal"], path), lateral, **others, name=name))
     _refuse(problems, len(cases) + len(problems))
     if not cases:
-        raise DataError(f"{path} holds no case")
+        raise DataError(f"{path} contains no cases")
     names = Counter(case.name for case in cases)
     if repeated := [name for name, count in names.items() if count > 1]:
-        raise DataError(f"{path} has two cases with the name {repeated[0]}; name each in a column case")
+        raise DataError(f"{path} has two cases named {repeated[0]}; give each a unique name in the column `case`")
     return cases
 
 

@@ -206,9 +206,9 @@ def notes_of(results: Collection[Result]) -> list[str]:
                 f"{result.context.upper()}: the report departs from the commitment on: {', '.join(departures)}"
             )
         if not result.report:
-            notes.append(f"{result.context.upper()}: the report is empty: every sentence affirms what is not listed")
+            notes.append(f"{result.context.upper()}: empty report: every sentence affirmed an unlisted finding")
         if result.fallback:
-            notes.append(f"{result.context.upper()}: no report was found in the text, so all of the text is shown")
+            notes.append(f"{result.context.upper()}: no report was found in the generated text; all of it is shown")
         if result.truncated:
-            notes.append(f"{result.context.upper()}: stopped at the token limit; the end may be missing")
+            notes.append(f"{result.context.upper()}: truncated at the token limit; the end may be missing")
     return list(dict.fromkeys(notes))

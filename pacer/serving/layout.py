@@ -31,8 +31,8 @@ def located(model: str | PathLike) -> Path:
         return Path(snapshot_download(match["repo"], revision=match["revision"]))
     except (OSError, HFValidationError) as error:
         raise CheckpointError(
-            f"{model} is not in the Hugging Face cache and cannot be downloaded ({type(error).__name__}); check name "
-            "and revision, the network and, for a private model, `hf auth login`"
+            f"{model} is not in the Hugging Face cache and cannot be downloaded ({type(error).__name__}); check the "
+            "name, the revision and the network; for a private model, run `hf auth login`"
         ) from None
 
 

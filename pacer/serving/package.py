@@ -81,8 +81,8 @@ def read_settings(directory: Path) -> PackageSettings:
     manifest = read_json(directory / MANIFEST)
     if manifest["version"] != VERSION:
         raise CheckpointError(
-            f"{directory} has version {manifest['version']!r} of the layout, and this software reads version "
-            f"{VERSION}; export the model again, or use the software that it was exported with"
+            f"{directory} uses layout version {manifest['version']!r}, but this version of PACER reads layout "
+            f"version {VERSION}; export the model again, or use the version that exported it"
         )
     # excludes files behind a link to a folder and files outside the directory
     there = {str(PurePosixPath(path.relative_to(directory))) for path in directory.rglob("*") if path.is_file()}
@@ -95,8 +95,8 @@ def read_settings(directory: Path) -> PackageSettings:
     states = settings.states
     if (states.preparation, states.rounding) != (prepare.VERSION, ROUNDING_VERSION):
         raise CheckpointError(
-            f"{directory} belongs to software that prepares images or rounds states in another way; use the software "
-            "that it was exported with"
+            f"{directory} was exported by a version of PACER that prepares images or rounds states differently; use "
+            "that version"
         )
     return settings
 
@@ -147,8 +147,8 @@ def _cached(source: Path, name: str, path: str) -> Path | None:
     origin = provenance(source)
     if origin.get("provider") != "hub":
         raise BackboneError(
-            f"the frozen {name} model is not at {path}, where it was when {source} was exported; name a "
-            "folder that holds it with --backbones, or export with --with-backbones"
+            f"the frozen {name} model is not at {path}, where it was when {source} was exported; pass "
+            "the folder that contains it with --backbones, or export again with --with-backbones"
         )
     revision = str(origin.get("commit") or origin.get("revision"))
     return locate(Backbone(provider="hub", id=str(origin.get("id")), revision=revision), name)

@@ -56,7 +56,7 @@ class Page(ThreadingTCPServer):
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
             raise ConfigError(
-                f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another with --port"
+                f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose a different one with --port"
             ) from error
         self.reporter, self.log, self.writing = reporter, log, Lock()
         laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
@@ -157,9 +157,9 @@ def read_case(body: bytes) -> tuple[Case, Anchor | None]:
         given, listed = fields.get("commitment"), fields.get("model")
         model = None if given is None else read_list(listed)
         if not (sizes := fields["sizes"]):
-            raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")
+            raise DataError("There is no frontal radiograph yet; drop or choose one on the left")
         if len(sizes) > 2 or min(sizes) < 0 or sum(sizes) != len(images):
-            raise ValueError("sizes do not fit the images")
+            raise ValueError("sizes do not match the images")
         frontal, lateral = images[: sizes[0]], images[sizes[0] :]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise DataError(

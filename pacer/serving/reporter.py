@@ -101,18 +101,18 @@ class Reporter:
             levels[place] = self._features.images.preparation.levels_of(image)
             notes += [f"the image given as {place}: {note}" for note in image.info.get(NOTES, ())]
             if seen is not None and seen.kind != place:
-                notes.append(f"the DICOM file given as {place} names a {seen.kind} view")
+                notes.append(f"the DICOM file given as {place} is marked as a {seen.kind} view")
             if seen is not None and place == "frontal":
                 view = seen.view  # as the DICOM file says
         frontal, lateral = levels["frontal"], levels.get("lateral")
         if lateral is not None and torch.equal(frontal, lateral):
-            raise DataError(f"{name}: the same image is given as frontal and as lateral; leave out the lateral")
+            raise DataError(f"{name}: the same image is given as frontal and as lateral; omit the lateral")
         target = "findings" if self.settings.texts.target == "findings" else "findings+impression"
         prior = self._prior(case.prior, f"previous report of {name}")
         indication = load_text(case.indication, f"indication of {name}")
         history = load_text(case.history, f"history of {name}")
         if case.commitment is not None and not self.commit:
-            raise DataError(f"{name}: the model was trained without Commit and writes no report for a list of findings")
+            raise DataError(f"{name}: the model was trained without Commit and cannot write a report from a commitment")
         parsed = parse_view(case.view)  # in any of the words that tables use
         stated = parsed.view if parsed is not None and parsed.kind == "frontal" else case.view
         prepared = Prepared(
@@ -129,8 +129,8 @@ class Reporter:
         )
         if prepared.context not in self.contexts:
             raise DataError(
-                f"{name} has the sources of context {prepared.context}, but the model was trained on "
-                f"{', '.join(self.contexts)} only; give the sources of one of these"
+                f"{name} has the sources of context {prepared.context}, but the model was trained only on "
+                f"{', '.join(self.contexts)}; provide the sources of one of these"
             )
         return prepared
 
@@ -195,7 +195,7 @@ class Reporter:
             return None
         cleaned = CLEANERS[self.settings.texts.cleaner](loaded)
         if not any(character.isalnum() for character in cleaned):
-            raise DataError(f"{name}: no words are left after cleaning; give the report, or leave it out")
+            raise DataError(f"{name}: no words are left after cleaning; provide the report, or omit it")
         return cleaned
 
     def _result(self, generated: Generated, case: Prepared) -> Result:

@@ -113,8 +113,8 @@ class Dvc:
                         report(match[2], match[1] == "Stage")
         if process.returncode:
             raise PacerError(
-                f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); all it printed is in "
-                f"{log}, and ends with:\n{''.join(last).rstrip()}"
+                f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); its full output is in "
+                f"{log} and ends with:\n{''.join(last).rstrip()}"
             )
 
     def check_stopped(self) -> None:

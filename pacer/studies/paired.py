@@ -21,15 +21,15 @@ from pacer.studies.study import Study
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
 #: Minimum number of replicates for an interval over them.
 ENOUGH = 3
-_HOLM = "p (Holm) allows for the number of rows that are tested on a score."
+_HOLM = "p (Holm) is corrected for the number of rows tested on a score."
 PATIENTS_NOTE = (
-    "Differences are of means over all contexts and replicates. Interval: paired bootstrap; p: approximate "
-    "randomization, 10,000 resamples each, of patients with all their records (examinations where patients are not "
-    f"known). {_HOLM} All are about other patients for these trained models, not about other trainings."
+    "Differences are between means over all contexts and replicates. Intervals use the paired bootstrap, p values "
+    "approximate randomization, with 10,000 resamples each of patients with all their records (of examinations if "
+    f"patients are unknown). {_HOLM} They generalise to other patients, not to retrained models."
 )
 REPLICATES_NOTE = (
-    "Differences are of means over all contexts, then over the replicates, each with other records. Interval "
-    f"and p: Student's t for pairs. {_HOLM}"
+    "Differences are between means over all contexts, then over the replicates, which have different records. "
+    f"Intervals and p values use Student's paired t-test. {_HOLM}"
 )
 
 

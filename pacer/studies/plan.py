@@ -126,7 +126,7 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
         known |= _stages(read(BASELINE_DEFINITION))
     ends = [name for name, stage in known.items() if stage.scores]
     if last not in ends:
-        raise ConfigError(f"{last} is not a stage that makes {SCORES}; those are {', '.join(ends)}")
+        raise ConfigError(f"stage {last} does not write {SCORES}; these stages do: {', '.join(ends)}")
     makers = {out: stage.name for stage in known.values() for out in stage.outs}
     order: dict[str, Stage] = {}
 

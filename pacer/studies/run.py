@@ -77,9 +77,9 @@ def run_study(
     ]
     missing = _missing(chosen, repository)
     if not missing:
-        report(f"{study.name}: nothing to do, all {len({run.key for run in chosen})} runs exist")
+        report(f"{study.name}: nothing to do: all {len({run.key for run in chosen})} runs exist")
         return
-    report(f"{study.name}: {len(missing)} of {len({run.key for run in chosen})} runs to make")
+    report(f"{study.name}: {len(missing)} of {len({run.key for run in chosen})} runs are missing")
     StudyRunner(study, repository, state, dvc, missing, report).run_all(shares(devices, min(jobs, len(missing))))
 
 
@@ -185,7 +185,7 @@ class StudyRunner:
             try:
                 with self._only_one(run.key, label):
                     if run.key in map(hash_of, self._repository.experiments()):
-                        self._report(f"{label}: another process has made it")
+                        self._report(f"{label}: already completed by another process")
                     else:
                         with self._slot(run) as folder:
                             self._make(run, folder, share, label)
@@ -232,7 +232,7 @@ class StudyRunner:
         def waiting(tries: int) -> None:
             self._dvc.check_stopped()
             if not tries:
-                self._report(f"{label}: waits until another run has made it")
+                self._report(f"{label}: waiting for another run to finish it")
 
         return awaited(self._state / STAGES / f"{key}.lock", waiting)
 
@@ -242,7 +242,7 @@ class StudyRunner:
         tree = Worktree(self._repository, folder, self._cache, self._state / STAGES)
 
         def report(stage: str, restored: bool) -> None:
-            self._report(f"{label}: {stage} {'was made before' if restored else 'runs'}")
+            self._report(f"{label}: {stage} {'restored' if restored else 'running'}")
 
         log = self._state / "logs" / f"{run.name}.txt"
         dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=report)

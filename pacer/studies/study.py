@@ -40,9 +40,9 @@ class Row(Strict):
     @model_validator(mode="after")
     def _one_kind(self) -> Row:
         if self.files is not None and (self.set or self.target is not None or self.needs):
-            raise ValueError("a row has set, target and needs (a run) or files (scores of other outputs), not both")
+            raise ValueError("a row has either set, target and needs (a run) or files (existing scores), not both")
         if self.target is None and any(key.startswith(BASELINE_KEY) for key in (*self.set, *self.needs)):
-            raise ValueError(f"{BASELINE_KEY} is read only by rows with a target")
+            raise ValueError(f"{BASELINE_KEY} is only for rows with a target")
         return self
 
 
@@ -75,18 +75,18 @@ class Study(Strict):
     def _consistent(self) -> Study:
         for key in {key for replicate in self.replicates for key in replicate}:
             if any(key not in replicate for replicate in self.replicates):
-                raise ValueError(f"replicates: {key} must be set in each")
+                raise ValueError(f"replicates: {key} must be set in every replicate")
             if key in self.set or any(key in row.set for row in self.rows):
-                raise ValueError(f"{key} is set by replicates")
+                raise ValueError(f"{key} is set by replicates, so neither the study nor a row may set it")
         if len(set(self.labels)) < len(self.replicates):
-            raise ValueError("replicates: two would have the same name, their values joined by hyphens")
+            raise ValueError("replicates: two would get the same name (the values joined by hyphens)")
         names = [(row.group, row.name) for row in self.rows]
         if len(set(names)) < len(names):
-            raise ValueError("two rows of one group have the same name")
+            raise ValueError("two rows in a group have the same name")
         if self.layout == "contexts" and any(row.group for row in self.rows):
-            raise ValueError("layout: contexts makes a group of every context; its rows have no group")
+            raise ValueError("layout: contexts already groups rows by context; rows must not set group")
         if unknown := set(self.curve) - {row.name for row in self.rows}:
-            raise ValueError(f"curve: {', '.join(sorted(unknown))} is not one of its rows")
+            raise ValueError(f"curve: not rows of this study: {', '.join(sorted(unknown))}")
         self.tested()  # refuses rows that there are not
         if self.published is not None and self.published not in load_published():
             raise ValueError(f"published: {self.published} is not one of {', '.join(load_published())}")
@@ -124,8 +124,8 @@ class Study(Strict):
     def _place(self, name: str, group: str | None = None) -> int:
         places = [at for at, row in enumerate(self.rows) if row.name == name and group in (None, row.group)]
         if len(places) != 1:
-            where = f" of group {group}" if group else ""
-            raise ValueError(f"against, compared: {name} must be the name of one row{where}")
+            where = f" in group {group}" if group else ""
+            raise ValueError(f"against, compared: {name} must be the name of exactly one row{where}")
         return places[0]
 
 

@@ -59,9 +59,7 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
     contexts = {tuple(contexts_in(run.scores)): study.rows[run.row].name for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {', '.join(names)}" for names, name in contexts.items())
-        raise DataError(
-            f"study {study.name}: all rows must be scored in the same contexts, but they were not: {scored}"
-        )
+        raise DataError(f"study {study.name}: all rows must be scored in the same contexts, but these differ: {scored}")
     return runs
 
 
@@ -186,19 +184,19 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if runs and study.layout == "mean":
         contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
         notes.append(f"Plain mean over the contexts {contexts}, before rounding.")
-    notes.append("Bold: best of its block; underlined: second best; ties by the printed value share their mark.")
+    notes.append("Bold: best in its block; underlined: second best; equal printed values share a mark.")
     if len(study.labels) > 1:
         varied = ", ".join(study.replicates[0])
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
     if records:
         notes.append(f"Scored on split {', '.join(sorted({record['split'] for record in records}))}.")
     if any(record["corpus"]["source"] == "phantom" for record in records):
-        notes.append("Rows of this repository come from a generated corpus, not from patients.")
+        notes.append("Rows from this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
     for label in study.labels:
         beside = [run for run in runs if run.replicate in (label, None)]
         if len({_protocol(run.signature) for run in beside}) > 1 or len({r.records for r in beside if r.record}) > 1:
-            notes.append("The rows were not scored alike (labeller, convention, target, cleaning or records differ).")
+            notes.append("Not all rows were scored alike (labeller, convention, target, cleaning or records differ).")
             break
     return notes
 
@@ -212,14 +210,14 @@ def _published_notes(published: PublishedTable | None, beside: Sequence[bool]) -
         f"{published.target}, cleaned by upstream"
     )
     if beside and not any(beside):
-        return [f"Published rows are not shown: they are of {measured}, and these runs are not."]
+        return [f"Published rows are not shown: they are for {measured}, and these runs are not."]
     printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Sources of the published rows: {origins}."]
     if not beside:
         notes.append(f"There is no run yet. The published rows stay if yours are, as they are, of {measured}.")
     if not all(beside):
-        notes.append(f"Not all of our rows can be compared with them, which are of {measured}.")
+        notes.append(f"Not all of our rows can be compared with them: they are for {measured}.")
     return notes
 
 
@@ -230,7 +228,7 @@ def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     notes = [f"No run has the score {metric}." for metric in study.metrics if runs and metric not in scored]
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
-            notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them.")
+            notes.append(f"{row.name}: {row.files} has no scores; run `pacer score --out {row.files}`.")
         missing = [label for label in study.labels if row.files is None and (index, label) not in done]
         if missing:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""

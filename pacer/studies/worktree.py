@@ -74,7 +74,7 @@ class Repository:
         if not paths:
             return {}
         if unknown := git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines():
-            raise ConfigError(f"{unknown[0]}, which a row is made with, is not known to git; `git add` it")
+            raise ConfigError(f"{unknown[0]}, which a row depends on, is not tracked by git; `git add` it")
         names = git(self.root, "rev-parse", *(f"{self.commit}:{path}" for path in paths)).split()
         return dict(zip(paths, names, strict=True))
 
@@ -189,7 +189,7 @@ class Worktree:
                 continue
             holds_outs = any(out.is_relative_to(there) or there.is_relative_to(out) for out in outs)
             if holds_outs or not here.is_relative_to(self._folder):
-                raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there}")
+                raise ConfigError(f"rows run in another folder; write {name} in the parameters as {there}")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(root / path)
@@ -222,4 +222,4 @@ def git(folder: Path, *arguments: str) -> str:
     Raises:
         PacerError: it failed.
     """
-    return output_of(folder, "git", *arguments, remedy="; studies need the root of a git repository with a commit")
+    return output_of(folder, "git", *arguments, remedy="; run studies from the root of a git repository with a commit")

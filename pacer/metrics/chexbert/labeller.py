@@ -33,8 +33,8 @@ class CheXbert:
     def __init__(self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None):
         if not Path(directory).is_dir():
             raise BackboneError(
-                f"the labeller of the findings is not at {directory}, and an exported model holds none; the stage "
-                f"`backbones` makes it, or name one with --chexbert: a folder with {CHECKPOINT} and the config and "
+                f"there is no CheXbert labeller at {directory}, and an exported model does not include one; run the "
+                f"`backbones` stage, or pass --chexbert with a folder that contains {CHECKPOINT} and the config and "
                 "vocabulary of bert-base-uncased"
             )
         folder = resolve(directory)
@@ -92,7 +92,7 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged or hostile files raise anything, and may advise trusting them
         raise BackboneError(
-            f"{path} cannot be read as weights ({type(error).__name__}); fetch it again from its authors"
+            f"{path} cannot be read as weights ({type(error).__name__}); download it again from its authors"
         ) from None
     state = content.get("model_state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict):
@@ -103,4 +103,4 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
         network.load_state_dict(state)
     except (RuntimeError, AttributeError, TypeError) as error:  # the message lists missing and misfitting weights
         problems = " ".join(str(error).split())
-        raise BackboneError(f"{path} does not fit the config.json beside it: {problems:.500}") from None
+        raise BackboneError(f"{path} does not match the config.json next to it: {problems:.500}") from None

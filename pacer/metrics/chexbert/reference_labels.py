@@ -21,7 +21,7 @@ from pacer.metrics.chexbert.labeller import CheXbert
 LABEL_SCHEMA: dict[str, pl.DataType] = {"record_id": pl.String(), "labels": pl.List(pl.Int64()), "text": pl.String()}
 #: Remedy for a file that does not fit, with and without the pipeline.
 _REMEDY = (
-    "make it again: give `pacer score --labels` another path, or in the pipeline "
+    "regenerate it: pass a different path to `pacer score --labels`, or in the pipeline run "
     "`dvc repro --force --single-item reference_labels`"
 )
 
@@ -56,8 +56,8 @@ def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Pa
     lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]
     if lacking:
         raise DataError(
-            f"{path} has no labels for the reference of record {lacking[0]}: it is of other references, or of these "
-            f"before they were cleaned; {_REMEDY}"
+            f"{path} has no labels for the reference of record {lacking[0]}: it was made from different references, or "
+            f"from these before cleaning; {_REMEDY}"
         )
     return [by_text[text] for text in texts]
 

@@ -58,7 +58,7 @@ def read_boxes(path: Path, images: set[str]) -> Boxes:
     names = ("image", "finding", *Box._fields)
     file = open_table(path)
     if missing := [name for name in names if name not in file.columns]:
-        raise DataError(f"{path} has no column {missing[0]}; a table of boxes has the columns {', '.join(names)}")
+        raise DataError(f"{path} has no column {missing[0]}; a table of bounding boxes needs {', '.join(names)}")
     table = file.frame(names)
     boxes = table.with_columns(pl.col(Box._fields).cast(pl.Float64, strict=False))
     inside = pl.all_horizontal(
@@ -72,13 +72,13 @@ def read_boxes(path: Path, images: set[str]) -> Boxes:
             raise DataError(f"{path}, {place}: {finding!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")
         if not good:
             raise DataError(
-                f"{path}, {place}: x, y, width and height must be shares of the image, with the box inside it; divide "
-                "pixels by the image's width and height"
+                f"{path}, {place}: x, y, width and height must be fractions of the image, with the box inside it; "
+                "divide pixels by the image's width and height"
             )
     findings = [normalize_finding(finding) for finding in table["finding"]]
     known = boxes.with_columns(pl.Series("finding", findings, pl.String)).filter(pl.col("image").is_in(images))
     if known.is_empty():
-        raise DataError(f"{path}: no box is on an image of the records; image must be an id such as {min(images)}")
+        raise DataError(f"{path}: no box belongs to an image in the records; image must be an id, e.g. {min(images)}")
     return _by_image(known)
 
 

@@ -71,7 +71,7 @@ def make_probe(
     """
     chosen = _sample(records, seed, limit)
     if chosen.is_empty():
-        raise DataError("no record to make a probe of; choose another split or context")
+        raise DataError("no records to make a probe from; choose a different split or context")
     affirmed = _affirmed(chosen, states)
     groups = {GIVEN: chosen} | _twins(chosen, seed)
     groups[SAME_FINDING] = exchange(affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed)

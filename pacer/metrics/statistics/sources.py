@@ -16,7 +16,7 @@ from pacer.metrics.statistics.intervals import context_sums, resampled_units
 #: What is said if a share exceeds that of the references by so much.
 _BESIDE_REFERENCES = {
     "most_frequent_share": ("Many reports are identical", 0.25),
-    "repetition": ("Many words of the reports repeat what stood just before, or a sentence", 0.05),
+    "repetition": ("Many words repeat the words just before them, or an earlier sentence", 0.05),
 }
 #: Share of reports that may stay the same when given another patient's sources.
 UNCHANGED = 0.5
@@ -47,7 +47,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         above = [f"{REPORTS[end]} {floor:.3f}" for end, floor in known.items() if floor > f1]
         below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
     if below:
-        sentences.append(f"F1 of affirmed findings is below what needs no training: {'; '.join(below)}.")
+        sentences.append(f"F1 of affirmed findings is below that of baselines without training: {'; '.join(below)}.")
     control = scores.get("controls", {}).get(_CONTROL, {})
     same = {context: values["unchanged_share"] for context, values in control.items()}
     if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
@@ -56,7 +56,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
     if blind:
         sentences.append(
             "F1 with the case's own sources is not shown to be above F1 with another patient's (the 95 % interval of "
-            f"the difference holds 0): {', '.join(blind)}."
+            f"the difference includes 0): {', '.join(blind)}."
         )
     return sentences
 

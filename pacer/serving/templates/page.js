@@ -67,7 +67,7 @@ function problem(error) {
   const shown = document.createElement("p");
   shown.className = "problem";
   shown.setAttribute("role", "alert");
-  shown.textContent = error instanceof TypeError ? "The server cannot be reached." : error.message;
+  shown.textContent = error instanceof TypeError ? "Cannot reach the server." : error.message;
   return shown.outerHTML;
 }
 
@@ -90,7 +90,7 @@ async function write(changed = {}) {
     const answer = await fetch("report", { method: "POST", body, signal: own.signal });
     html = await answer.text();
     if (!answer.ok && answer.status !== 422) throw new Error(html);
-    said = html.includes("<article") ? "Done: the result stands under Results." : "";
+    said = html.includes("<article") ? "Done: see Results." : "";
   } catch (error) {
     if (own.signal.aborted) return;
     html = problem(error);

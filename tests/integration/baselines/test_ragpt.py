@@ -68,7 +68,7 @@ def test_only_complete_train_records_enter_and_no_subject_of_another_split(sever
     elsewhere = set(moved.filter(pl.col("split") != "train")["subject_id"])
     assert "p2" in elsewhere  # s4, a train study, is of the same subject
     assert not elsewhere & set(entries["subject_id"]) and set(entries["study_id"]) == {"s0", "s1", "s2", "s3"}
-    with pytest.raises(DataError, match="there are none"):
+    with pytest.raises(DataError, match="from subjects in no other split"):
         bank_entries(several.filter(pl.col("context") != "mw"))
 
 
@@ -235,7 +235,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
     assert found.count("\n") == 32 and found[:500] != (tmp_path / "base" / "sn.jsonl").read_text()[:500]
     make(several, inputs, parent, tmp_path / "other", neighbours=2)
-    with pytest.raises(CheckpointError, match="another bank"):
+    with pytest.raises(CheckpointError, match="a different bank"):
         decode("refused", tmp_path / "other")
     save_file(
         {name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},

@@ -47,7 +47,7 @@ def test_a_sound_corpus(pacer, corpus):
     assert "Context train paper val paper test paper studies patients" in words
     assert "SN 2 172,608 2 1,391 2 2,357 6 6" in words
     assert "ok Rows read 6: 6 used" in words and "ok Bad rows or records none" in words
-    assert words.endswith("written to read; read/problems.csv lists what is bad or left out (0)")
+    assert words.endswith("written to read; read/problems.csv lists what was rejected or left out (0)")
     assert {path.name for path in Path("read").iterdir()} == {
         "records.parquet",
         "images.parquet",
@@ -62,14 +62,14 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     pacer, corpus, backbones: Path, repository: Path
 ):
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
-    assert "look Train targets over 100 tokens unknown until `dvc repro backbones` has made the language model" in words
+    assert "look Train targets over 100 tokens unknown until you run `dvc repro backbones`" in words
     corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
     write(repository / "mine", corpus)
     language = repository / "models" / "backbones" / "language"
     shutil.copytree(backbones / "language", language)
     (language / "provenance.json").write_text('{"provider": "bundled"}')
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
-    assert "look Train targets over 100 tokens 1 of 2 (50.0 %): cut there, without an end" in words
+    assert "look Training targets over 100 tokens 1 of 2 (50.0 %): truncated, without an end token" in words
 
 
 def test_the_phantom_is_generated_first(pacer):

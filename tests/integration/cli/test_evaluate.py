@@ -89,7 +89,7 @@ def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(pac
 def test_contexts_can_be_decoded_and_scored_alone(pacer, audited: Path):
     _, decode, score = stated()
     refused = pacer(*decode, "--context", "mw")
-    assert refused.code == 1 and "has no record of context mw in split all" in refused.error
+    assert refused.code == 1 and "has no records for context mw in split all" in refused.error
     assert pacer(*decode, "--context", "other").error == "error: --context other: expected one of sn, sw, mn, mw\n"
     assert pacer(*decode, "--context", "sn").code == 0
     assert sorted(path.name for path in Path("mine/predictions").glob("*.jsonl")) == ["sn.jsonl"]
@@ -106,16 +106,16 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited:
     rehashed(model)
     refused = pacer(*decode)
     assert refused.code == 1
-    assert "has records of sw, but the model was trained on sn, mn; choose among these with" in refused.error
+    assert "has records for sw, but the model was trained only on sn, mn; select from these with" in refused.error
     made = pacer(*decode, "--context", "sn", "--limit", "1")
     assert made.code == 0
-    assert "was made with corpus.cleaner: upstream, the model's texts with iu_xray" in made.out
+    assert "was made with corpus.cleaner: upstream, but the model's training texts were made with iu_xray" in made.out
 
 
 def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path):
     assert pacer("use", "mine.yaml").code == 0
     source, main = (runpy.run_path(str(REPOSITORY / "stages" / f"{name}.py"))["main"] for name in ("source", "corpus"))
     source()
-    with pytest.raises(DataError, match="split train, which the phases train on, has no record of context sn; fix"):
+    with pytest.raises(DataError, match="split train, which the phases train on, has no records for context sn; fix"):
         main()
     assert read_json("data/corpus/audit.json")["records"] == 5  # which `pacer decode` may use

@@ -87,7 +87,7 @@ def test_the_profile_table_is_audited_with_its_own_keys_alone(environment, tmp_p
     assert found.returncode == 0, found.stderr
     assert pl.read_parquet(tmp_path / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20
     printed = " ".join(found.stdout.split())  # a narrow terminal breaks the line
-    assert "not known without the extra `pipeline`: make setup" in printed
+    assert "unknown without the `pipeline` extra; run `make setup`" in printed
     assert "no records have a previous report" in printed
     assert ("no records have a previous report; 20 studies have no date" in printed) == (not date)
 

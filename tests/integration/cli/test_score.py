@@ -81,14 +81,17 @@ def test_f1_by_group_needs_a_labeller(
     columns = {"record_id": ["a", "b", "c", "d"], "sex": ["F", "F", "M", "M"], "site": ["x", "x", "x", "y"]}
     pl.DataFrame(columns | {"words": [1, 2, None, None]}).write_csv("columns.csv")
     refused = pacer(*stated(), "--labels", "labels.parquet")
-    assert refused.code == 1 and "give --chexbert" in refused.error
+    assert refused.code == 1 and "pass --chexbert" in refused.error
     without = pacer(*stated(), "--columns", "columns.csv")
-    assert without.code == 0 and "sex, site made no groups: F1 by group needs a labeller, --chexbert" in without.out
+    assert (
+        without.code == 0
+        and "sex, site not used as groups: F1 by group needs a labeller; pass --chexbert" in without.out
+    )
     labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()), "--deduplicate")
     assert labelled.code == 0, labelled.error
     assert all(shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences"))
     assert ["ALL", "1.500", "2"] in [line.split() for line in labelled.out.splitlines()], "the mean over two records"
-    shown = labelled.out.partition("F1 by sex, site; no other score is grouped")[2]
+    shown = labelled.out.partition("F1 by sex, site; other scores are not grouped")[2]
     assert re.findall(r"^(?:sex|site) +(\w) +(\d)", shown, re.MULTILINE) == [
         ("F", "2"),
         ("M", "2"),
@@ -108,16 +111,16 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     assert outcome.code == 0, outcome.error
     assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
     assert "A = scores, B = others" in outcome.out and "B − A" in outcome.out
-    assert "no intervals: 4 record ids are too few to know" in outcome.out.replace("\n", " ")
+    assert "no intervals: 4 record ids are too few; at least" in outcome.out.replace("\n", " ")
     assert re.search(r"ROUGE-L .* – +[01]\.\d+$", outcome.out, re.MULTILINE)
     assert "p values are valid for any number" in outcome.out
     assert "4 records, resampled by record (4)" in outcome.out
     signature = Path("others/signature.json")
     signature.write_text(signature.read_text().replace('"numpy": "', '"numpy": "0.'))
     told = pacer("compare", "scores", "others").out.replace("\n", " ")
-    assert re.search(r"numpy: \S+ and 0\.\S+; it can change last digits; score both with the same versions", told)
+    assert re.search(r"numpy: \S+ and 0\.\S+; it can change the last digits; score both with the same versions", told)
     Path("others/scores.json").write_bytes(Path("scores/scores.json").read_bytes())
-    assert "are of two runs" in pacer("compare", "scores", "others").error
+    assert "come from different runs" in pacer("compare", "scores", "others").error
 
 
 def test_without_meteor_everything_else_is_written(
@@ -152,9 +155,9 @@ def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[...
     refused = pacer(*other)
     assert refused.code == 1
     assert refused.error == (
-        "error: scores holds the scores of pacer.csv; give another --out, or replace them with --force\n"
+        "error: scores contains the scores of pacer.csv; choose a different --out, or overwrite with --force\n"
     )
-    with pytest.raises(ConfigError, match="scores holds the scores of"):
+    with pytest.raises(ConfigError, match="scores contains the scores of"):
         score(FILES[0], "other.csv", out="scores")
     assert pacer(*other, "--force").code == 0 and read_json("scores/scores.json")["all"]["bleu1"] > 0.9
 

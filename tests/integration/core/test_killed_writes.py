@@ -12,7 +12,7 @@ from tests.support.kills import PLACES, killed_runs
 #: By what is written: the old and the new content, and how a reader refuses the rest.
 CASES = {
     "folder": (["1", "1"], ["2", "2"], ()),
-    "result": ([1, 1], [2, 2], ("has no cases.parquet", "are of two runs")),
+    "result": ([1, 1], [2, 2], ("has no cases.parquet", "come from different runs")),
 }
 
 

@@ -98,7 +98,7 @@ def test_runs_of_other_records_are_refused(runs, change, problem):
 def test_wrong_arguments_are_refused(runs, tmp_path):
     with pytest.raises(ConfigError, match="convention 'x' is not one of"):
         compare(*runs, convention="x")
-    with pytest.raises(DataError, match=r"has no cases\.parquet; name a folder that `pacer score`"):
+    with pytest.raises(DataError, match=r"has no cases\.parquet; pass a folder written by `pacer score`"):
         compare(tmp_path / "nowhere", runs[0])
     path = runs[1] / "metrics/cases.parquet"
     path.write_bytes(path.read_bytes()[:-9])
@@ -122,7 +122,7 @@ def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, runs):
     for folder in others:
         path = folder / "metrics/cases.parquet"
         pl.read_parquet(path).filter(pl.col("subject_id") != "3").write_parquet(path)
-    with pytest.raises(DataError, match="repeats need the same records"):
+    with pytest.raises(DataError, match="repeats must match"):
         compare_repeats([runs, others], resamples=50)
 
 

@@ -81,7 +81,7 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, monke
     assert sorted(seen) == sorted(REPORTS.values())
     refs = (files / "refs.csv").read_text()
     (files / "refs.csv").write_text(refs.replace("small", "large"))
-    with pytest.raises(DataError, match=r"no labels for the reference of record s2: .*; make it again"):
+    with pytest.raises(DataError, match=r"no labels for the reference of record s2: .*; regenerate it"):
         scored()
     (files / "refs.csv").write_text(refs)
     (chexbert / "vocab.txt").write_text((chexbert / "vocab.txt").read_text().replace("edema", "oedema"))
@@ -128,7 +128,7 @@ def test_the_signature_says_of_foreign_files_only_what_is_true(files):
     (files / "test_result.json").write_text(json.dumps({key: REPORTS[key] for key in list(REFERENCES)[:2]}))
     own = signature("records.parquet")
     assert own.language["cleaner"] == "iu_xray" and own.protocol["split"] == "test"
-    with pytest.raises(ConfigError, match="clean already"):
+    with pytest.raises(ConfigError, match="already clean"):
         signature("records.parquet", clean_references="iu_xray")
     raw = signature("records.parquet", reference_text="report_raw", clean_references="iu_xray")
     assert raw.language["cleaner"] == "iu_xray" and raw.language["target"] == "not recorded"

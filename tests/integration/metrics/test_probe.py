@@ -75,7 +75,7 @@ def probe(corpus: Path) -> Path:
     arguments = ("--records", str(corpus / "records.parquet"), "--boxes", str(corpus / "boxes.csv"))
     made = run("probe", "make", *arguments, "--out", str(corpus / "probe"))
     assert made.exit_code == 0, made.output
-    assert "but without a region, or a control region to cover" in made.output
+    assert "findings with no region (or no control region) to cover" in made.output
     return corpus / "probe"
 
 
@@ -211,7 +211,7 @@ def test_reports_for_another_probe_and_empty_ones_are_told(corpus: Path, probe: 
     made = run("probe", "make", "--records", str(corpus), "--out", str(tmp_path / "other"), "--seed", "1")
     assert made.exit_code == 0, made.output
     file = reports(probe, SYSTEMS["constant"], tmp_path / "r.csv")
-    with pytest.raises(DataError, match="do not pair"):
+    with pytest.raises(DataError, match="do not match"):
         system_use("s", read_probe(tmp_path / "other")[0], file)
     rows = pl.read_csv(file)
     rows.select("probe_id", generated=pl.lit("nan")).write_csv(file)

@@ -51,7 +51,8 @@ def test_after_the_new_key_pacer_use_says_what_to_do(copy: Path) -> None:
     refused = ran(copy, "-c", main, "use", "micro")
     assert (
         refused.returncode == 1
-        and "train.lambda_entropy is missing (params.yaml is of another version" in refused.stderr
+        and "train.lambda_entropy is missing (params.yaml was edited, or comes from a different version"
+        in refused.stderr
     )
     assert "`pacer use micro --force` overwrites it" in refused.stderr
     assert ran(copy, "-c", main, "use", "micro", "--force").returncode == 0

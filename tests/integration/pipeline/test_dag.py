@@ -73,9 +73,9 @@ def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Reposit
     (repository.folder / "studies" / "beside.yaml").write_text(BESIDE)
     study = (sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
     told = repository.run(*study)
-    assert "beside: 1 of 1 runs to make" in told
-    steps = [line.split(": ")[-1] for line in told.splitlines() if line.endswith((" runs", " was made before"))]
-    assert steps == ["simmlm runs", "simmlm_decode runs", "simmlm_score runs"]
+    assert "beside: 1 of 1 runs are missing" in told
+    steps = [line.split(": ")[-1] for line in told.splitlines() if line.endswith((" running", " restored"))]
+    assert steps == ["simmlm running", "simmlm_decode running", "simmlm_score running"]
     assert "nothing to do" in repository.run(*study)
     [name] = repository.run("dvc", "exp", "list", "--name-only").split()
     assert name.startswith("beside-simmlm-42-")

@@ -219,7 +219,7 @@ def another_corpus(root: Path) -> None:
     [
         (another_corpus, "no prediction matches a record of the corpus"),
         (lambda root: (root / "metrics" / "scores.json").unlink(), r"scores\.json does not exist"),
-        (lambda root: (root / "metrics" / "cases.parquet").unlink(), r"has no cases\.parquet; name a folder"),
+        (lambda root: (root / "metrics" / "cases.parquet").unlink(), r"has no cases\.parquet; pass a folder"),
         (lambda root: [path.unlink() for path in root.glob("predictions/*.jsonl")], "holds no predictions; expected"),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_reference_needs_the_frozen_models(
     assert Reporter(out).generate([case])[0].generated == line["generated"]
 
     other_backbones.rename(tmp_path / "elsewhere")
-    with pytest.raises(BackboneError, match=r"the frozen vision model is not at .*; name a folder that holds it"):
+    with pytest.raises(BackboneError, match=r"the frozen vision model is not at .*; pass the folder that contains it"):
         Reporter(out)
     moved = Reporter(out, backbones=tmp_path / "elsewhere")
     assert moved.generate([case])[0].generated == line["generated"]
@@ -144,9 +144,9 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
         ({"backbones": other_backbones}, CheckpointError, "was trained with a different text backbone"),
         *(({"features": store}, DataError, "was made with encoders or depths") for store in (depths, encoders)),
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
-        ({"features": older}, DataError, "or by another version of this software"),
-        ({"records": untold}, DataError, "does not say how its texts were cleaned"),
-        ({"records": empty}, DataError, "has no train record"),
+        ({"features": older}, DataError, "or by a different version of PACER"),
+        ({"records": untold}, DataError, "does not state its cleaner"),
+        ({"records": empty}, DataError, "has no training records"),
         ({"records": tmp_path / "none"}, DataError, "does not exist"),
     ):
         with pytest.raises(kind, match=sentence):
@@ -182,7 +182,9 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, folder:
             Reporter(folder)
     manifest = read_json(folder / MANIFEST)
     write_json(folder / MANIFEST, manifest | {"version": 2})
-    with pytest.raises(CheckpointError, match="has version 2 of the layout, and this software reads version 1"):
+    with pytest.raises(
+        CheckpointError, match="uses layout version 2, but this version of PACER reads layout version 1"
+    ):
         Reporter(folder)
     for other, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
         with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
@@ -195,5 +197,5 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, fol
     reporter = Reporter(folder)
     assert reporter.contexts == ("sn", "mn")
     assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["sn", "mn"]
-    with pytest.raises(DataError, match="has the sources of context sw, but the model was trained on sn, mn"):
+    with pytest.raises(DataError, match="has the sources of context sw, but the model was trained only on sn, mn"):
         reporter.prepare(world.case("sw-50000002"))

@@ -70,7 +70,7 @@ def test_a_model_on_the_hub_is_used_by_name_and_revision(
     assert "config.json has changed since it was exported" in said.pop("lab/pacer@changed")
     for model, message in said.items():
         assert f"{model} is not in the Hugging Face cache and cannot be downloaded (" in message
-        assert "NotFoundError); check name and revision" in message
+        assert "NotFoundError); check the name, the revision" in message
     assert read_jsonl(tmp_path / "decoded" / "sn.jsonl") == world.predictions("sn")
     code = "from pacer.serving.layout import located; print(located('lab/pacer@v1') / 'manifest.json')"
     for more in ({}, {"HF_HUB_OFFLINE": "1"}):

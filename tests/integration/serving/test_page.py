@@ -133,7 +133,7 @@ def test_sizes_are_limited_before_a_body_is_read(site: Site) -> None:
 
 def test_a_port_that_is_taken_is_refused(site: Site, reporter: Reporter) -> None:
     port = int(site.address.rpartition(":")[2])
-    with pytest.raises(ConfigError, match=rf"port {port} cannot be used \(Address already in use\); choose another"):
+    with pytest.raises(ConfigError, match=rf"port {port} cannot be used \(Address .* use\); choose a different"):
         Page(reporter, port, print)
 
 
@@ -174,7 +174,7 @@ def test_the_command_serves_until_it_is_asked_to_end(exported: Path) -> None:
     try:
         assert process.stdout is not None
         told = process.stdout.readline()
-        assert "PACER is at http://127.0.0.1:" in told and "research" in told
+        assert "PACER is running at http://127.0.0.1:" in told and "research" in told
         process.send_signal(signal.SIGTERM)
         assert process.communicate(timeout=60)[0] == ""
         assert process.returncode == 0

@@ -36,8 +36,8 @@ def test_what_stands_in_a_report_is_text_on_the_page(result: Result) -> None:
 def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     shown = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=False))
     assert ">effusion</mark>" in shown and 'class="unverified" title="edema: uncertain; not in the comm' in shown
-    assert "Said in the report, but not committed: <b>edema</b> (uncertain)." in shown
-    assert "Committed, but not said so in the report: <b>fracture</b> (negative)." in shown
+    assert "Stated in the report, but not committed: <b>edema</b> (uncertain)." in shown
+    assert "Committed, but not stated this way in the report: <b>fracture</b> (negative)." in shown
     assert "agrees with its commitment" not in shown
     raw = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=True))
     assert 'class="unverified"' not in raw and "not committed" not in raw, "no report stands after this commitment"
@@ -67,7 +67,7 @@ def test_a_result_says_where_its_report_departs_from_its_commitment(
 def test_what_is_missing_is_said(result: Result) -> None:
     bare = view.result_page(replace(result, commitment=None, gate=None, fallback=True, truncated=True))
     assert view.result_page(result, None, False).count(" disabled>") == 13 and " disabled>" not in bare
-    assert "SN: the report is empty: every sentence" in view.result_page(replace(result, report=""))
+    assert "SN: empty report: every sentence" in view.result_page(replace(result, report=""))
     assert "No report could be found" in bare and "the end may be missing" in bare
     assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))

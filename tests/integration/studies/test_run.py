@@ -81,7 +81,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
     (tiny.told / "hang").unlink()
     told = run(tiny, jobs=2)
     assert "tiny: released is left out; it needs baselines/params.yaml:llm_rg4.weights" in told
-    assert "tiny: 8 of 8 runs to make" in told
+    assert "tiny: 8 of 8 runs are missing" in told
     assert stopped(results_folder(tiny.folder)) == [] and working(tiny) == []
     assert tiny.state() == before
     # the mean over the contexts sn and mw, of which the second has 0.1 more, and over the replicates
@@ -105,7 +105,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
     assert half_made.exists()
 
     calls = tiny.told.joinpath("runs").read_text()
-    assert run(tiny)[-1] == "tiny: nothing to do, all 8 runs exist" and tiny.told.joinpath("runs").read_text() == calls
+    assert run(tiny)[-1] == "tiny: nothing to do: all 8 runs exist" and tiny.told.joinpath("runs").read_text() == calls
     names = subprocess.run(
         ["dvc", "exp", "list", "--name-only"], cwd=tiny.folder, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -122,7 +122,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
     tiny.git("checkout", "--quiet", "HEAD", "--", "params.yaml", "dvc.yaml")
     tiny.write("params.yaml", text.replace("weight_decay: 0.01", "weight_decay: 0.02"))  # but for a comment
     run_study(study, tiny.folder, told.append)
-    assert told[-1] == "other: nothing to do, all 8 runs exist"
+    assert told[-1] == "other: nothing to do: all 8 runs exist"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -141,7 +141,7 @@ def test_a_stopped_study_ends_its_dvc_within_three_seconds(tiny: TinyRepository,
     assert tiny.state() == before
     [(_, _, experiment)] = stopped(results_folder(tiny.folder))
     told = tiny.call("study", "list")
-    assert f"{experiment} is half-made; if no study runs, resume: `pacer study run tiny`" in told
+    assert f"{experiment} is unfinished; if no study is running, resume with `pacer study run tiny`" in told
 
 
 def test_a_failed_row_lets_those_beside_it_end_and_is_told(tiny: TinyRepository) -> None:
@@ -152,7 +152,7 @@ def test_a_failed_row_lets_those_beside_it_end_and_is_told(tiny: TinyRepository)
     with pytest.raises(PacerError, match=r"dvc repro .*score failed \(exit code 255\)[^$]*a gate"):
         run(tiny, "direct", "gated", jobs=2)
     tiny.write("studies/tiny.yaml", STUDY.replace("[{train.seed: 10}, {train.seed: 20}]", "[{train.seed: 10}]"))
-    assert run(tiny, "direct")[-1] == "tiny: nothing to do, all 1 runs exist"
+    assert run(tiny, "direct")[-1] == "tiny: nothing to do: all 1 runs exist"
     assert cells(tiny)["direct"] == "0.310" and cells(tiny)["gated"] == "–"
 
 
@@ -161,7 +161,7 @@ def test_what_cannot_be_run_is_refused_before_any_work(tiny: TinyRepository, mon
         run(tiny, "theirs")
     tiny.write("code/more.py", "")
     tiny.write("dvc.yaml", tiny.read("dvc.yaml").replace("deps: [code/stage.py]", "deps: [code]"))
-    with pytest.raises(ConfigError, match=r"code/more\.py, which a row is made with, is not known to git"):
+    with pytest.raises(ConfigError, match=r"code/more\.py, which a row depends on, is not tracked by git"):
         run(tiny)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError, match="the command `dvc` is not on the PATH"):
@@ -183,7 +183,7 @@ def test_commands_of_a_study_run_at_the_same_time_and_make_each_stage_once(tiny:
     told = [process.communicate(timeout=300)[0] for process in processes]
     assert not any(process.returncode for process in processes), told
     assert [len(tiny.ran(stage)) for stage in ("source", "train", "score")] == [1, 1, 2]
-    assert any("waits until another run has made it" in text for text in told)
+    assert any("waiting for another run to finish it" in text for text in told)
     assert len(tiny.call("study", "run", "tiny", "--print").splitlines()) == 6 and working(tiny) == []
 
 

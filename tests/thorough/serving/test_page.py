@@ -169,7 +169,7 @@ def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter
     expected = reporter(case.frontal, commitment=f"{state}: edema")
     assert report_of(shown) == plain(saved["report"]) == plain(expected.report) != before
     assert saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
-    assert ("not said so" in row.inner_text()) == ("edema" in expected.departures())
+    assert ("not stated this way" in row.inner_text()) == ("edema" in expected.departures())
     for finding in [name for name in FINDINGS if name != "edema"][:8]:
         page.select_option(f"select.state[aria-label='{finding}']", state)
         page.wait_for_selector("#cancel", state="hidden")

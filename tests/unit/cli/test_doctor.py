@@ -34,8 +34,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_default_profile_lacks_nothing(pacer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     outcome = pacer("doctor")
-    assert outcome.code == 0 and "no CUDA GPU available, models run on the CPU" in outcome.out, outcome.error
-    for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in that comes with the package"):
+    assert outcome.code == 0 and "no CUDA GPU available; models run on the CPU" in outcome.out, outcome.error
+    for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in: bundled with the package"):
         assert shown in outcome.out
 
 
@@ -43,7 +43,7 @@ def test_missing_weights_say_how_to_get_them(pacer):
     assert pacer("use", "mimic_rg4").code == 0
     outcome = pacer("doctor")
     assert outcome.code == 1
-    assert outcome.error.strip() == "error: `dvc repro` would stop; fix what is marked `missing` above"
+    assert outcome.error.strip() == "error: `dvc repro` would fail; fix everything marked `missing` above"
     command = "`hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d`"
     assert command in outcome.out, "it can be pasted"
     assert "corpus.root" in outcome.out

@@ -108,7 +108,7 @@ def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, content: 
 
 def test_files_that_extend_each_other(repository: Path):
     (repository / "other.yaml").write_text("extends: mine.yaml\n")
-    with pytest.raises(ConfigError, match=r"other.yaml extends mine, which extends this file"):
+    with pytest.raises(ConfigError, match=r"circular `extends`: .*other.yaml and mine extend each other"):
         overlaid(repository, "extends: other\n")
 
 
@@ -124,7 +124,7 @@ def test_outside_the_repository_it_is_told_where_the_profile_was_sought(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("extends: micro\n")
     looked = re.escape(f"no {tmp_path / 'micro.yaml'} or {tmp_path / 'configs' / 'micro.yaml'}")
-    with pytest.raises(ConfigError, match=f"{looked}; name a profile .* run this from the root of the repository"):
+    with pytest.raises(ConfigError, match=f"{looked}; choose one .* run this from the root of the repository"):
         load_profile("mine.yaml")
 
 
@@ -153,7 +153,7 @@ def test_the_committed_parameters_are_the_phantom_profile():
 def test_params_yaml_has_every_key_because_dvc_reads_it(pacer, repository: Path):
     (repository / "params.yaml").write_text("extends: micro\n")
     outcome = pacer("doctor")
-    assert outcome.code == 1 and "params.yaml must have every key, because DVC reads it" in outcome.error
+    assert outcome.code == 1 and "params.yaml must contain every key, because DVC reads it" in outcome.error
     with pytest.raises(ConfigError, match="unknown key extends"):
         load_params(repository / "params.yaml")
 

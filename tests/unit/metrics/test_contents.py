@@ -146,6 +146,6 @@ def test_a_long_text_costs_no_more_than_its_length(read: Callable[[str], object]
 
 def test_repetition_far_above_that_of_the_references_is_said() -> None:
     cases = pl.DataFrame({"context": ["sn"]})
-    for share, said in ((0.04, []), (0.06, ["a sentence: SN 6% (references 0%)."])):
+    for share, said in ((0.04, []), (0.06, ["an earlier sentence: SN 6% (references 0%)."])):
         found = warnings({"sn": {"repetition": share, "reference_repetition": 0.0}}, cases, "llm-rg4")
         assert [line.rpartition("or ")[2] for line in found] == said

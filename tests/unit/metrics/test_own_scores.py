@@ -66,7 +66,7 @@ def test_whose_a_score_is_is_in_the_signature_and_two_versions_are_told(tmp_path
     other = pacer.score(REFERENCES, REPORTS, metrics={"mine": lambda references, reports: [1.0] * 3})
     compared = pacer.compare(first, other, resamples=20)
     notes = comparison_notes(compared)
-    assert "; they may not compute the same" in repr(compared) and "yours: only one" not in repr(compared)
+    assert "; they may compute different values" in repr(compared) and "yours: only one" not in repr(compared)
     further = pacer.score(REFERENCES, REPORTS, metrics={"mine": words, "yours": words})
     assert "\nyours: only one of the two has this score" in repr(pacer.compare(first, further, resamples=20))
     assert any(re.match(r"mine: mean of your score, \S+:words and mean of your score, \S+<lambda>", n) for n in notes)

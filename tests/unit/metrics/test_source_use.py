@@ -58,7 +58,7 @@ def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
     sums = context_sums(cases, "llm-rg4", [score for score in chosen if score.key in found], resampled_units(cases))
     assert {key: one.value for key, one in (intervals(sums, 20)["sn"] if sums else {}).items()} == pytest.approx(found)
     said = warnings({"sn": found}, cases, "llm-rg4")
-    assert said == [f"F1 of affirmed findings is below what needs no training: {case.get('warning')}."] * (
+    assert said == [f"F1 of affirmed findings is below that of baselines without training: {case.get('warning')}."] * (
         "warning" in case
     )
 

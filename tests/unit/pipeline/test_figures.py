@@ -51,7 +51,7 @@ def test_scores_and_signature_of_the_committed_run_belong_together(tmp_path: Pat
     for name in ("scores.json", "signature.json"):
         shutil.copy(ROOT / "metrics" / name, tmp_path)
     write_json(tmp_path / "scores.json", scores | {"mean": scores["mean"] | {"f1": 0.9}})
-    with pytest.raises(DataError, match="are of two runs"):
+    with pytest.raises(DataError, match="come from different runs"):
         read_scores(tmp_path)
 
 

@@ -38,7 +38,7 @@ def test_scores_as_tables(make: str, scores: dict, columns: list[str] | None, ro
 def test_the_mean_is_set_apart_and_a_table_without_a_context_is_refused():
     assert score_table(SCORES).summary == 2 and score_table({"sn": {"f1": 0.5}}).summary is None
     assert score_table(SCORES, scores_at("originals")).columns == ("Context",)
-    with pytest.raises(DataError, match="no context"):
+    with pytest.raises(DataError, match="no known context"):
         score_table({"mean": {"f1": 1.0}})
 
 

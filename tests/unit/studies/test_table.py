@@ -159,7 +159,7 @@ def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
     for changed in (part, {}):
         runs = [scored(row, 1, {"sn": {"f1": 0.5}}, signature | (changed if row else {})) for row in (0, 1)]
         table, _ = build_table(study(), runs)
-        assert any("not scored alike" in note for note in table.notes) is bool(changed)
+        assert any("rows were scored alike" in note for note in table.notes) is bool(changed)
 
 
 def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:
@@ -185,7 +185,7 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
     assert blocks(table) == [("", {"ours": ["–"], "theirs": ["0.250"], "absent": ["–"]})]
     assert table.notes[-3:] == (
         "ours: not run yet with 1.",
-        "absent: data/external/absent holds no scores; `pacer score --out data/external/absent` makes them.",
+        "absent: data/external/absent has no scores; run `pacer score --out data/external/absent`.",
         "No row here for Base: nobody has it.",
     )
     write_json(tiny.folder / "data/external/absent/scores.json", {"mw": {"f1": 0.25}})
