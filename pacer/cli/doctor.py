@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from rich.filesize import decimal
 
 from pacer.config import Backbone, Params
-from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.errors import DataError, PacerError
 from pacer.core.machine import core_count
 from pacer.core.outputs import check_folders
 
@@ -143,11 +143,6 @@ def _labels(params: Params) -> Finding:
     def look() -> str:
         if config.provider != "openai":
             return f"provider {config.provider}: no report leaves this machine"
-        if config.send_reports_to is None:
-            raise ConfigError(
-                "anchors.llm.send_reports_to is not set: set it to your endpoint's host if your data may go there "
-                "(MIMIC's data use agreement forbids third parties), or set anchors.llm.provider: none"
-            )
         from pacer.commitments.endpoint import connect
 
         with connect(config) as endpoint:

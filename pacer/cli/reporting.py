@@ -25,8 +25,9 @@ from pacer.cli.terminal import (
     say,
 )
 from pacer.config import Params, validated
+from pacer.config.params import check_splits
 from pacer.config.profiles import load_profile
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
@@ -64,13 +65,25 @@ def audit(
         checks = [Check(**line) for line in result["checks"]]
         checks.append(_shared_texts(read / "records.parquet"))
         if "train" in result["splits"]:
-            checks.append(_token_limit(config, read / "records.parquet"))
+            checks += [_splits(result, config), _token_limit(config, read / "records.parquet")]
     print_table(corpus_table(result))
     console.print()
     print_rows((Text("ok") if check.good else Text("look", "yellow"), check.name, check.detail) for check in checks)
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what was rejected or left out ({listed:,})")
+
+
+def _splits(audit: dict[str, Any], config: Params) -> Check:
+    """Say whether `dvc repro` would train on this corpus."""
+    from pacer.core.audits import Check
+
+    name = "Splits that training needs"
+    try:
+        check_splits(audit["contexts"], config)
+    except DataError as error:
+        return Check(name, str(error), good=False)
+    return Check(name, "all have records")
 
 
 def _shared_texts(records: Path) -> Check:

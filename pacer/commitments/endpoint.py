@@ -204,7 +204,7 @@ def connect(config: Labelling) -> Generator[Endpoint]:
     if not host or consent is None or consent.strip().lower() != host:
         raise ConfigError(
             f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, but the host of "
-            f"anchors.llm.base_url is {host!r}: no report text was sent. Set it to that host if your data may go there "
+            f"anchors.llm.base_url is {host!r}: no report text is sent. Set it to that host if your data may go there "
             "(MIMIC's data use agreement forbids sharing with third parties), or set anchors.llm.provider: none"
         )
     http = _TimedClient(config.timeout, follow_redirects=False, trust_env=url.scheme == "https")

@@ -1,6 +1,6 @@
 """The whole of ``params.yaml``, validated before any work starts."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -78,22 +78,24 @@ def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
     return validated(raw, origin, Params)
 
 
-def check_splits(present: Collection[tuple[str, str]], params: Params) -> None:
+def check_splits(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], params: Params) -> None:
     """Check, before features are computed, that the pipeline will have records to train on and to decode.
 
     Args:
-        present: (context, split) pairs that have records.
+        contexts: context -> split -> counts, as in the corpus's audit.
 
     Raises:
         DataError: a split that a later stage needs has no record.
     """
+    present = {(c, split) for c, splits in contexts.items() for split in splits if splits[split]["records"]}
     needed = [("train", "the phases train on")]
     if params.train.checkpoint == "best":
         needed.append(("val", "train.checkpoint: best requires"))
     for split, why in needed:
         if ("sn", split) not in present:
             raise DataError(
-                f"split {split}, which {why}, has no records for context sn; fix the corpus's splits or corpus.split. "
+                f"split {split}, which {why}, has no records for context sn; fix the corpus's splits or corpus.split"
+                f"{', or set train.checkpoint: last' if split == 'val' else ''}. "
                 "To only evaluate a trained model, use `pacer audit`, `decode` and `score` (README)"
             )
     if not any(split == params.decode.split for _, split in present):

@@ -62,7 +62,7 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     pacer, corpus, backbones: Path, repository: Path
 ):
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
-    assert "look Train targets over 100 tokens unknown until you run `dvc repro backbones`" in words
+    assert "look Training targets over 100 tokens unknown until you run `dvc repro backbones`" in words
     corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
     write(repository / "mine", corpus)
     language = repository / "models" / "backbones" / "language"

@@ -68,7 +68,7 @@ def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
     params = changed("phantom", backbones={"chexbert": {"provider": "local", "path": str(tmp_path)}})
     finding = models(params)[3]
-    assert finding.state == "missing" and "no chexbert.pth" in finding.detail
+    assert finding.state == "missing" and "it lacks chexbert.pth" in finding.detail
 
 
 def test_the_checkpoint_that_the_parent_starts_from_is_looked_for(tmp_path: Path):

@@ -37,8 +37,11 @@ def test_what_a_run_needs_is_there_or_the_first_that_lacks_is_named(present: set
     params = MICRO.model_copy(update={"train": train})
     lacks = [split for split in ("train", "val")[: 1 + best] if ("sn", split) not in present]
     lacks += ["test"] if not present & {("sn", "test"), ("mw", "test")} else []
+    contexts: dict[str, dict] = {"sn": {}, "mw": {}}
+    for context in contexts:
+        contexts[context] = {s: {"records": int((context, s) in present)} for s in ("train", "val", "test")}
     if not lacks:
-        check_splits(present, params)
+        check_splits(contexts, params)
         return
     with pytest.raises(DataError, match=f"split {lacks[0]}.* has no record"):
-        check_splits(present, params)
+        check_splits(contexts, params)
