@@ -1,7 +1,4 @@
-"""The command ``pacer``: combines the commands of all files, and adds those about the project itself.
-
-Heavy imports wait until a command needs them.
-"""
+"""The command ``pacer``: all commands, and those about the project itself; heavy imports wait until one runs."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ from pacer.cli.terminal import (
 from pacer.config import Params, validated
 from pacer.config.params import check_splits
 from pacer.config.profiles import load_profile
+from pacer.core.audits import Check, counted, number, percent
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
-    from pacer.core.audits import Check
     from pacer.metrics.result import Result
 
 
@@ -42,7 +42,6 @@ def audit(
     ] = None,
 ) -> None:
     """Read a corpus, and print a summary and its problems."""
-    from pacer.core.audits import Check
     from pacer.data.build_corpus import OUTPUTS, build_corpus
     from pacer.data.source import point_to_files
     from pacer.reporting.score_tables import corpus_table
@@ -76,8 +75,6 @@ def audit(
 
 def _splits(audit: dict[str, Any], config: Params) -> Check:
     """Say whether `dvc repro` would train on this corpus."""
-    from pacer.core.audits import Check
-
     name = "Splits that training needs"
     try:
         check_splits(audit["contexts"], config)
@@ -91,7 +88,6 @@ def _shared_texts(records: Path) -> Check:
     import polars as pl
 
     from pacer.commitments.rules import extract_anchor
-    from pacer.core.audits import Check, counted
     from pacer.data.schemas import read_records
 
     counts = {}
@@ -107,7 +103,6 @@ def _shared_texts(records: Path) -> Check:
 
 def _token_limit(params: Params, records: Path) -> Check:
     """Count the train targets that the token limit cuts, if the stage `backbones` made the language model."""
-    from pacer.core.audits import Check, number, percent
     from pacer.core.pointers import provenance, resolve
     from pacer.data.audit import LEFT_OUT_LIMIT
     from pacer.data.schemas import read_records

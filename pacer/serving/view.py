@@ -17,8 +17,6 @@ from pacer.reporting.marks import LONGITUDINAL, committed, spans, statements
 from pacer.serving.case import Result, notes_of
 
 TEMPLATES = Path(__file__).parent / "templates"
-
-
 render = partial(html.render, folder=TEMPLATES)
 
 
