@@ -216,5 +216,5 @@ def test_reports_for_another_probe_and_empty_ones_are_told(corpus: Path, probe: 
     rows = pl.read_csv(file)
     rows.select("probe_id", generated=pl.lit("nan")).write_csv(file)
     command = ("probe", "score", "--probe", str(probe), "--reports", str(file), "--out", str(tmp_path / "use"))
-    assert "rename it, or name it with --hypothesis-text" in str(run(*command).exception)
+    assert "rename yours, or choose it with --hypothesis-text" in str(run(*command).exception)
     assert f"{len(rows):,} reports are empty" in run(*command, "--hypothesis-text", "generated").output

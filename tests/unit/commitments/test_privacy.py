@@ -15,7 +15,7 @@ from tests.support.labelling import KEY
 def test_nothing_is_sent_without_consent(endpoint, asking, label, consent, told, address) -> None:
     host = "127.0.0.1" if address is None else ""
     changes = {"send_reports_to": consent, "base_url": endpoint.url if address is None else address}
-    message = f"send_reports_to is {told}, but the host of anchors.llm.base_url is '{host}': no report text was sent"
+    message = f"send_reports_to is {told}, but the host of anchors.llm.base_url is '{host}': no report text is sent"
     with pytest.raises(ConfigError, match=message):
         label(config=asking().model_copy(update=changes))
     assert endpoint.keys == set()
@@ -23,7 +23,7 @@ def test_nothing_is_sent_without_consent(endpoint, asking, label, consent, told,
 
 def test_endpoint_of_the_environment_needs_consent_too(endpoint, label, labelling, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
-    with pytest.raises(ConfigError, match="no report text was sent"):
+    with pytest.raises(ConfigError, match="no report text is sent"):
         label(config=labelling(provider="openai", send_reports_to="api.openai.com"))
     assert endpoint.keys == set()
 
