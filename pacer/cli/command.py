@@ -37,7 +37,7 @@ def use(
         str | None, typer.Argument(help="Profile in configs/, or a .yaml file; omit it to list the profiles.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite params.yaml even if it matches no profile, as after edits.")
+        bool, typer.Option("--force", help="Overwrite params.yaml even if it was edited and matches no profile.")
     ] = False,
 ) -> None:
     """Select a profile, and write it to params.yaml."""
@@ -82,7 +82,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
     from pacer.cli.doctor import diagnose
 
     config, lacking = load_profile(params), False
-    console.print(f"{params}: {_profile_in_use(params) or 'valid; edited, or written from a file of yours'}")
+    console.print(f"{params}: {_profile_in_use(params) or 'valid; it matches no profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in diagnose(config):
         console.print(f"\n{title}")

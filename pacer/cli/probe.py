@@ -11,7 +11,7 @@ from pacer.cli.terminal import CORPUS, ContextNames, RecordsFile, check_contexts
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
 
-probe = typer.Typer(no_args_is_help=True, help="Test which sources any system uses (docs/evaluation.md).")
+probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/evaluation.md).")
 
 
 @probe.command()
@@ -54,11 +54,11 @@ def make(
         say(f"{twin}: {count['reports']:,}{without}")
     if manifest["boxes"]:
         findings = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
-        say(f"affirmed findings with no region (or no control region) to cover: {findings or 'none'}")
+        say(f"affirmed findings with no region (or no control region) to mask: {findings or 'none'}")
     else:
-        say("nothing is covered: this corpus has no boxes of findings; name a table with --boxes")
+        say("no findings will be masked: this corpus has no bounding boxes; pass a table with --boxes")
     total = sum(count["reports"] for count in manifest["reports"].values())
-    say(f"{total:,} reports to write: {out / INPUTS}; keep {KEY}, which holds the references, from the system")
+    say(f"{total:,} reports to write: {out / INPUTS}; do not give the system {KEY}, which holds the references")
 
 
 @probe.command()

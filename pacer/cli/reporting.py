@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def audit(
     params: ParamsFile = PARAMS,
     out: Annotated[
-        Path | None, typer.Option(help="Keep the corpus and problems.csv here (if rejected, only OUT.problems.csv).")
+        Path | None, typer.Option(help="Keep the corpus here; a rejected one leaves only OUT.problems.csv.")
     ] = None,
 ) -> None:
     """Read a corpus, and print a summary and its problems."""

@@ -89,7 +89,7 @@ def generate(
     check_exported(model)
     if cases is not None:
         if any((frontal, lateral, prior, indication, history, view, commitment, as_json, all_contexts)) or out is None:
-            raise ConfigError("--cases needs --out, and its table lists the sources; omit all options for one case")
+            raise ConfigError("--cases needs --out and reads the sources from its table; omit the single-case options")
         _generate_many(model, cases, out, batch_size, backbones)
     elif frontal is None or out is not None:
         raise ConfigError("pass --frontal (and --lateral, --prior) for one case, or --cases and --out for many")

@@ -28,7 +28,9 @@ study = typer.Typer(
 def run(
     name: Name,
     row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
-    replicate: Annotated[list[str] | None, typer.Option(help="Run only this replicate (by value); repeatable.")] = None,
+    replicate: Annotated[
+        list[str] | None, typer.Option(help="Run only the replicate of this value; repeatable.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of parallel runs.")] = 1,
     devices: Annotated[
         str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among the runs (default: all).")
@@ -104,5 +106,5 @@ def _write_table(chosen: Study) -> str:
     folder = (state / chosen.name).relative_to(Path.cwd())
     if chart := study_curve(chosen, runs):
         write_text(folder / "curve.svg", chart)
-    say(f"written: {folder}/table.md, .tex{' and curve.svg' if chart else ''}")
+    say(f"wrote table.md{', curve.svg' if chart else ''} and table.tex to {folder}")
     return text

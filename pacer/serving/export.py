@@ -65,8 +65,8 @@ def export_model(
     reader = None if findings is None else read_reader(findings, model)
     if decode.risk.promised:
         raise DataError(
-            "decode.risk cannot be exported: it holds only for patients like those of val, and its thresholds are "
-            "not stored; set its shares to null, and decode.threshold to the threshold you want"
+            "decode.risk cannot be exported: it holds only for patients like those in val, and its thresholds are "
+            "not stored; set its limits to null, and decode.threshold to the threshold you want"
         )
     if decode.commitment == "read" and reader is None:
         raise DataError("decode.commitment: read needs the output of the `findings` stage; run `dvc repro findings`")

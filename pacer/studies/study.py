@@ -86,7 +86,7 @@ class Study(Strict):
         if self.layout == "contexts" and any(row.group for row in self.rows):
             raise ValueError("layout: contexts already groups rows by context; rows must not set group")
         if unknown := set(self.curve) - {row.name for row in self.rows}:
-            raise ValueError(f"curve: not rows of this study: {', '.join(sorted(unknown))}")
+            raise ValueError(f"curve: this study has no rows named: {', '.join(sorted(unknown))}")
         self.tested()  # refuses rows that there are not
         if self.published is not None and self.published not in load_published():
             raise ValueError(f"published: {self.published} is not one of {', '.join(load_published())}")

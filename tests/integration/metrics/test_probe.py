@@ -75,7 +75,7 @@ def probe(corpus: Path) -> Path:
     arguments = ("--records", str(corpus / "records.parquet"), "--boxes", str(corpus / "boxes.csv"))
     made = run("probe", "make", *arguments, "--out", str(corpus / "probe"))
     assert made.exit_code == 0, made.output
-    assert "findings with no region (or no control region) to cover" in made.output
+    assert "findings with no region (or no control region) to mask" in made.output
     return corpus / "probe"
 
 
