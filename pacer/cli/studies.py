@@ -29,7 +29,7 @@ def run(
     name: Name,
     row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
     replicate: Annotated[
-        list[str] | None, typer.Option(help="Run only the replicate of this value; repeatable.")
+        list[str] | None, typer.Option(help="Run only this replicate (its value); repeatable.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of parallel runs.")] = 1,
     devices: Annotated[
