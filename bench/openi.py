@@ -20,7 +20,7 @@ import json
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -84,6 +84,22 @@ def get(path: str, commit: str, out: Path) -> Path:
     """
     subprocess.run(["dvc", "get", "--quiet", ".", path, "--rev", commit, "--out", str(out)], check=True)
     return out
+
+
+def restored(name: str, rows: Mapping[str, str], paths: Sequence[str], work: Path) -> Iterator[tuple[str, str, Path]]:
+    """Yield row, replicate and a folder in ``work`` with outputs of each finished run of a study's ``rows``, which have
+    short names. Outputs that are there stay, so a stopped script continues."""
+    root = Path.cwd()
+    study, repository = load_study(Path("studies"), name), Repository(root)
+    for place, replicate, reference, _ in finished(study, repository, results_folder(root)):
+        row = study.rows[place].name
+        if row in rows:
+            folder = work / f"{rows[row]}-{replicate}"
+            for path in paths:
+                if not (folder / path).exists():
+                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                    get(path, git(root, "rev-parse", reference).strip(), folder / path)
+            yield row, replicate, folder
 
 
 # Controls and systems without training

@@ -16,15 +16,13 @@ WORK keeps the models and predictions, so a stopped run continues.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from openi import get
-from scipy.stats import t as student
+from openi import restored
 
 from pacer.config import load_params
 from pacer.config.decode import Risk
@@ -33,15 +31,13 @@ from pacer.core.io import write_json
 from pacer.data.schemas import of_split, read_records
 from pacer.decoding.promise import GRID, counts, passing, risk_test
 from pacer.decoding.run import decode_records, trained_generator
-from pacer.studies.run import finished, results_folder
-from pacer.studies.study import load_study
-from pacer.studies.worktree import Repository, git
+from pacer.studies.paired import student
 
 STUDY, ROW, SPLITS = "worlds", "PACER, read", 100
 RISK = Risk(false_present=0.2, missed=None, confidence=0.9)
 #: By how much a promise may be exceeded before it counts as broken.
 MUCH = 0.05
-MODELS = ("backbones", "parent", "calibrate", "findings")
+NEEDED = ("data/corpus", "data/features", "models/backbones", "models/parent", "models/calibrate", "models/findings")
 OUT = Path("bench/results/promise")
 
 #: Errors and affirmed findings of each patient [patients, 2], by context and threshold.
@@ -59,21 +55,6 @@ class Split(NamedTuple):
     def excess(self) -> float:
         """How far the measured rate lies above the promised one."""
         return self.errors / self.findings - (RISK.false_present or 0.0) if self.findings else float("-inf")
-
-
-def models(work: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each dataset of the study and a folder with its data and the models of :data:`ROW`."""
-    root = Path.cwd()
-    study, repository = load_study(Path("studies"), STUDY), Repository(root)
-    for place, replicate, reference, _ in finished(study, repository, results_folder(root)):
-        if study.rows[place].name == ROW:
-            folder, commit = work / replicate.replace(" ", "_"), git(root, "rev-parse", reference).strip()
-            folder.mkdir(parents=True, exist_ok=True)
-            for path in ("data/corpus", "data/features", *(f"models/{name}" for name in MODELS)):
-                if not (folder / path).exists():
-                    (folder / path).parent.mkdir(exist_ok=True)
-                    get(path, commit, folder / path)
-            yield replicate, folder
 
 
 def sums_of(folder: Path) -> Sums:
@@ -146,11 +127,12 @@ def shares(splits: list[tuple[Split, Split]]) -> list[float]:
 
 def over_datasets(values: list[float]) -> str:
     """Return the mean over datasets with Student's interval."""
-    known = np.array([value for value in values if not np.isnan(value)])
-    if len(known) < 2:
-        return "–" if not len(known) else f"{known[0]:.2f}"
-    half = student.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
-    return f"{known.mean():.2f} ({known.mean() - half:.2f} to {known.mean() + half:.2f})"
+    known = [value for value in values if not np.isnan(value)]
+    if not known:
+        return "–"
+    over = student(known)
+    interval = "" if over.low is None else f" ({over.low:.2f} to {over.high:.2f})"
+    return f"{np.mean(known):.2f}{interval}"
 
 
 HEAD = ("given", "exceeded", f"by more than {MUCH}", "true risk above", "findings stated", "of them right")
@@ -160,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     work, draw = parser.parse_args().work, np.random.default_rng(0)
-    datasets = {name: sums_of(folder) for name, folder in models(work)}
+    datasets = {name: sums_of(folder) for _, name, folder in restored(STUDY, {ROW: "read"}, NEEDED, work)}
     if not datasets:
         raise SystemExit(f"the study {STUDY} has no finished run of {ROW}; `pacer study run {STUDY}` first")
     table: dict[str, list[list[float]]] = {}

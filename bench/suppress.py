@@ -12,12 +12,11 @@ Calibrate: the share of reports that refer to a previous examination without one
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from openi import get
+from openi import restored
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from pacer.config import load_params
@@ -31,30 +30,13 @@ from pacer.decoding.transformers_generate import Generate
 from pacer.metrics.score import score_decoded
 from pacer.metrics.signature import ScoreInputs
 from pacer.model.assemble import load_tokenizer
-from pacer.studies.run import finished, results_folder
-from pacer.studies.study import load_study
-from pacer.studies.worktree import Repository, git
 
 STUDY, FROZEN, CALIBRATED = "adaptation", "mw, frozen", "mw, g(h,z,e)"
+ROWS = {FROZEN: "frozen", CALIBRATED: "calibrated"}
 OUT = Path("data/external/suppressed")
 #: What a run of the study leaves that decoding and scoring need.
 NEEDED = ("data/corpus", "data/features", "data/anchors", "data/labels", "models", "predictions")
 SCORES = ("unfounded_prior_wording_rate", "f1", "bleu4")
-
-
-def runs(work: Path) -> Iterator[tuple[str, str, Path]]:
-    """Yield row, replicate and a folder with the outputs of the two rows of the study."""
-    root = Path.cwd()
-    study, repository = load_study(Path("studies"), STUDY), Repository(root)
-    for place, replicate, reference, _ in finished(study, repository, results_folder(root)):
-        row = study.rows[place].name
-        if row in (FROZEN, CALIBRATED):
-            folder = work / f"{'frozen' if row == FROZEN else 'calibrated'}-{replicate}"
-            for path in NEEDED:
-                if not (folder / path).exists():
-                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                    get(path, git(root, "rev-parse", reference).strip(), folder / path)
-            yield row, replicate, folder
 
 
 def forbidden(records: pl.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
@@ -108,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     table: dict[str, dict] = {}
-    for row, replicate, folder in runs(parser.parse_args().work):
+    for row, replicate, folder in restored(STUDY, ROWS, NEEDED, parser.parse_args().work):
         table[f"{row}, seed {replicate}"] = scored(folder, folder / "predictions", folder / "scores")
         if row == FROZEN:
             out = OUT / replicate
