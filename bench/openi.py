@@ -21,6 +21,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -31,9 +32,12 @@ import polars as pl
 from PIL import Image, ImageOps
 
 from pacer.commitments.anchor import POLARITIES
+from pacer.config import load_params
 from pacer.core.progress import Ticker
 from pacer.data.radiographs import open_image
 from pacer.data.schemas import of_split, read_images, read_records
+from pacer.decoding.run import decode_records, trained_generator
+from pacer.features.encode import build_store
 from pacer.features.store import FeatureStore
 from pacer.studies.run import finished, results_folder
 from pacer.studies.study import load_study
@@ -128,12 +132,16 @@ def with_mean_radiographs(train: pl.DataFrame, test: pl.DataFrame, images: pl.Da
     test.with_columns(frontal=pl.lit("frontal"), lateral=lateral).write_parquet(folder / "records.parquet")
 
 
-def decode_mean(model: Path, folder: Path, out: Path) -> Path:
-    """Decode the mean radiographs in ``folder`` with a model; all its other inputs are the patient's own."""
-    options = {"records": folder / "records.parquet", "model": model, "backbones": BACKBONES}
-    options |= {"features": folder / "features", "out": out}
-    arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    subprocess.run(["pacer", "decode", *arguments], check=True)
+def decode_mean(models: Path, folder: Path, settings: Mapping[str, Any], out: Path) -> Path:
+    """Decode the mean radiographs in ``folder`` with a run's models and its settings of the group ``decode``; all other
+    inputs are the patient's own."""
+    params, features = load_params("params.yaml"), folder / "features"
+    if not features.exists():
+        build_store(params.features, read_images(folder / "images.parquet"), [], BACKBONES, features)
+    config = params.decode.model_copy(update={**settings, "controls": [], "examples": 0, "limit": None})
+    opened = partial(trained_generator, findings=models / "findings")
+    records = read_records(folder / "records.parquet")
+    decode_records(models / "calibrate", BACKBONES, records, features, config, out, opened)
     return out
 
 
@@ -197,8 +205,11 @@ def main() -> None:
             # A calibrated model refers to the folder of its parent next to it.
             models = folder / f"{number}-models"
             models.mkdir()
-            _, model = (get(f"models/{phase}", commit, models / phase) for phase in ("parent", "calibrate"))
-            mean = predictions(decode_mean(model, folder, folder / f"{number}-mean"))
+            for stage in ("parent", "calibrate", "findings"):
+                get(f"models/{stage}", commit, models / stage)
+            overrides = study.overrides(place, replicate).items()
+            settings = {key.removeprefix("decode."): value for key, value in overrides if key.startswith("decode.")}
+            mean = predictions(decode_mean(models, folder, settings, folder / f"{number}-mean"))
             about = {"row": row, "replicate": replicate, "control": MEAN_RADIOGRAPH}
             lines += [about | {"record_id": record, "report": text, "commitment": c} for record, text, c in mean]
             rmtree(models)

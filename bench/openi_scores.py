@@ -30,10 +30,10 @@ from pacer.metrics.nlg import language_scores, with_meteor, with_rouge
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, holm, intervals
 
 PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
-AGREEMENT = "PACER, select: agreement"
+AGREEMENT, READ, READ_AGREEMENT = "PACER, select: agreement", "PACER, read", "PACER, read, agreement"
 ANOTHER, NO_LATERAL = "another_patient", "no_lateral"
 REPORT, COMMITMENT = "report", "commitment"
-ROWS = (BASE, "Refine only", "Commit only", BOTH, PACER, AGREEMENT, NEAREST, CONSTANT)
+ROWS = (BASE, "Refine only", "Commit only", BOTH, PACER, AGREEMENT, READ, READ_AGREEMENT, NEAREST, CONSTANT)
 DEALS, SEED = 1000, 0
 LANGUAGE = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
 
@@ -65,6 +65,8 @@ QUESTIONS = {
     ],
     "Is it more than the nearest train report?": [(System(PACER), System(NEAREST))],
     "Does a kept commitment help?": [(System(AGREEMENT), System(PACER))],
+    "Do findings that are read pay?": [(System(READ), System(PACER)), (System(READ_AGREEMENT), System(PACER))],
+    "More than agreement has?": [(System(READ_AGREEMENT), System(AGREEMENT))],
 }
 
 

@@ -36,14 +36,19 @@ TEXTS = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> dict[str, str]:
-    """The wheel, built and installed into a folder, in front of everything else."""
-    folder = tmp_path_factory.mktemp("installed")
+def clone(folder: Path) -> None:
+    """Copy what an installation reads."""
     for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
     for name in ("pacer", "configs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> dict[str, str]:
+    """The wheel, built and installed into a folder, in front of everything else."""
+    folder = tmp_path_factory.mktemp("installed")
+    clone(folder)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
     options = ["--no-build-isolation", "--no-deps", "--ignore-installed", "--prefix", str(folder / "site")]
     subprocess.run([*pip, *options, str(folder)], check=True, capture_output=True)
