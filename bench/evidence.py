@@ -43,8 +43,11 @@ SMALL = 0.01
 ROWS = ("precision", "recall", "f1", "report_positive_f1", "bleu4", "rougeL", "contradiction_rate")
 DIFFERENCES = ("f1", "report_positive_f1", "bleu4", "contradiction_rate")
 #: F1 of affirmed findings with the previous report, and what it is compared with.
-PREVIOUS = {"without it": "prior_f1_without", "the previous report itself": "prior_f1_itself"}
-PREVIOUS |= {"united with it": "prior_f1_united"}
+PREVIOUS = {
+    "without it": "prior_f1_without",
+    "the previous report itself": "prior_f1_itself",
+    "united with it": "prior_f1_united",
+}
 UNFOUNDED = "unfounded_prior_wording_rate"
 #: Scores that are stored beside the study's own.
 BY_CONTEXT = ("f1", "prior_f1", *PREVIOUS.values(), UNFOUNDED)
@@ -111,7 +114,7 @@ def mark(result: Stored, one: Mapping[str, Any]) -> str:
         low, high, by_replicate = -high, -low, [-value for value in by_replicate]
     if low > 0:
         return "?" if one["over"] == "patients" and min(by_replicate) <= 0 else "✓"
-    return "✗" if high < 0 or (score_of(one["metric"]).key == "f1" and max(-low, high) <= SMALL) else "?"
+    return "✗" if high < 0 or (one["metric"] == "f1" and max(-low, high) <= SMALL) else "?"
 
 
 def apart(result: Stored, label: str, metric: str) -> list[float]:
