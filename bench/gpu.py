@@ -31,7 +31,6 @@ PARTS: dict[str, tuple[float, tuple[str, ...]]] = {
     "steps": (8, ("bench/train.py", "--preset", "gpu")),
     "decode": (7, ("bench/decode.py", "--preset", "gpu")),
     "features": (3, ("bench/features.py", "--preset", "gpu")),
-    "blocks": (3, ("bench/blocks.py", "--preset", "gpu")),
 }
 
 

@@ -73,7 +73,7 @@ def vision_config(directory: Path) -> Any:
     config = getattr(config, "vision_config", config)
     if config.model_type not in VISION:
         raise BackboneError(
-            f"{directory} is an image encoder of the family {config.model_type}, which is not supported; choose one of "
+            f"{directory} is an image encoder of the unsupported family {config.model_type}; choose one of "
             f"{', '.join(VISION)} (CONTRIBUTING.md says how to add a family)"
         )
     return config
@@ -103,7 +103,7 @@ def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
     sides = (config.image_size,) * 2 if isinstance(config.image_size, int) else tuple(config.image_size)
     if (height, width) != sides and not VISION[config.model_type].any_size:
         raise BackboneError(
-            f"the image processor gives {height} x {width} pixels, but the {config.model_type} encoder takes "
+            f"the image processor produces {height} x {width} pixels, but the {config.model_type} encoder takes "
             f"only {sides[0]} x {sides[1]}; set that size in preprocessor_config.json"
         )
     return height // config.patch_size, width // config.patch_size
@@ -156,7 +156,7 @@ def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
         defaults = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(family)
         if not isinstance(defaults, list):
             raise ConfigError(
-                f"lora.targets: null uses PEFT's defaults, but PEFT has none for {family}; list the layers, for "
+                f"lora.targets = null uses PEFT's defaults, but PEFT has none for {family}; list the layers, for "
                 "example [q_proj, v_proj]"
             )
         targets = defaults
@@ -166,8 +166,8 @@ def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
         if not any(name.endswith(f".{target}") for name in inside):
             known = ", ".join(sorted({name.rsplit(".", 1)[-1] for name in inside}))
             head = any(name.endswith(f".{target}") for name in linear)
-            reason = "would stay zero there, as the loss does not call this layer" if head else "finds no such layer"
-            raise ConfigError(f"lora.targets: {target}: LoRA {reason}; the layers of the model's blocks are {known}")
+            reason = "LoRA gets no gradient in this layer" if head else "there is no such layer"
+            raise ConfigError(f"lora.targets: {target}: {reason}; choose from {known}")
     return targets
 
 

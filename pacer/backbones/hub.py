@@ -50,7 +50,7 @@ def locate(backbone: Backbone, role: str) -> Path | None:
                 "machine with network access"
             ) from None
     else:
-        remedy = f"add them, or correct backbones.{role}.path"
+        remedy = f"add what is missing, or correct backbones.{role}.path"
         target = Path(backbone.path or "").resolve()
         if not target.is_dir():
             raise BackboneError(f"backbones.{role}.path: {target} is not a folder; set it to the model's folder")

@@ -104,6 +104,6 @@ def _check(
     ):
         if tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] != reference.encode(text):
             raise BackboneError(
-                f"the tokenizer in {directory} gives different ids from its {SENTENCEPIECE} for {kind}; download it "
-                f"again, or remove tokenizer.json, which is then rebuilt from {SENTENCEPIECE}"
+                f"the tokenizer in {directory} and its {SENTENCEPIECE} give different ids for {kind}; download it "
+                f"again, or remove tokenizer.json to have it rebuilt from {SENTENCEPIECE}"
             )

@@ -40,7 +40,7 @@ def use(
         bool, typer.Option("--force", help="Overwrite params.yaml even if it was edited and matches no profile.")
     ] = False,
 ) -> None:
-    """Select a profile, and write it to params.yaml."""
+    """Select a profile and write it to params.yaml."""
     names = names_in(CONFIGS, "profiles")
     if name is None:
         console.print("\n".join(names))

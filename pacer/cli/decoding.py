@@ -39,7 +39,7 @@ def decode(
     out: Annotated[Path, typer.Option(help="Output folder for the predictions; replaced if it exists.")],
     records: RecordsFile = CORPUS,
     model: Annotated[
-        Path, typer.Option(help="Trained model: a pipeline or exported folder, or org/name@revision.")
+        Path, typer.Option(help="Trained model: a folder (from training or `pacer export`), or org/name@revision.")
     ] = Path("models/calibrate"),
     backbones: Annotated[Path | None, typer.Option(help="Frozen models (default: those of --model).")] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
@@ -99,8 +99,8 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
     about = read_about(records)
     for key, value in package.texts.model_dump().items():
         if about.get(key, value) != value:
-            note = f"note: {records} was made with corpus.{key}: {about[key]}"
-            say(f"{note}, but the model's training texts were made with {value}", "yellow")
+            note = f"note: {records} was built with corpus.{key}: {about[key]}"
+            say(f"{note}, but the model's training reports were prepared with {value}", "yellow")
 
 
 def _encode(

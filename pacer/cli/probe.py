@@ -26,7 +26,7 @@ def make(
         Path | None, typer.Option(help="Table of bounding boxes: image, finding, x, y, width, height (0 to 1).")
     ] = None,
 ) -> None:
-    """Write inputs.csv: records, plus copies with one source removed, exchanged or changed. The system under test must
+    """Write inputs.csv: records, plus copies with one source removed, swapped or altered. The system under test must
     write a report for every row, as a CSV file with the columns probe_id and report."""
     chosen = check_contexts(context)
     records = records / CORPUS.name if records.is_dir() else records
@@ -56,20 +56,20 @@ def make(
         findings = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
         say(f"affirmed findings with no region (or no control region) to mask: {findings or 'none'}")
     else:
-        say("no findings will be masked: this corpus has no bounding boxes; pass a table with --boxes")
+        say("no findings were masked: this corpus has no bounding boxes; pass a table with --boxes")
     total = sum(count["reports"] for count in manifest["reports"].values())
-    say(f"{total:,} reports to write: {out / INPUTS}; do not give the system {KEY}, which holds the references")
+    say(f"next: a report for each of the {total:,} rows of {out / INPUTS}; {KEY} holds the references, so keep it back")
 
 
 @probe.command()
 def score(
     reports: Annotated[
-        list[str], typer.Option(help="FILE or NAME=FILE, columns probe_id and report; repeat for each system.")
+        list[str], typer.Option(help="FILE or NAME=FILE, with columns probe_id and report; repeatable.")
     ],
     out: Annotated[Path, typer.Option(help="Output folder; replaced if it exists.")],
-    folder: Annotated[Path, typer.Option("--probe", help="Folder of `pacer probe make`.")] = Path("probe"),
-    hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids, if not probe_id.")] = None,
-    hypothesis_text: Annotated[str | None, typer.Option(help="Column of the reports, if not report.")] = None,
+    folder: Annotated[Path, typer.Option("--probe", help="Folder written by `pacer probe make`.")] = Path("probe"),
+    hypothesis_id: Annotated[str | None, typer.Option(help="Column with the ids (default: probe_id).")] = None,
+    hypothesis_text: Annotated[str | None, typer.Option(help="Column with the reports (default: report).")] = None,
 ) -> None:
     """Report which sources each system uses, as a table, a chart and a page."""
     named = [entry.partition("=") for entry in reports]

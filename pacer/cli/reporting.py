@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def audit(
     params: ParamsFile = PARAMS,
     out: Annotated[
-        Path | None, typer.Option(help="Keep the corpus here; a rejected one leaves only OUT.problems.csv.")
+        Path | None, typer.Option(help="Folder for the corpus; on error, only OUT.problems.csv is written.")
     ] = None,
 ) -> None:
     """Read a corpus, and print a summary and its problems."""
@@ -132,28 +132,28 @@ def score(
     references: Annotated[Path | None, typer.Option(help="Reference reports: CSV, TSV, JSON, JSONL, Parquet.")] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="A system's reports; formats as for --references.")] = None,
     records: Annotated[Path | None, typer.Option(help="A corpus's records.parquet (with --predictions).")] = None,
-    predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl from `pacer decode`.")] = None,
+    predictions: Annotated[Path | None, typer.Option(help="Folder written by `pacer decode`.")] = None,
     chexbert: Annotated[
         Path | None, typer.Option(help="CheXbert folder (default: none; with --records, the pipeline's).")
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="File of the references' labels; reused if present.")] = None,
     split: Annotated[str | None, typer.Option(help="Split, or all (default: as decoded, else test).")] = None,
     context: ContextNames = None,
-    missing: Annotated[str, typer.Option(help="Missing report: error, or empty (scored as empty).")] = "error",
+    missing: Annotated[str, typer.Option(help="If a report is missing: error, or empty (scored as empty).")] = "error",
     missing_references: Annotated[str, typer.Option(help="If a reference is empty: error, or leave-out.")] = "error",
-    extract: Annotated[str, typer.Option(help="boxed: only the last \\boxed{} of a report; none: all.")] = "none",
-    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop sentences that a report repeats.")] = False,
+    extract: Annotated[str, typer.Option(help="boxed: score only the last \\boxed{}; none: everything.")] = "none",
+    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences in a report.")] = False,
     clean_references: Annotated[
-        str, typer.Option(help="Clean references: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps 2.5 cm), none.")
+        str, typer.Option(help="Cleaner: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps 2.5 cm), none.")
     ] = "none",
-    clean_hypotheses: Annotated[str, typer.Option(help="Clean reports; choices as for --clean-references.")] = "none",
+    clean_hypotheses: Annotated[str, typer.Option(help="Cleaner for the reports: as for --clean-references.")] = "none",
     reference_id: Annotated[str | None, typer.Option(help="ID column of the references.")] = None,
     reference_text: Annotated[str | None, typer.Option(help="Text column of the references.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="ID column of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Table of your scores and groups, CSV or Parquet.")] = None,
     metric: Annotated[list[str] | None, typer.Option(help="A package's pacer.scores entry point; repeatable.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite scores of other reports in OUT.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, e.g. meteor; repeatable.")] = None,
     params: Annotated[Path | None, typer.Option(help="Parameters (default with --records: params.yaml).")] = None,
 ) -> None:
@@ -173,7 +173,7 @@ def score(
     check_exists(chexbert, columns)
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
-            raise ConfigError("--references takes at most one --context; omit it to score all contexts")
+            raise ConfigError("with --references, pass one --context, or none to score all contexts")
         check_exists(references, hypotheses)
         from pacer.metrics.calls import score as score_files
 
@@ -195,7 +195,7 @@ def score(
         chosen_scores: dict[str, Any] = {"split": split, "contexts": chosen, "without": without or ()}
         result = score_decoded(records, predictions, out, inputs, settings, say=say, **chosen_scores)
     else:
-        raise ConfigError("give --references and --hypotheses, or --records and --predictions")
+        raise ConfigError("pass --references and --hypotheses, or --records and --predictions")
     _print_scores(result, out, settings.convention)
 
 
@@ -239,8 +239,8 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of scores, or with metrics/; the baseline.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Second run; differences are B − A.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="Baseline run: a folder with scores or metrics/.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Run that is compared with A; differences are B − A.")],
     convention: Annotated[str, typer.Option(help="Label convention for F1.")] = "llm-rg4",
 ) -> None:
     """Compare two scored runs case by case. Intervals use the paired bootstrap, p values

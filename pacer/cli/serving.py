@@ -56,7 +56,7 @@ def export(
         findings=findings if findings.is_dir() else None,
         with_backbones=with_backbones,
     )
-    elsewhere = f"the frozen models stay in {BACKBONES}, or where it points; --with-backbones copies them"
+    elsewhere = f"the frozen models stay where they are ({BACKBONES}); --with-backbones copies them"
     say(f"model written to {out}; {'it includes the frozen models' if with_backbones else elsewhere}")
     say(f"to share it: `hf upload ORG/NAME {out} --private`; others load it as ORG/NAME@REVISION")
 
@@ -70,7 +70,7 @@ def generate(
     history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
     view: Annotated[str | None, typer.Option(help="PA or AP (default: from the DICOM file, else unknown).")] = None,
     commitment: Annotated[
-        str | None, typer.Option(help='Commitment to write the report from: "positive: edema; negative: pneumothorax".')
+        str | None, typer.Option(help='Commitment for the report, e.g. "positive: edema; negative: pneumothorax".')
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as a JSON list.")] = False,
     all_contexts: Annotated[
@@ -92,7 +92,7 @@ def generate(
             raise ConfigError("--cases needs --out and reads the sources from its table; omit the single-case options")
         _generate_many(model, cases, out, batch_size, backbones)
     elif frontal is None or out is not None:
-        raise ConfigError("pass --frontal (and --lateral, --prior) for one case, or --cases and --out for many")
+        raise ConfigError("for one case, pass --frontal [--lateral] [--prior]; for many, --cases and --out")
     else:
         case = Case(frontal, lateral, prior, indication, history, view, name=frontal.name, commitment=commitment)
         results = _generate_one(model, case, all_contexts, batch_size, backbones)
@@ -144,7 +144,7 @@ def _show_result(result: Result) -> None:
     console.print(Text(f"\n{result.report}\n"))
     if result.probabilities is not None:
         present = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
-        console.print(Text(f"Probabilities: {', '.join(f'{chance:.2f} {finding}' for chance, finding in present)}"))
+        console.print(Text(f"Probabilities: {', '.join(f'{finding} {chance:.2f}' for chance, finding in present)}"))
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
     console.print(Text(f"{gate}{result.tokens} tokens"))
     _show_notes(notes_of([result]))

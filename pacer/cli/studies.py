@@ -76,7 +76,7 @@ def show(name: Name) -> None:
 
 @study.command("list")
 def list_studies() -> None:
-    """List the studies, how many of their runs exist, and unfinished runs."""
+    """List the studies, how many of their runs are done, and unfinished runs."""
     from pacer.studies.run import finished, results_folder, stopped
     from pacer.studies.study import load_study
     from pacer.studies.worktree import Repository

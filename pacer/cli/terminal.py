@@ -27,11 +27,9 @@ PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
 #: The records of the pipeline's own corpus.
 CORPUS = Path("data/corpus/records.parquet")
 ParamsFile = Annotated[
-    Path, typer.Option("--params", help="Parameter file, complete or `extends: PROFILE`.", show_default="params.yaml")
+    Path, typer.Option("--params", help="Parameter file, complete or with `extends:`.", show_default="params.yaml")
 ]
-RecordsFile = Annotated[
-    Path, typer.Option("--records", help="A corpus's records.parquet, next to its images.parquet (`pacer audit`).")
-]
+RecordsFile = Annotated[Path, typer.Option("--records", help="records.parquet of a corpus (from `pacer audit --out`).")]
 ContextNames = Annotated[list[str] | None, typer.Option("--context", help="Use only this context; repeatable.")]
 #: Remedy for a missing file that a stage of the pipeline writes.
 FROM_STAGE = "correct the path, or create it with `dvc repro`"

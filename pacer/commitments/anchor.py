@@ -55,7 +55,7 @@ class Anchor:
         fields = (self.positive, self.negative, self.uncertain)
         unknown = sorted({finding for field in fields for finding in field} - _RANK.keys())
         if unknown:
-            raise ValueError(f"unknown findings {', '.join(unknown)}; expected {', '.join(FINDINGS)}")
+            raise ValueError(f"unknown findings {', '.join(unknown)}; choose from {', '.join(FINDINGS)}")
         ordered = all(list(field) == sorted(field, key=_RANK.__getitem__) for field in fields)
         if not ordered or sum(map(len, fields)) != len(set().union(*fields)):
             raise ValueError("findings must be unique and in the vocabulary's order; use Anchor.of")
@@ -135,7 +135,7 @@ def read_list(text: str) -> Anchor:
     Raises:
         DataError: a field or finding is unknown, a finding is named twice, or a field has more than are written.
     """
-    form = "expected a list such as positive: edema; negative: pneumothorax, lung lesion"
+    form = "expected a list such as 'positive: edema; negative: pneumothorax, lung lesion'"
     fields: dict[str, list[str]] = {}
     for part in filter(str.strip, text.split(";")):
         name, colon, content = part.partition(":")
@@ -150,7 +150,7 @@ def read_list(text: str) -> Anchor:
             raise DataError(f"commitment: {name} has {len(fields[name])} findings; at most {MAX_PER_FIELD} are allowed")
     counts = Counter(finding for field in fields.values() for finding in field)
     if twice := [finding for finding, count in counts.items() if count > 1]:
-        raise DataError(f"commitment: {twice[0]} is named twice; give each finding one state")
+        raise DataError(f"commitment: {twice[0]} appears twice; give each finding one state")
     return Anchor.of(**fields)
 
 

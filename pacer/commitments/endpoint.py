@@ -197,8 +197,8 @@ def connect(config: Labelling) -> Generator[Endpoint]:
         host = ""
     if host and (url.query or url.fragment):
         raise ConfigError(
-            "anchors.llm.base_url has a query (? or #), which the client does not send with requests; remove it. For "
-            "Azure, use https://RESOURCE.openai.azure.com/openai/v1, and the deployment as anchors.llm.model"
+            "anchors.llm.base_url has a query or fragment (? or #), which the client does not send; remove it. For "
+            "Azure, set it to https://RESOURCE.openai.azure.com/openai/v1, and anchors.llm.model to the deployment"
         )
     consent = config.send_reports_to
     if not host or consent is None or consent.strip().lower() != host:
@@ -214,7 +214,7 @@ def connect(config: Labelling) -> Generator[Endpoint]:
         client = None
     if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
         raise ConfigError(
-            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY (ASCII, without spaces); for a local "
+            "anchors.llm.provider = 'openai' needs an API key in OPENAI_API_KEY (ASCII, without spaces); for a local "
             "endpoint, any text will do"
         )
     with client:

@@ -114,7 +114,7 @@ def _ask_all(
             requests = _Requests(endpoint, paid, config, file, ticker)
             with ThreadPoolExecutor(config.concurrency) as pool:
                 list(pool.map(requests.send, missing))
-    again = "The other answers are saved; rerun the stage for the rest"
+    again = "Answers that arrived are saved; rerun the stage for the rest"
     refused = requests.troubles.total() - len(requests.failed)
     if requests.stopped or refused == len(missing) + reused:
         raise PacerError(

@@ -28,7 +28,7 @@ class Labelling(Strict):
     @model_validator(mode="after")
     def _has_answers(self) -> Self:
         if self.provider == "recorded" and self.recorded is None:
-            raise ValueError("provider: recorded needs anchors.llm.recorded, a file of answers keyed by record id")
+            raise ValueError("provider = 'recorded' needs anchors.llm.recorded, a file of answers keyed by record id")
         return self
 
 

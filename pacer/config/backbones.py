@@ -26,7 +26,7 @@ class Backbone(Strict):
     @model_validator(mode="after")
     def _located(self) -> Self:
         if missing := [key for key in _LOCATED_BY[self.provider] if getattr(self, key) is None]:
-            raise ValueError(f"provider: {self.provider} needs {' and '.join(missing)}")
+            raise ValueError(f"provider = {self.provider!r} needs {' and '.join(missing)}")
         return self
 
 
@@ -77,14 +77,14 @@ class Backbones(Strict):
     @model_validator(mode="after")
     def _providers(self) -> Self:
         if self.chexbert.provider == "hub":
-            raise ValueError("chexbert: no hub offers its weights; set provider: local and path, or provider: standin")
+            raise ValueError("chexbert: its weights are on no hub; set provider: standin, or local with a path")
         card, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
         for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
             made_with = _training_settings(card, role)
             for key, value in _training_settings(values, role).items():
                 if value != made_with[key]:
                     raise ValueError(
-                        f"backbones.{key} = {value!r}, but the bundled model was made with {made_with[key]!r}; set "
+                        f"backbones.{key} = {value!r}, but the bundled model was trained with {made_with[key]!r}; set "
                         f"backbones.{role}.provider: standin to train a model with this value"
                     )
         return self

@@ -132,16 +132,16 @@ class Corpus(Strict):
             raise ValueError("contexts has duplicate entries")
         if self.source == "phantom":
             if self.format != "rg4":
-                raise ValueError("source: phantom requires format: rg4; to use your own data, set source: files")
+                raise ValueError("source = 'phantom' requires format = 'rg4'; to use your own data, set source: files")
             return self
         if self.root is None:
-            raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
+            raise ValueError("source = 'files' needs corpus.root, the folder that contains the corpus")
         group, keys, paths = self._group()
         unset = [key for key, path in paths.items() if path is None and key not in keys.optional]
         if unset:
-            raise ValueError(f"format: {self.format} needs {', '.join(f'corpus.{group}.{key}' for key in unset)}")
+            raise ValueError(f"format = {self.format!r} needs {', '.join(f'corpus.{group}.{key}' for key in unset)}")
         if not keys.has_priors and {"sw", "mw"} & set(self.contexts):
-            raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
+            raise ValueError(f"format = {self.format!r} has no previous reports; set contexts: [sn] or [sn, mn]")
         return self
 
     def input_files(self) -> dict[str, tuple[str, str]]:

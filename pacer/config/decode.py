@@ -49,13 +49,13 @@ class Decode(Strict):
             raise ValueError("min_new_tokens must not exceed max_new_tokens")
         if self.engine != "beam" and (self.select == "agreement" or self.commitment == "read"):
             raise ValueError(
-                "engine: generate cannot write a report for a given commitment; select: agreement and "
-                "commitment: read need engine: beam"
+                "engine = 'generate' cannot write a report for a given commitment, which select = 'agreement' and "
+                "commitment = 'read' need; set engine: beam"
             )
         if self.risk.promised and self.commitment != "read":
-            raise ValueError("risk needs commitment: read, because the promise is kept by choosing its threshold")
+            raise ValueError("risk needs commitment = 'read', because its limits are met by choosing a threshold")
         if self.risk.promised and self.split != "test":
-            raise ValueError(f"risk is calibrated on split val, so it needs split: test, not {self.split}")
+            raise ValueError(f"risk needs split = 'test', not {self.split!r}: its threshold comes from val")
         return self
 
 

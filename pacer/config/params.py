@@ -53,16 +53,16 @@ class Params(Strict):
             raise ValueError("decode.split = 'all' is only for `pacer decode`; the pipeline decodes test or val")
         if self.decode.commitment == "read" and self.commit.route == "direct":
             raise ValueError(
-                "decode.commitment = 'read' needs a model that writes its reports from a commitment, which "
-                "commit.route: direct does not train; set decode.commitment: generated"
+                "decode.commitment = 'read' needs a model that is trained to write from a commitment, but "
+                "commit.route = 'direct' trains none; set decode.commitment: generated"
             )
         if self.decode.risk.promised and self.train.checkpoint == "best":
             raise ValueError(
-                "decode.risk needs train.checkpoint: last, because best selects the weights on split val, on whose "
-                "patients the promise is calibrated"
+                "decode.risk needs train.checkpoint = 'last': 'best' selects the weights on the val split, on which "
+                "the threshold is calibrated"
             )
         if "sn" not in self.corpus.contexts:
-            raise ValueError("corpus.contexts must contain sn: the warm-up trains on it")
+            raise ValueError("corpus.contexts must contain sn, on which the warm-up trains")
         if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):
             raise ValueError(f"parent.contexts has {', '.join(sorted(others))}, but corpus.contexts does not")
         return self

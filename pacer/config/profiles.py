@@ -29,7 +29,7 @@ def names_in(folder: Path, what: str) -> list[str]:
     """
     names = sorted(path.stem for path in folder.glob("*.yaml"))
     if not names:
-        raise ConfigError(f"{folder.resolve()} contains no {what}; run this from the root of the repository")
+        raise ConfigError(f"{folder.resolve()} contains no {what}; run the command from the root of the repository")
     return names
 
 
@@ -74,8 +74,8 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
         raise ConfigError(
-            f"{path}: extends {name!r}, but there is no {looked}; choose one that `pacer use` lists, and run this "
-            "from the root of the repository"
+            f"{path}: extends {name!r}, but there is no {looked}; choose one that `pacer use` lists, and run the "
+            "command from the root of the repository"
         )
     if base in extending:
         raise ConfigError(f"circular `extends`: {path} and {name} extend each other; change one of them")

@@ -59,7 +59,7 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
         raw = yaml.load(text)
     except FileNotFoundError:
         raise ConfigError(
-            f"{path} does not exist; correct the path, or run this from the root of the repository"
+            f"{path} does not exist; correct the path, or run the command from the root of the repository"
         ) from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         reason, mark = str(error), getattr(error, "problem_mark", None)

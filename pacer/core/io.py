@@ -217,7 +217,7 @@ def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
         raise DataError(f"{out} is a file; choose a folder for the output")
     foreign = sorted({path.name for path in out.iterdir()} - set(known)) if out.exists() else []
     if foreign:
-        raise DataError(f"{out} contains {foreign[0]}, which would be lost; choose another folder, or move it first")
+        raise DataError(f"{out} contains {foreign[0]}, which would be lost; move it, or choose another folder")
 
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:

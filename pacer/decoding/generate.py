@@ -97,12 +97,12 @@ class Generator:
         if decode.commitment == "read":
             if not self.commit:
                 raise ConfigError(
-                    "decode.commitment: read needs a model that writes commitments, but this one was trained without "
-                    "Commit (commit.route: direct); set decode.commitment: generated"
+                    "decode.commitment = 'read' needs a model that writes commitments, but this one was trained "
+                    "without Commit (commit.route = 'direct'); set decode.commitment: generated"
                 )
             if reader is None:
                 raise ConfigError(
-                    "decode.commitment: read needs the output of the `findings` stage for this model's parent, or "
+                    "decode.commitment = 'read' needs the output of the `findings` stage for this model's parent, or "
                     "an export that includes it; set decode.commitment: generated"
                 )
         if unknown and decode.engine == "beam":
@@ -141,8 +141,8 @@ class Generator:
         inputs, gate, _ = self.model.calibrate(embedded, batch)
         if not inputs.isfinite().all():
             raise DataError(
-                f"record {record['record_id']}: its prefix is not finite, so the features of its images or "
-                "previous report, or the checkpoint, are damaged; regenerate them"
+                f"record {record['record_id']}: its prefix has NaN or infinite values, so the checkpoint or the "
+                "record's features are damaged; regenerate the damaged files"
             )
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
         findings = None if self.reader is None else self.reader(embedded.sources.fused[0])

@@ -141,8 +141,8 @@ def make_promise(risk: Risk, val: pl.DataFrame, reports: Mapping[float, Mapping[
             refused.append(_refusal(str(context), tests, passed))
     if refused:
         raise DataError(
-            f"decode.risk: no threshold of {', '.join(map(str, GRID))} keeps the promise with {risk.confidence:.0%} "
-            f"confidence on the val split; {'; '.join(refused)}. Use a larger val split, a higher share, or no promise"
+            f"decode.risk: none of the thresholds {', '.join(map(str, GRID))} meets the limits with "
+            f"{risk.confidence:.0%} confidence on split val; {'; '.join(refused)}. Use a larger split or other limits"
         )
     return {"risk": risk.model_dump(), "contexts": contexts}
 
@@ -155,7 +155,7 @@ def _refusal(context: str, tests: Mapping[str, Sequence[RiskTest]], passed: Mapp
         if passed[kind]:
             parts.append(f"{kind} holds at {', '.join(map(str, passed[kind]))}")
         elif best.enough is None:
-            parts.append(f"{kind} exceeds the promised share at every threshold; more patients would not help")
+            parts.append(f"{kind} exceeds its limit at every threshold; more patients would not help")
         else:
             rate = f"{best.errors} of {best.findings} findings at threshold {best.threshold}"
             parts.append(

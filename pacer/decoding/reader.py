@@ -107,6 +107,6 @@ def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
     if parent is not None and path.exists() and any(name.startswith(_TOKENS) for name in read_weights(path)):
         return None
     if read_json(directory / ABOUT)["weights"] != (checkpoint_hash(checkpoint) if parent is None else parent.sha256):
-        raise CheckpointError(f"{directory} was not fitted to the weights of {checkpoint}; run `dvc repro findings`")
+        raise CheckpointError(f"{directory} does not match the weights of {checkpoint}; run `dvc repro findings`")
     tensors = read_weights(directory / READER)
     return FindingsReader(tensors["weight"], tensors["bias"])

@@ -59,7 +59,7 @@ def trained_generator(
     """
     if read_record(checkpoint).phase == "warmup":
         raise CheckpointError(
-            f"{checkpoint} is a warm-up checkpoint, which cannot write reports; decode a parent or calibrate checkpoint"
+            f"{checkpoint} is a warm-up checkpoint, which cannot write reports; use one from `parent` or `calibrate`"
         )
     model, record = load(checkpoint, backbones)
     store = open_features(features, backbones, device)
@@ -166,7 +166,7 @@ def _promise(
     contexts = plan_runs(records, config)[""]["context"].unique().implode()
     val = of_split(records, "val").filter(pl.col("context").is_in(contexts))
     if missing := sorted(set(contexts.explode()) - set(val["context"])):
-        raise DataError(f"decode.risk: the val split has no records of {', '.join(missing)} to calibrate on")
+        raise DataError(f"decode.risk: the val split has no records of context {', '.join(missing)} to calibrate on")
     runs = {f"val at {at}": val.with_columns(threshold=pl.lit(at)) for at in GRID}
     _decode(generator, runs, lines, state)
     state.wait_for_everyone()
@@ -186,7 +186,7 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
         cases = cases.group_by("context", maintain_order=True).head(config.limit)
     if cases.is_empty():
         others = ", ".join(name for name in SPLITS if name in set(records["split"])) or "none"
-        raise DataError(f"split {config.split} has no records; choose another decode.split (with records: {others})")
+        raise DataError(f"split {config.split} has no records; choose another decode.split (available: {others})")
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     return {name: part for name, part in runs.items() if len(part)}
 

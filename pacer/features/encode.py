@@ -258,7 +258,7 @@ def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, 
     if size > _USABLE * free:
         remedy = f"set features.mode: {other_mode}, or free" if other <= _USABLE * free else "free"
         raise PacerError(
-            f"the features need {decimal(size)} more, but {out.parent} has {decimal(free)} free; {remedy} some space"
+            f"the features need another {decimal(size)}, but {out.parent} has {decimal(free)} free; {remedy} some space"
         )
     return size, free
 
@@ -274,7 +274,7 @@ def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
         named = "".join(f"\n  {name}: {problem}" for name, problem in problems[:_NAMED])
         more = f"\n  ... and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
         raise DataError(
-            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair them and rerun the stage, "
-            "which keeps what is already encoded; or remove the files and raise corpus.max_bad_rows, which leaves out "
-            f"their records{named}{more}"
+            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair every such file and rerun "
+            "the stage, which keeps what is already encoded; or remove the files and raise corpus.max_bad_rows, to "
+            f"leave out their records{named}{more}"
         )

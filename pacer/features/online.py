@@ -31,8 +31,8 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
     for name, made_for in store.encoding.encoders.items():
         if made_for != fingerprint(backbones / name):
             raise DataError(
-                f"{directory} was made with a different encoder from {backbones / name}; rerun the `features` stage, "
-                "which reuses what does not depend on it"
+                f"{directory} was computed with an encoder other than {backbones / name}; rerun the `features` stage, "
+                "which reuses what does not depend on that encoder"
             )
     if store.encoding.mode == "states":
         return store

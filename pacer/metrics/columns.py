@@ -63,8 +63,8 @@ def check_names(names: Sequence[str], taken: Collection[str]) -> None:
         others = {*taken, *names[:place], *names[place + 1 :]}
         if others & {name, count_of(name)} or not name.strip() or name.endswith(_OF_CONTROLS):
             raise DataError(
-                f"your column or metric {name!r} cannot have this name: it is empty, or it or {count_of(name)} (the "
-                "number of its values) already names a score or a column of cases.parquet; rename it"
+                f"your column or metric {name!r} needs a different name: names must not be empty, and neither it nor "
+                f"{count_of(name)} (its number of values) may be the name of a score or a column of cases.parquet"
             )
 
 
@@ -84,7 +84,7 @@ def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Funct
         try:
             functions[name] = offered[name].load()
         except (ImportError, AttributeError) as error:
-            raise ConfigError(f"metrics: {name}, {offered[name].value}, cannot be imported: {error}") from None
+            raise ConfigError(f"metrics: {name} ({offered[name].value}) cannot be imported: {error}") from None
     return functions
 
 
@@ -114,13 +114,13 @@ def metric_columns(metrics: Mapping[str, Function], cases: pl.DataFrame) -> tupl
         except Exception as error:  # its message could hold a report
             file, line, *_ = extract_tb(error.__traceback__)[:2][-1]
             place = f"{type(error).__name__}, {Path(file).name}, line {line}"
-            raise DataError(f"{where} raised {place}; it is called once with two lists of texts") from None
+            raise DataError(f"{where} raised {place}; it is called once with two lists of strings") from None
         if numbers.shape != (len(cases),) or numbers.dtype.kind not in "biuf":
             returned = f"{type(values).__name__}, {numbers.dtype}, of shape {numbers.shape}"
-            raise DataError(f"{where}: expected {len(cases)} numbers, one for each pair of texts, got {returned}")
+            raise DataError(f"{where}: expected {len(cases)} numbers, one for each pair of reports, got {returned}")
         if len(bad := np.flatnonzero(~np.isfinite(numbers))):
             record, value = cases["record_id"][int(bad[0])], numbers[bad[0]]
-            raise DataError(f"{where}: expected a finite number for each pair of texts, got {value} for {record}")
+            raise DataError(f"{where}: expected a finite number for each pair of reports, got {value} for {record}")
         columns.append(pl.Series(name, numbers.astype(float)))
     return columns, meanings
 
@@ -173,8 +173,8 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path) -> pl.Series:
     if column.dtype == pl.Boolean:
         column = column.cast(pl.String)
     if column.dtype != pl.String:
-        raise DataError(f"{where}: expected numbers (used as scores), or texts or true and false (used as groups)")
+        raise DataError(f"{where}: expected numbers (used as scores), or strings or booleans (used as groups)")
     texts = column.str.strip_chars().replace("", None)
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
-        raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; use numbers, or fewer groups")
+        raise DataError(f"{where} has {count} distinct values; use numbers (a score), or up to {_MOST_VALUES} groups")
     return texts

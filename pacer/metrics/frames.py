@@ -26,7 +26,7 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
         content = content.collect()
     if hasattr(content, "with_format"):  # a data set of Hugging Face; as arrow, which does not decode its images
         if not hasattr(content, "__len__"):
-            raise DataError(f"{name}: a streaming dataset has no length and cannot be indexed; pass list(data_set)")
+            raise DataError(f"{name}: a streaming dataset has no length and cannot be indexed; pass list(dataset)")
         content = content.with_format("arrow")[:]
     if hasattr(content, "column_names") and hasattr(content, "to_pydict"):  # a table of pyarrow
         content = pl.DataFrame(pl.from_arrow(content))

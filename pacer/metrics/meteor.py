@@ -89,7 +89,7 @@ def _run(command: Sequence[str], folder: Path, limit: float) -> tuple[int, str, 
                 counted, since = used, time.monotonic()
             if used > limit:
                 raise MeteorError(
-                    f"METEOR used more than {limit:.0f} seconds of CPU time; shorten texts of thousands of words"
+                    f"METEOR used more than {limit:.0f} seconds of CPU time; shorten reports of thousands of words"
                 )
             if time.monotonic() - since > STUCK_AFTER:
                 raise MeteorError(

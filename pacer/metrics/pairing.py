@@ -27,8 +27,8 @@ _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
 _REPEATED, _UNKNOWN, _MISSING = (
     "keep one row for each id: select references with --split and --context, and write one file for each system or "
     "further set of references",
-    "write ids alike in both files, name their columns with --reference-id and --hypothesis-id, or remove these rows",
-    "select references (--split, --context), or score empty reports where one is missing or null with --missing empty",
+    "use the same ids in both files, name their columns with --reference-id and --hypothesis-id, or remove these rows",
+    "select references (--split, --context), or use --missing empty, which scores a missing or null report as empty",
 )
 #: Columns of predictions that other systems do not provide.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "tokens")
@@ -69,13 +69,13 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
         raise DataError(
-            f"{without.path} has no ids, but {other.path} has; add ids, or pass two files in the same order without ids"
+            f"{without.path} has no ids, but {other.path} does; add ids, or remove them from files in the same order"
         )
     expected, name = _select(references, protocol)
     unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or _says_nothing(text)]
     if unwritten and protocol.missing_references == "error":
         raise DataError(
-            f"{references.path}: references are blank, or a word such as nan, for {named(unwritten)}; "
+            f"{references.path}: the references for {named(unwritten)} are blank or just a word such as nan; "
             "correct the file, or leave these pairs out with --missing-references leave-out"
         )
     expected, offered = (rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows))
@@ -135,7 +135,7 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
         rows, name = rows.filter(pl.col(column) == wanted), f"{name}, {column} {wanted}"
     if rows.is_empty():
         splits = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
-        raise DataError(f"{name}: no references" + f"; the file's splits are {splits}" * bool(splits))
+        raise DataError(f"{name}: no references" + f"; the file's splits: {splits}" * bool(splits))
     return rows, name
 
 
@@ -176,7 +176,7 @@ def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references:
             column = name.removeprefix(ALSO)
             raise DataError(
                 f"{references.path} and {hypotheses.path} match by {references.columns['id']}, but their column "
-                f"{column} differs in {len(wrong)} of {len(pairs)} pairs, first for {wrong[0]}; choose the right "
+                f"{column} differs in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); choose the right "
                 f"columns, e.g. --reference-id {column} --hypothesis-id {column}"
             )
 

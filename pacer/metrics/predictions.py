@@ -21,13 +21,13 @@ from pacer.metrics.commitments import anchor_columns
 
 def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
     if set(anchor) != set(POLARITIES) or set().union(*anchor.values()) - set(FINDINGS):
-        raise ValueError(f"expected {', '.join(POLARITIES)}, each a list of findings of the vocabulary")
+        raise ValueError(f"expected {', '.join(POLARITIES)}, each a list of findings from the vocabulary")
     return anchor
 
 
 def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
     if set(findings) != set(FINDINGS):
-        raise ValueError("expected the probabilities of all findings of the vocabulary, and no others")
+        raise ValueError("expected one probability for each finding in the vocabulary, and no others")
     return findings
 
 

@@ -95,7 +95,7 @@ def reports_of(
     candidates = _named(names, text_column, (*text_columns, _ALONE))
     if len(candidates) > 1:
         raise DataError(
-            f"{path} has several columns that may be the reports: {_shown(candidates)}; choose one with --{side}-text"
+            f"{path} has several columns that may be reports: {_shown(candidates)}; choose one with --{side}-text"
         )
     ids = _named(names, id_column, ID_COLUMNS)
     absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
@@ -202,7 +202,7 @@ def _table_of(path: Path, content: Any) -> Table:
         content = [{_ALONE: text} for text in content]
     if odd := [row for row in content if not isinstance(row, Mapping)]:
         raise DataError(
-            f"{path} must be an object mapping ids to texts, a list of objects, or lists of equal length, got "
+            f"{path} must be an object mapping ids to reports, a list of objects, or lists of equal length, got "
             f"{shown(odd[0])}; docs/evaluation.md lists the accepted formats"
         )
     names = list(dict.fromkeys(name for row in content for name in row))

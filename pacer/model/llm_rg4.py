@@ -91,7 +91,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     names = interface_names()
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
     if len(missing) == len(names):
-        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: it contains {', '.join(sorted(state)[:5])}")
+        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint; it starts with {', '.join(sorted(state)[:5])}")
     if missing:
         raise CheckpointError(f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}")
     interface = {ours: state[theirs] for ours, theirs in names.items()}
@@ -137,14 +137,14 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
 def _load(path: Path) -> Mapping[str, Any]:
     """Read the content of a file without running any code in it."""
     if not path.is_file():
-        raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and give the file's path")
+        raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and pass the file's path")
     try:
         with torch.serialization.safe_globals(_HARMLESS):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:  # a damaged file can raise anything
         raise CheckpointError(
-            f"{path} is not a complete PyTorch file, or has more than weights and settings ({type(error).__name__}); "
-            "download it again"
+            f"{path} is not a complete PyTorch file, or contains more than weights and settings "
+            f"({type(error).__name__}); download it again"
         ) from None
 
 

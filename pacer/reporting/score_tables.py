@@ -59,7 +59,7 @@ def contexts_in(scores: Mapping) -> Sequence[str]:
     """
     present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
     if not present:
-        raise DataError(f"the scores are for no known context; expected {', '.join(CONTEXTS)}, got {', '.join(scores)}")
+        raise DataError(f"the scores have no known context; expected {', '.join(CONTEXTS)}, got {', '.join(scores)}")
     return present
 
 

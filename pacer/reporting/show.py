@@ -89,7 +89,7 @@ def _chosen(
     """Return a system's rows in these contexts."""
     if missing := [context for context in contexts if context not in by_context]:
         there = ", ".join(by_context) or "none"
-        raise DataError(f"{place} has no report for study {study} in context {missing[0]}, only in: {there}")
+        raise DataError(f"{place} has no report for study {study} in context {missing[0]} (in others: {there})")
     return [by_context[context] for context in contexts]
 
 

@@ -69,7 +69,7 @@ def export_model(
             "not stored; set its limits to null, and decode.threshold to the threshold you want"
         )
     if decode.commitment == "read" and reader is None:
-        raise DataError("decode.commitment: read needs the output of the `findings` stage; run `dvc repro findings`")
+        raise DataError("decode.commitment = 'read' needs the output of the `findings` stage; run `dvc repro findings`")
     about = {
         "software": {"pacer": version_of("pacer"), **package_versions()},
         GENERATED: bool(read_about(records).get("generated")),
@@ -90,7 +90,7 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
     trained = set(read_records(records).filter(split="train")["context"])
     about = read_about(records)
     if not trained or not {"cleaner", "target"} <= about.keys():
-        raise DataError(f"{records} has no training records, or does not state its cleaner; run the `corpus` stage")
+        raise DataError(f"{records} has no training records, or does not record its cleaner; run the `corpus` stage")
     return PackageSettings(
         version=VERSION,
         contexts=[context for context in CONTEXTS if context in trained],
@@ -107,8 +107,8 @@ def _states(features: Path, record: CheckpointRecord) -> States:
     encoders = {name: record.frozen[name] for name in encoding.encoders}
     if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, prepare.VERSION):
         raise DataError(
-            f"{features} was made with encoders or depths that differ from those of the model's training, or by a "
-            "different version of PACER; run `dvc repro features` with the settings of that training, or retrain"
+            f"{features} does not have the encoders or depths that the model was trained with, or comes from a "
+            "different version of PACER; run `dvc repro features` with the model's training settings, or retrain"
         )
     return States(
         depths=encoding.depths,

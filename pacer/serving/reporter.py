@@ -195,7 +195,7 @@ class Reporter:
             return None
         cleaned = CLEANERS[self.settings.texts.cleaner](loaded)
         if not any(character.isalnum() for character in cleaned):
-            raise DataError(f"{name}: no words are left after cleaning; provide the report, or omit it")
+            raise DataError(f"{name}: no words are left after cleaning; pass a report, or omit the option")
         return cleaned
 
     def _result(self, generated: Generated, case: Prepared) -> Result:

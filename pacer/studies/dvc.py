@@ -152,7 +152,7 @@ def end_processes(folder: Path) -> None:
     while running := _processes(folder):
         waited = time.monotonic() - began
         if waited > 30 * _GRACE:
-            raise PacerError(f"processes {sorted(process.pid for process in running)} did not stop; stop them yourself")
+            raise PacerError(f"processes {sorted(process.pid for process in running)} did not stop; kill them manually")
         for process in running:
             with suppress(psutil.NoSuchProcess):
                 process.terminate() if waited < _GRACE else process.kill()

@@ -79,12 +79,12 @@ class Study(Strict):
             if key in self.set or any(key in row.set for row in self.rows):
                 raise ValueError(f"{key} is set by replicates, so neither the study nor a row may set it")
         if len(set(self.labels)) < len(self.replicates):
-            raise ValueError("replicates: two would get the same name (the values joined by hyphens)")
+            raise ValueError("replicates: two have the same name (their values joined by hyphens)")
         names = [(row.group, row.name) for row in self.rows]
         if len(set(names)) < len(names):
             raise ValueError("two rows in a group have the same name")
         if self.layout == "contexts" and any(row.group for row in self.rows):
-            raise ValueError("layout: contexts already groups rows by context; rows must not set group")
+            raise ValueError("layout = 'contexts' already groups the rows by context; remove `group` from the rows")
         if unknown := set(self.curve) - {row.name for row in self.rows}:
             raise ValueError(f"curve: this study has no rows named: {', '.join(sorted(unknown))}")
         self.tested()  # refuses rows that there are not
@@ -125,7 +125,7 @@ class Study(Strict):
         places = [at for at, row in enumerate(self.rows) if row.name == name and group in (None, row.group)]
         if len(places) != 1:
             where = f" in group {group}" if group else ""
-            raise ValueError(f"against, compared: {name} must be the name of exactly one row{where}")
+            raise ValueError(f"`against` or `compared` has {name!r}, which must be the name of exactly one row{where}")
         return places[0]
 
 

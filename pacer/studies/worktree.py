@@ -189,7 +189,7 @@ class Worktree:
                 continue
             holds_outs = any(out.is_relative_to(there) or there.is_relative_to(out) for out in outs)
             if holds_outs or not here.is_relative_to(self._folder):
-                raise ConfigError(f"rows run in another folder; write {name} in the parameters as {there}")
+                raise ConfigError(f"rows run in a different folder, so {name} must be an absolute path: {there}")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(root / path)

@@ -118,11 +118,11 @@ class _Run:
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
         if phase.schedule.batch_size < accelerator.num_processes:
             raise ConfigError(
-                f"{phase.name}.batch_size = {phase.schedule.batch_size} is the micro-batch size summed over all "
-                f"processes; it must be at least their number, {accelerator.num_processes}"
+                f"{phase.name}.batch_size ({phase.schedule.batch_size} in total over all processes) must be at least "
+                f"the number of processes ({accelerator.num_processes})"
             )
         if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
-            raise DataError("train.checkpoint: best needs records in the val split, but there are none; use last")
+            raise DataError("train.checkpoint = 'best' needs val records, but there are none; set it to last")
         self.model, self.examples, self.phase, self.accelerator = model, examples, phase, accelerator
         self.sampler = Sampler(phase, examples)
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}

@@ -145,5 +145,5 @@ def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame) -> 
         return PhantomData(_FIRST_WORLD + config.seed)
     train = records.filter(pl.col("split") == "train")
     if train.is_empty():
-        raise DataError("backbones.train_on: corpus needs training records; set backbones.train_on: phantom")
+        raise DataError("backbones.train_on = 'corpus' needs training records; set backbones.train_on: phantom")
     return CorpusData(train, files, config.seed)

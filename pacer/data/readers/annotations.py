@@ -56,7 +56,7 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
         raise DataError(f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
     lists = isinstance(splits, dict) and all(isinstance(records, list) for records in splits.values())
     if not lists or not splits or not splits.keys() <= set(SPLITS):
-        raise DataError(f"{path} must be a JSON object with a list of records for each split ({', '.join(SPLITS)})")
+        raise DataError(f"{path} must be a JSON object that maps splits ({', '.join(SPLITS)}) to lists of records")
     return splits
 
 

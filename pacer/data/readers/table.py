@@ -51,7 +51,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         have, names = set(table.columns), _columns(path, table.columns, settings.columns)
         if script := _script(table, names, str(source.files["file"]), str(source.images)):
             raise DataError(
-                f"{path} contains pictures or lists; run this Python, then use the .files.parquet it writes:{script}"
+                f"{path} contains images or lists; run this script, then use the .files.parquet it writes:{script}"
             )
         account.read["table"] += len(table.rows)
         for column in filter(lambda name: name not in names.values(), table.columns):

@@ -142,5 +142,5 @@ def read_views(path: Path) -> dict[str, View]:
         view = parse_view(next((text for text in written if not re.search(EMPTY_CELL, text or "")), None))
         if view is not None and views.setdefault(image_key(image), view) != view:
             key = quoted(image_key(image))
-            raise DataError(f"{path}, {place} gives image {key} a different view from an earlier row")
+            raise DataError(f"{path}, {place}: the view of image {key} differs from that in an earlier row")
     return views

@@ -91,9 +91,7 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged or hostile files raise anything, and may advise trusting them
-        raise BackboneError(
-            f"{path} cannot be read as weights ({type(error).__name__}); download it again from its authors"
-        ) from None
+        raise BackboneError(f"{path} cannot be read as weights ({type(error).__name__}); download it again") from None
     state = content.get("model_state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict):
         raise BackboneError(f"{path} is not a CheXbert checkpoint: it has no state dictionary under model_state_dict")

@@ -50,14 +50,14 @@ def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Pa
     """
     table, about = read_table(path, LABEL_SCHEMA), read_about(path)
     if about.get("labeller") != fingerprint(chexbert_dir):
-        raise DataError(f"{path} was made by a labeller other than {chexbert_dir}; {_REMEDY}")
+        raise DataError(f"{path} comes from a labeller other than {chexbert_dir}; {_REMEDY}")
     by_text = dict(table.select("text", "labels").iter_rows())
     texts = list(map(_hash, records["report"]))
     lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]
     if lacking:
         raise DataError(
-            f"{path} has no labels for the reference of record {lacking[0]}: it was made from different references, or "
-            f"from these before cleaning; {_REMEDY}"
+            f"{path} has no labels for the reference of record {lacking[0]}: the labels are those of different "
+            f"references, or of these before cleaning; {_REMEDY}"
         )
     return [by_text[text] for text in texts]
 

@@ -109,7 +109,10 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited:
     assert "has records for sw, but the model was trained only on sn, mn; select from these with" in refused.error
     made = pacer(*decode, "--context", "sn", "--limit", "1")
     assert made.code == 0
-    assert "was made with corpus.cleaner: upstream, but the model's training texts were made with iu_xray" in made.out
+    assert (
+        "was built with corpus.cleaner: upstream, but the model's training reports were prepared with iu_xray"
+        in made.out
+    )
 
 
 def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path):

@@ -85,7 +85,7 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, monke
         scored()
     (files / "refs.csv").write_text(refs)
     (chexbert / "vocab.txt").write_text((chexbert / "vocab.txt").read_text().replace("edema", "oedema"))
-    with pytest.raises(DataError, match="made by a labeller other"):
+    with pytest.raises(DataError, match="comes from a labeller other"):
         scored()
 
 

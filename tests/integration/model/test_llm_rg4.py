@@ -167,7 +167,7 @@ def test_settings_in_lightnings_own_dictionary(
 
 
 def test_other_weights_and_incomplete_ones_are_refused_with_what_they_hold_or_lack(state) -> None:
-    with pytest.raises(CheckpointError, match=r"not an LLM-RG4 checkpoint: it contains bert\.embeddings"):
+    with pytest.raises(CheckpointError, match=r"not an LLM-RG4 checkpoint; it starts with bert\.embeddings"):
         import_llm_rg4({"bert.embeddings.weight": torch.zeros(1)})
     gone = ["iit_proj.weight", "text_llama_proj_3.bias"]
     with pytest.raises(CheckpointError, match=f"incomplete checkpoint of LLM-RG4. Missing: {gone[0]}, {gone[1]}$"):
@@ -188,8 +188,8 @@ def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -
         (None, "does not exist; download"),
         (b"<!DOCTYPE html><html>quota exceeded</html>", r"file\.pth is not a complete PyTorch file"),
         (Path("whole.pth").read_bytes()[:5000], r"file\.pth is not a complete PyTorch file"),
-        ({"model": state, "config": Trap()}, "or has more than weights and settings"),
-        (pickle.dumps(Trap(), protocol=2), "or has more than weights and settings"),
+        ({"model": state, "config": Trap()}, "or contains more than weights and settings"),
+        (pickle.dumps(Trap(), protocol=2), "or contains more than weights and settings"),
         ([1, 2], "contains a list; expected named tensors"),
         ({"model_state_dict": {"module.bert": torch.zeros(1)}}, "besides tensors, it contains model_state_dict"),
     ):

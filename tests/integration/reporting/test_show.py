@@ -69,7 +69,7 @@ def test_two_scored_runs_need_nothing_else(both, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "references", "message"),
     [
-        ({"sn": "x ."}, REFERENCE, r"b has no report for study s1 in context sw, only in: sn"),
+        ({"sn": "x ."}, REFERENCE, r"b has no report for study s1 in context sw \(in others: sn\)"),
         (BY_B, REFERENCE | {"sw": "other ."}, "ours and theirs have different references for study s1 in context sw"),
     ],
 )

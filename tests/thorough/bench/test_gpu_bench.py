@@ -26,7 +26,6 @@ def gpu(script, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ("steps", "| Calibrate |"),
         ("decode", "| records/s of `generate` |"),
         ("features", "| the stage, from JPG files to shards |"),
-        ("blocks", "| eager, bfloat16 residual |"),
     ],
 )
 def test_every_bench_runs_in_miniature(

@@ -74,7 +74,7 @@ def test_an_encoder_of_one_size_refuses_another(tmp_path: Path) -> None:
     folder = write_encoder("vit", tmp_path)
     path = folder / "preprocessor_config.json"
     write_json(path, read_json(path) | {"size": {"height": 70, "width": 70}})
-    with pytest.raises(BackboneError, match="gives 70 x 70 pixels, but the vit encoder takes only 56 x 56"):
+    with pytest.raises(BackboneError, match="produces 70 x 70 pixels, but the vit encoder takes only 56 x 56"):
         ImageEncoder(folder, [BLOCKS])
 
 
@@ -149,11 +149,11 @@ def test_settings_that_do_not_fit_are_refused(
     depths = {"features": {"depths": [1, 12 if standin else BLOCKS]}}
     with pytest.raises(ConfigError, match=case["reason"]) as error:
         check_settings(changed(**depths | case["groups"]), role, None if standin else folder)
-    assert "lm_head" not in str(error.value).partition("blocks are")[2]
+    assert "lm_head" not in str(error.value).partition("choose from")[2]
 
 
 def test_released_marks_need_the_tokenizer_that_they_count_by(tmp_path: Path) -> None:
-    expected = r"corpus .* with a tokenizer of \d+ tokens, but the language model's tokenizer has 597; set emphasis"
+    expected = r"'corpus' .* used for .* \(\d+ tokens\), but the language model's tokenizer has 597; set emphasis"
     with pytest.raises(ConfigError, match=expected):
         check_settings(changed(emphasis={"source": "corpus"}), "language", write_language("qwen3", tmp_path))
 

@@ -124,7 +124,7 @@ def test_outside_the_repository_it_is_told_where_the_profile_was_sought(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("extends: micro\n")
     looked = re.escape(f"no {tmp_path / 'micro.yaml'} or {tmp_path / 'configs' / 'micro.yaml'}")
-    with pytest.raises(ConfigError, match=f"{looked}; choose one .* run this from the root of the repository"):
+    with pytest.raises(ConfigError, match=f"{looked}; choose one .* run the command from the root of the repository"):
         load_profile("mine.yaml")
 
 

@@ -64,7 +64,7 @@ def test_a_prefix_that_is_no_number_is_refused_with_its_record(generator, record
     states = generator.features.depth_states
     generator.features.depth_states = lambda ids: states(ids).fill_(wrong) if rows[2]["frontal"] in ids else states(ids)
     generator.decode = settings(engine=engine)
-    with pytest.raises(DataError, match=f"record {rows[2]['record_id']}: .*not finite"):
+    with pytest.raises(DataError, match=f"record {rows[2]['record_id']}: .*NaN or infinite"):
         generator(rows)
 
 

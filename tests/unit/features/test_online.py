@@ -90,7 +90,9 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
     )
     build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "states")
     for store in ("out", "states"):
-        with pytest.raises(DataError, match=r"made with a different encoder from .*vision; rerun the `features` stage"):
+        with pytest.raises(
+            DataError, match=r"computed with an encoder other than .*vision; rerun the `features` stage"
+        ):
             open_features(tmp_path / store, other, "cpu")
     monkeypatch.setattr(Preparation, "levels", lambda *a: pytest.fail("an image was prepared again"))
     build.build_store(config, images, TEXTS, other, tmp_path / "out")
@@ -130,7 +132,7 @@ def test_a_plan_that_does_not_fit_names_the_setting_that_does(
 ) -> None:
     """As float32 states take 20,480 bytes and as pixels 31,360 (here: the encoder's images are tiny)."""
     monkeypatch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
-    with pytest.raises(PacerError, match=rf"the features need [\d.]+ kB more, but .* has \d\d\.0 kB free; {remedy}"):
+    with pytest.raises(PacerError, match=rf"the features need another [\d.]+ kB, but .* has \d\d\.0 kB free; {remedy}"):
         build.build_store(CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
 

@@ -38,7 +38,7 @@ def test_too_many_texts_are_refused(tmp_path: Path) -> None:
     ids = [str(number) for number in range(21)]
     (tmp_path / "columns.csv").write_text("record_id,age\n" + "".join(f"{key},{key} years\n" for key in ids))
     with pytest.raises(
-        DataError, match=r"column age has 21 different texts, more than 20; use numbers, or fewer groups"
+        DataError, match=r"column age has 21 distinct values; use numbers \(a score\), or up to 20 groups"
     ):
         read_score_columns(tmp_path / "columns.csv", ids)
 
@@ -55,5 +55,5 @@ def test_a_column_of_numbers_is_a_score_with_a_count() -> None:
 @pytest.mark.parametrize("names", [["bleu4"], ["mine", "mine_n"], ["mine", "mine"], ["gate"], ["my_labels"], [" "]])
 def test_a_name_is_free_or_refused(names: list[str]) -> None:
     check_names(["mine", "yours"], ["bleu4", "gate_n"])
-    with pytest.raises(DataError, match="already names a score or a column of cases"):
+    with pytest.raises(DataError, match="may be the name of a score or a column of cases"):
         check_names(names, ["bleu4", "gate_n"])

@@ -90,7 +90,7 @@ def test_a_path_above_the_repository_or_with_outputs_in_it_has_to_be_absolute(ti
     (tiny.folder / "linked").symlink_to("data")
     tiny.write("params.yaml", tiny.read("params.yaml").replace("root: null", f"root: {name}", 1))
     tree, run = first_run(tiny)
-    with pytest.raises(ConfigError, match=f"write {name} in the parameters as /"):
+    with pytest.raises(ConfigError, match=f"{name} must be an absolute path: /"):
         tree.prepare("tiny", run)
     assert not (tree.tree / "data").exists() and not (tree.tree / "linked").exists()
 
