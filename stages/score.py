@@ -26,4 +26,4 @@ def main() -> None:
     result = score_decoded(records, home / "predictions" / name, home / "metrics" / name, inputs, settings)
     if result.signature.left_out:  # an output of the pipeline does not depend on how busy the machine is
         reasons = "; ".join(f"{key}: {reason}" for key, reason in result.signature.left_out.items())
-        raise PacerError(f"scores not computed: {reasons}; all others are written")
+        raise PacerError(f"scores not computed: {reasons}; the others were written")

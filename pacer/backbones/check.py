@@ -80,6 +80,6 @@ def _check_marks(params: Params, tokens: int) -> None:
     counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
     if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
         raise ConfigError(
-            f"emphasis.source = 'corpus' needs the tokenizer used for the corpus's emphasis marks ({counted} "
-            f"tokens), but the language model's tokenizer has {tokens}; set emphasis.source: computed"
+            f"emphasis.source = 'corpus' needs the tokenizer ({counted} tokens) used for the corpus's emphasis "
+            f"marks, but the language model's tokenizer has {tokens}; set emphasis.source: computed"
         )

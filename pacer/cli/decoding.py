@@ -72,7 +72,7 @@ def decode(
     table = read_records(records)
     contexts = set(plan_runs(table, decoding)[""]["context"])
     if absent := [name for name in chosen if name not in contexts]:
-        raise DataError(f"{records} has no records for context {', '.join(absent)} in split {split}; choose others")
+        raise DataError(f"{records} has no records for context {', '.join(absent)} in split {split}; change either")
     if chosen:
         table, contexts = table.filter(table["context"].is_in(chosen)), set(chosen)
     if package is not None:

@@ -27,7 +27,7 @@ def make(
     ] = None,
 ) -> None:
     """Write inputs.csv: records, plus copies with one source removed, swapped or altered. The system under test must
-    write a report for every row, as a CSV file with the columns probe_id and report."""
+    write one report per row, to a CSV file with the columns probe_id and report."""
     chosen = check_contexts(context)
     records = records / CORPUS.name if records.is_dir() else records
     check_exists(records, records.with_name("images.parquet"), remedy="pass a corpus with --records")
@@ -58,7 +58,7 @@ def make(
     else:
         say("no findings were masked: this corpus has no bounding boxes; pass a table with --boxes")
     total = sum(count["reports"] for count in manifest["reports"].values())
-    say(f"next: a report for each of the {total:,} rows of {out / INPUTS}; {KEY} holds the references, so keep it back")
+    say(f"next: write a report for each of the {total:,} rows of {out / INPUTS}; keep {KEY} (the references) private")
 
 
 @probe.command()
@@ -71,11 +71,11 @@ def score(
     hypothesis_id: Annotated[str | None, typer.Option(help="Column with the ids (default: probe_id).")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column with the reports (default: report).")] = None,
 ) -> None:
-    """Report which sources each system uses, as a table, a chart and a page."""
+    """Show which sources each system uses, in a table, a chart and a page."""
     named = [entry.partition("=") for entry in reports]
     systems = {name if sign else Path(name).stem: Path(file if sign else name) for name, sign, file in named}
     if len(systems) != len(named):
-        raise ConfigError("two systems have the same name; write --reports NAME=FILE")
+        raise ConfigError("two systems have the same name; pass --reports NAME=FILE")
     check_exists(folder, *systems.values())
     from pacer.metrics.probe.use import read_probe, system_use
     from pacer.reporting.probe_page import write_probe

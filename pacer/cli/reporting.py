@@ -136,7 +136,7 @@ def score(
     chexbert: Annotated[
         Path | None, typer.Option(help="CheXbert folder (default: none; with --records, the pipeline's).")
     ] = None,
-    labels: Annotated[Path | None, typer.Option(help="File of the references' labels; reused if present.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="File for the reference labels; reused if present.")] = None,
     split: Annotated[str | None, typer.Option(help="Split, or all (default: as decoded, else test).")] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="If a report is missing: error, or empty (scored as empty).")] = "error",
@@ -144,7 +144,7 @@ def score(
     extract: Annotated[str, typer.Option(help="boxed: score only the last \\boxed{}; none: everything.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences in a report.")] = False,
     clean_references: Annotated[
-        str, typer.Option(help="Cleaner: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps 2.5 cm), none.")
+        str, typer.Option(help="Cleaner: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps '2.5'), none.")
     ] = "none",
     clean_hypotheses: Annotated[str, typer.Option(help="Cleaner for the reports: as for --clean-references.")] = "none",
     reference_id: Annotated[str | None, typer.Option(help="ID column of the references.")] = None,
@@ -152,7 +152,9 @@ def score(
     hypothesis_id: Annotated[str | None, typer.Option(help="ID column of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Table of your scores and groups, CSV or Parquet.")] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="A package's pacer.scores entry point; repeatable.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Name of an entry point in group pacer.scores; repeatable.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, e.g. meteor; repeatable.")] = None,
     params: Annotated[Path | None, typer.Option(help="Parameters (default with --records: params.yaml).")] = None,
@@ -183,7 +185,7 @@ def score(
         result = Result(scored.scores, scored.cases, scored.signature)
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
-            raise ConfigError("options for texts, ids and missing reports need --references and --hypotheses")
+            raise ConfigError("options that read or clean reports need --references and --hypotheses")
         check_exists(records, predictions, remedy=FROM_STAGE)
         from pacer.metrics.calls import check_replaced
         from pacer.metrics.score import score_decoded
@@ -257,7 +259,7 @@ def compare(
 
 
 def show(
-    study: Annotated[str, typer.Argument(help="Study id, or the part of a record id after `sn-`.")],
+    study: Annotated[str, typer.Argument(help="Study id, or record id.")],
     systems: Annotated[
         tuple[str, str], typer.Option(metavar="A B", help="Folders of two scored runs; NAME=FOLDER sets a name.")
     ],

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
 
 ExportedModel = Annotated[
-    Path, typer.Option("--model", help="Exported model (`pacer export`), or org/name@revision on the hub.")
+    Path, typer.Option("--model", help="Folder from `pacer export`, or Hugging Face org/name@revision.")
 ]
 MovedBackbones = Annotated[
     Path | None,
@@ -112,7 +112,7 @@ def _generate_one(
     if case.prior is not None and os.path.isfile(case.prior):
         raise DataError('--prior is a file name, but must be text; pass --prior "$(cat FILE)"')
     for place, image in case.images().items():  # reject bad images before loading the model
-        load_image(image, f"{place} of {case.name}")
+        load_image(image, f"{case.name}, {place}")
     reporter = _load(model, backbones, batch_size)
     if all_contexts:
         return reporter.in_all_contexts(case)
@@ -124,13 +124,13 @@ def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, 
     from pacer.serving.batch import read_cases, report_cases
 
     if out.exists():
-        raise DataError(f"{out} already exists; choose a different file for the results, or remove it")
+        raise DataError(f"{out} already exists; remove it, or choose a different file for the results")
     cases = read_cases(table)
     reporter = _load(model, backbones, batch_size)
     truncated = report_cases(reporter, cases, out)
     say(f"{len(cases):,} reports written to {out}")
     if truncated:
-        say(f"note: {truncated:,} reports were truncated at the token limit; their ends may be missing", "yellow")
+        say(f"note: reports that reached the token limit: {truncated:,}; their ends may be missing", "yellow")
     _show_notes(reporter.notes)
 
 

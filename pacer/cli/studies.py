@@ -28,7 +28,9 @@ study = typer.Typer(
 def run(
     name: Name,
     row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
-    replicate: Annotated[list[str] | None, typer.Option(help="Run only this replicate, by value; repeatable.")] = None,
+    replicate: Annotated[
+        list[str] | None, typer.Option(help="Run only the replicate with this value; repeatable.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of parallel runs.")] = 1,
     devices: Annotated[
         str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among the runs (default: all).")

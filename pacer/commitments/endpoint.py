@@ -198,7 +198,7 @@ def connect(config: Labelling) -> Generator[Endpoint]:
     if host and (url.query or url.fragment):
         raise ConfigError(
             "anchors.llm.base_url has a query or fragment (? or #), which the client does not send; remove it. For "
-            "Azure, set it to https://RESOURCE.openai.azure.com/openai/v1, and anchors.llm.model to the deployment"
+            "Azure, set base_url to https://RESOURCE.openai.azure.com/openai/v1, and model to the deployment name"
         )
     consent = config.send_reports_to
     if not host or consent is None or consent.strip().lower() != host:

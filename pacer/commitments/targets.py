@@ -62,7 +62,9 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
         answers[line.record_id] = read_answer(line.raw, line.record_id, line.finish_reason)
     unknown = sorted(answers.keys() - set(records["record_id"]))
     if unknown:
-        raise DataError(f"{path} has answers for {len(unknown)} records not in the corpus, for example {unknown[0]}")
+        raise DataError(
+            f"{path} has answers for records that are not in the corpus ({len(unknown)}), e.g. {unknown[0]}"
+        )
     refuse_held_out(records, pl.Series("record_id", list(answers), dtype=pl.String))
     return answers
 

@@ -77,7 +77,7 @@ class Backbones(Strict):
     @model_validator(mode="after")
     def _providers(self) -> Self:
         if self.chexbert.provider == "hub":
-            raise ValueError("chexbert: its weights are on no hub; set provider: standin, or local with a path")
+            raise ValueError("chexbert: not on the Hub; set provider: standin, or provider: local with a path")
         card, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
         for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
             made_with = _training_settings(card, role)

@@ -33,7 +33,7 @@ class Phantom(Strict):
     @model_validator(mode="after")
     def _some_train(self) -> Self:
         if self.val_fraction + self.test_fraction >= 1:
-            raise ValueError("val_fraction + test_fraction must leave patients for training (sum below 1)")
+            raise ValueError("val_fraction + test_fraction must be below 1, to leave patients for training")
         return self
 
 

@@ -47,7 +47,7 @@ class Params(Strict):
         if trained_here and self.backbones.train_on == self.corpus.source == "phantom" and tokens != marked:
             raise ValueError(
                 f"backbones.language_standin.vocabulary ({tokens}) must equal corpus.phantom.vocabulary ({marked}): "
-                "the corpus marks emphasised tokens with that tokenizer"
+                "emphasis marks in the corpus depend on this vocabulary"
             )
         if self.decode.split == "all":
             raise ValueError("decode.split = 'all' is only for `pacer decode`; the pipeline decodes test or val")
@@ -90,7 +90,7 @@ def check_splits(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], params
     present = {(c, split) for c, splits in contexts.items() for split in splits if splits[split]["records"]}
     needed = [("train", "the phases train on")]
     if params.train.checkpoint == "best":
-        needed.append(("val", "train.checkpoint: best requires"))
+        needed.append(("val", "train.checkpoint = 'best' needs"))
     for split, why in needed:
         if ("sn", split) not in present:
             raise DataError(

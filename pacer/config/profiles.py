@@ -67,7 +67,7 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
     if EXTENDS not in values:
         return values
     if path.name == "params.yaml":
-        raise ConfigError(f"{path} must contain every key, because DVC reads it; create it with `pacer use NAME`")
+        raise ConfigError(f"{path} cannot use `extends`, because DVC reads it; create it with `pacer use NAME`")
     name = str(values.pop(EXTENDS)).removesuffix(".yaml")
     places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
     base = next((file for file in (*places, INSTALLED / f"{name}.yaml") if file.exists() and file != path), None)

@@ -164,7 +164,7 @@ def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int,
             if text.strip():
                 yield number, json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number} is not valid JSON: {_reason(error)}") from None
+            raise DataError(f"{path}, line {number}: invalid JSON: {_reason(error)}") from None
 
 
 def read_jsonl(path: str | Path) -> list[Any]:

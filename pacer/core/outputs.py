@@ -45,6 +45,6 @@ def check_folders(root: Path) -> None:
         if not place.is_relative_to(inside):
             raise ConfigError(
                 f"{name} is a link to {place}, but DVC cannot track outputs outside the repository; remove the link. "
-                f"To keep outputs on that disk, run `dvc cache dir --local {place.parent / 'pacer-cache'}`, and after "
-                "each run `dvc checkout --relink`"
+                f"To keep outputs on that disk, run `dvc cache dir --local {place.parent / 'pacer-cache'}`, then "
+                "`dvc checkout --relink` after each run"
             )

@@ -141,10 +141,10 @@ def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequen
     missing = [name for name in schema if name not in types]
     unknown = [name for name in types if name not in schema]
     if missing or unknown:
-        raise DataError(f"{path}: missing columns {missing or 'none'}, unknown columns {unknown or 'none'}")
+        raise DataError(f"{path}: missing columns: {missing or 'none'}, unknown columns: {unknown or 'none'}")
     for name, kind in schema.items():
         if types[name] != kind:
-            raise DataError(f"{path}: column {name} is {types[name]}, expected {kind}; regenerate it")
+            raise DataError(f"{path}: column {name} is {types[name]}, expected {kind}; regenerate the file")
     wanted = list(schema if columns is None else columns)
     with readable(path):
         return pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))

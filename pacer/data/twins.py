@@ -28,8 +28,8 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
         if not (changed["context"] == context).any():
             most = max(part["subject_id"].value_counts()["count"].to_list())
             raise DataError(
-                f"context {context}: one patient has {most} of {len(part)} records, too many for each to get "
-                "another patient's sources; remove another_patient from decode.controls"
+                f"context {context}: one patient has {most} of {len(part)} records, so some cannot get another "
+                "patient's sources; remove another_patient from decode.controls"
             )
     return changed
 

@@ -56,7 +56,7 @@ class BeamSearch:
 
     def __init__(self, language: Any, decode: Decode, eos: int, hypotheses: Callable[..., Hypotheses] = Hypotheses):
         if unknown := unknown_attention(language.config):
-            raise BackboneError(f"the beam search does not support {unknown}; set decode.engine: generate")
+            raise BackboneError(f"beam search does not support {unknown}; set decode.engine: generate")
         self.language, self.decode, self.eos, self.hypotheses = language, decode, eos, hypotheses
 
     @torch.no_grad()

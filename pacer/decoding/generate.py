@@ -92,7 +92,7 @@ class Generator:
         unknown = unknown_attention(model.language.config)
         if unknown and (decode.select == "agreement" or decode.commitment == "read"):
             raise BackboneError(
-                f"the beam search does not support {unknown}; set decode.select: score and decode.commitment: generated"
+                f"beam search does not support {unknown}; set decode.select: score and decode.commitment: generated"
             )
         if decode.commitment == "read":
             if not self.commit:
@@ -106,7 +106,7 @@ class Generator:
                     "an export that includes it; set decode.commitment: generated"
                 )
         if unknown and decode.engine == "beam":
-            print(f"decode: the beam search does not support {unknown}; using decode.engine: generate")
+            print(f"decode: beam search does not support {unknown}; using decode.engine: generate")
             self.decode = decode.model_copy(update={"engine": "generate"})
 
     def prompt_ids(self, record: Row) -> PromptIds:

@@ -166,7 +166,7 @@ def _promise(
     contexts = plan_runs(records, config)[""]["context"].unique().implode()
     val = of_split(records, "val").filter(pl.col("context").is_in(contexts))
     if missing := sorted(set(contexts.explode()) - set(val["context"])):
-        raise DataError(f"decode.risk: the val split has no records of context {', '.join(missing)} to calibrate on")
+        raise DataError(f"decode.risk: the val split has no records to calibrate on in context {', '.join(missing)}")
     runs = {f"val at {at}": val.with_columns(threshold=pl.lit(at)) for at in GRID}
     _decode(generator, runs, lines, state)
     state.wait_for_everyone()

@@ -53,10 +53,10 @@ class Preparation:
                 torch.equal(self.values(self.levels_of(image)), values) for image, values in zip(noise, expected)
             )
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-            raise BackboneError(f"the image processor of {directory} cannot be reproduced: {error}") from None
+            raise BackboneError(f"the image processor in {directory} cannot be reproduced: {error}") from None
         if not same or expected[0].shape != expected[1].shape or not expected[0].is_floating_point():
             raise BackboneError(
-                f"the image processor of {directory} cannot be reproduced: it must resize or crop images to one size, "
+                f"the image processor in {directory} cannot be reproduced: it must resize or crop images to one size, "
                 "then rescale or normalise them, and do nothing else"
             )
         self.size = (expected[0].shape[1], expected[0].shape[2])

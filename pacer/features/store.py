@@ -82,7 +82,7 @@ def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Ten
     if not finite.all():
         raise DataError(
             f"the states of {entries[int(finite.int().argmin())]} are not finite in the stored type; choose another "
-            "features.dtype (float16 overflows above 65504, bfloat16 does not); if none helps, the encoder is broken"
+            "features.dtype (float16 overflows above 65504, bfloat16 does not); if none works, the encoder is broken"
         )
     return stored
 

@@ -63,7 +63,7 @@ def check_names(names: Sequence[str], taken: Collection[str]) -> None:
         others = {*taken, *names[:place], *names[place + 1 :]}
         if others & {name, count_of(name)} or not name.strip() or name.endswith(_OF_CONTROLS):
             raise DataError(
-                f"your column or metric {name!r} needs a different name: names must not be empty, and neither it nor "
+                f"your column or metric {name!r} needs a different name: it must not be empty, and neither it nor "
                 f"{count_of(name)} (its number of values) may be the name of a score or a column of cases.parquet"
             )
 
@@ -80,7 +80,7 @@ def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Funct
     for name in given:
         if name not in offered:
             known = ", ".join(offered) or "none"
-            raise ConfigError(f"metrics: no installed package offers {name} in {ENTRY_POINTS}; known: {known}")
+            raise ConfigError(f"metrics: {ENTRY_POINTS} has no entry point {name}; known: {known}")
         try:
             functions[name] = offered[name].load()
         except (ImportError, AttributeError) as error:
@@ -113,7 +113,7 @@ def metric_columns(metrics: Mapping[str, Function], cases: pl.DataFrame) -> tupl
             numbers = np.asarray(values)
         except Exception as error:  # its message could hold a report
             file, line, *_ = extract_tb(error.__traceback__)[:2][-1]
-            place = f"{type(error).__name__}, {Path(file).name}, line {line}"
+            place = f"{type(error).__name__} ({Path(file).name}, line {line})"
             raise DataError(f"{where} raised {place}; it is called once with two lists of strings") from None
         if numbers.shape != (len(cases),) or numbers.dtype.kind not in "biuf":
             returned = f"{type(values).__name__}, {numbers.dtype}, of shape {numbers.shape}"

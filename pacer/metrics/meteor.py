@@ -88,9 +88,7 @@ def _run(command: Sequence[str], folder: Path, limit: float) -> tuple[int, str, 
             if used >= counted + IDLE_SECONDS:
                 counted, since = used, time.monotonic()
             if used > limit:
-                raise MeteorError(
-                    f"METEOR used more than {limit:.0f} seconds of CPU time; shorten reports of thousands of words"
-                )
+                raise MeteorError(f"METEOR used more than {limit:.0f} seconds of CPU time; shorten the longest reports")
             if time.monotonic() - since > STUCK_AFTER:
                 raise MeteorError(
                     f"METEOR's Java process used no CPU time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "

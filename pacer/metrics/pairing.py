@@ -69,13 +69,13 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
         raise DataError(
-            f"{without.path} has no ids, but {other.path} does; add ids, or remove them from files in the same order"
+            f"{without.path} has no ids, but {other.path} does; add ids, or remove them if the rows correspond"
         )
     expected, name = _select(references, protocol)
     unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or _says_nothing(text)]
     if unwritten and protocol.missing_references == "error":
         raise DataError(
-            f"{references.path}: the references for {named(unwritten)} are blank or just a word such as nan; "
+            f"{references.path}: the references for {named(unwritten)} are blank or placeholders such as nan; "
             "correct the file, or leave these pairs out with --missing-references leave-out"
         )
     expected, offered = (rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows))
@@ -160,7 +160,7 @@ def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references
         for name in (name for name in rows.columns if name.startswith(ALSO)):
             if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
                 raise DataError(
-                    f"{references.path} and {hypotheses.path} match by {sides[0]} and {sides[1]}, but the column "
+                    f"{references.path} and {hypotheses.path} match on {sides[0]} and {sides[1]}, but the column "
                     f"{name.removeprefix(ALSO)} of {file.path} also matches, and gives different pairs; choose the "
                     "columns with --reference-id and --hypothesis-id"
                 )
@@ -175,8 +175,8 @@ def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references:
         if len(wrong):
             column = name.removeprefix(ALSO)
             raise DataError(
-                f"{references.path} and {hypotheses.path} match by {references.columns['id']}, but their column "
-                f"{column} differs in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); choose the right "
+                f"{references.path} and {hypotheses.path} match on {references.columns['id']}, but their "
+                f"{column} columns differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); choose the right "
                 f"columns, e.g. --reference-id {column} --hypothesis-id {column}"
             )
 

@@ -144,8 +144,8 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     missing = [name for name in contexts if name not in decoded]
     if missing and decoded:
         raise DataError(
-            f"{predictions_dir} has no {missing[0]}.jsonl, but there are records for {', '.join(missing)}; to score "
-            f"only the others, add {' '.join(f'--context {name}' for name in decoded)}"
+            f"{predictions_dir} has no {missing[0]}.jsonl, but there are records for context {', '.join(missing)}; to "
+            f"score only the others, add {' '.join(f'--context {name}' for name in decoded)}"
         )
     parts = []
     for name, rows in contexts.items():

@@ -95,7 +95,7 @@ def reports_of(
     candidates = _named(names, text_column, (*text_columns, _ALONE))
     if len(candidates) > 1:
         raise DataError(
-            f"{path} has several columns that may be reports: {_shown(candidates)}; choose one with --{side}-text"
+            f"{path} has several possible report columns: {_shown(candidates)}; choose one with --{side}-text"
         )
     ids = _named(names, id_column, ID_COLUMNS)
     absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
@@ -202,7 +202,7 @@ def _table_of(path: Path, content: Any) -> Table:
         content = [{_ALONE: text} for text in content]
     if odd := [row for row in content if not isinstance(row, Mapping)]:
         raise DataError(
-            f"{path} must be an object mapping ids to reports, a list of objects, or lists of equal length, got "
+            f"{path} must be an object mapping ids to reports, a list of objects, or lists of equal length; got "
             f"{shown(odd[0])}; docs/evaluation.md lists the accepted formats"
         )
     names = list(dict.fromkeys(name for row in content for name in row))
@@ -215,7 +215,7 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     values = list(content.values())
     names = {str(key).lower() for key in content}
     if any(hasattr(value, "with_format") for value in values):
-        raise DataError(f"{path}: it has several splits; pass one of them, such as {_shown([*content])}")
+        raise DataError(f"{path} has several splits; pass one of them, such as {_shown([*content])}")
     if isinstance(content.get("annotations"), list) and all(isinstance(row, Mapping) for row in content["annotations"]):
         # of COCO, whose "id" is the caption's
         return [{key: row[key] for key in ("image_id", "caption") if key in row} for row in content["annotations"]]

@@ -49,7 +49,7 @@ class ScoreInputs:
     def __post_init__(self) -> None:
         """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
         if self.chexbert is None and (self.labels or self.truth):
-            raise ConfigError("labels of the references and scores against the truth need a labeller; pass --chexbert")
+            raise ConfigError("reference labels and scores against the ground truth need a labeller; pass --chexbert")
 
 
 @dataclass(frozen=True)

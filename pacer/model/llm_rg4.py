@@ -91,7 +91,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     names = interface_names()
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
     if len(missing) == len(names):
-        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint; it starts with {', '.join(sorted(state)[:5])}")
+        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint; it contains {', '.join(sorted(state)[:5])}")
     if missing:
         raise CheckpointError(f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}")
     interface = {ours: state[theirs] for ours, theirs in names.items()}
@@ -163,7 +163,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
     """
     weights = import_llm_rg4(source)
     if weights.alpha not in (None, params.lora.alpha):  # no shape tells it
-        raise CheckpointError(f"{source}: lora.alpha is {params.lora.alpha}, but the file needs {weights.alpha}")
+        raise CheckpointError(f"{source}: lora.alpha is {params.lora.alpha}, but the file has {weights.alpha}")
     specification = specification_of("parent", params).model_copy(
         update={
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),

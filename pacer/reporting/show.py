@@ -79,7 +79,7 @@ def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
         other = by_context.setdefault(row["context"], row)
         if other is not row:
             several = f"{other['record_id']} and {row['record_id']}"
-            raise DataError(f"{place} has several reports for study {study}, {several}; pass one of these ids")
+            raise DataError(f"{place} has several reports for study {study}: {several}; pass one of these ids")
     return by_context
 
 
@@ -89,7 +89,7 @@ def _chosen(
     """Return a system's rows in these contexts."""
     if missing := [context for context in contexts if context not in by_context]:
         there = ", ".join(by_context) or "none"
-        raise DataError(f"{place} has no report for study {study} in context {missing[0]} (in others: {there})")
+        raise DataError(f"{place} has no report for study {study} in context {missing[0]} (it has: {there})")
     return [by_context[context] for context in contexts]
 
 

@@ -107,7 +107,7 @@ def _states(features: Path, record: CheckpointRecord) -> States:
     encoders = {name: record.frozen[name] for name in encoding.encoders}
     if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, prepare.VERSION):
         raise DataError(
-            f"{features} does not have the encoders or depths that the model was trained with, or comes from a "
+            f"{features} was not made with the encoders and depths that the model was trained with, or comes from a "
             "different version of PACER; run `dvc repro features` with the model's training settings, or retrain"
         )
     return States(

@@ -97,7 +97,7 @@ class Reporter:
         levels: dict[str, Tensor] = {}
         view: str | None = None
         for place, source in case.images().items():
-            image, seen = load_image(source, f"{place} of {name}")
+            image, seen = load_image(source, f"{name}, {place}")
             levels[place] = self._features.images.preparation.levels_of(image)
             notes += [f"the image given as {place}: {note}" for note in image.info.get(NOTES, ())]
             if seen is not None and seen.kind != place:
@@ -195,7 +195,7 @@ class Reporter:
             return None
         cleaned = CLEANERS[self.settings.texts.cleaner](loaded)
         if not any(character.isalnum() for character in cleaned):
-            raise DataError(f"{name}: no words are left after cleaning; pass a report, or omit the option")
+            raise DataError(f"{name}: no words are left after cleaning; change the text or omit it")
         return cleaned
 
     def _result(self, generated: Generated, case: Prepared) -> Result:

@@ -75,7 +75,7 @@ def load_text(text: str | None, name: str) -> str | None:
     if text is None:
         return None
     if len(text) > MAX_CHARACTERS:
-        raise DataError(f"{name}: {len(text):,} characters, but the limit is {MAX_CHARACTERS:,}; give only the report")
+        raise DataError(f"{name}: {len(text):,} characters, but the limit is {MAX_CHARACTERS:,}; shorten it")
     if fault := fault_of(text):
         raise DataError(f"{name}: {fault}")
     text = re.sub(LINE_ENDS, " ", text)

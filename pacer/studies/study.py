@@ -40,9 +40,9 @@ class Row(Strict):
     @model_validator(mode="after")
     def _one_kind(self) -> Row:
         if self.files is not None and (self.set or self.target is not None or self.needs):
-            raise ValueError("a row has either set, target and needs (a run) or files (existing scores), not both")
+            raise ValueError("a row takes either `files` (existing scores), or `set`, `target` and `needs` (a run)")
         if self.target is None and any(key.startswith(BASELINE_KEY) for key in (*self.set, *self.needs)):
-            raise ValueError(f"{BASELINE_KEY} is only for rows with a target")
+            raise ValueError(f"keys `{BASELINE_KEY}...` need a `target`")
         return self
 
 

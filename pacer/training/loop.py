@@ -118,11 +118,11 @@ class _Run:
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
         if phase.schedule.batch_size < accelerator.num_processes:
             raise ConfigError(
-                f"{phase.name}.batch_size ({phase.schedule.batch_size} in total over all processes) must be at least "
+                f"{phase.name}.batch_size ({phase.schedule.batch_size} across all processes) must be at least "
                 f"the number of processes ({accelerator.num_processes})"
             )
         if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
-            raise DataError("train.checkpoint = 'best' needs val records, but there are none; set it to last")
+            raise DataError("no val records for train.checkpoint = 'best'; set train.checkpoint: last")
         self.model, self.examples, self.phase, self.accelerator = model, examples, phase, accelerator
         self.sampler = Sampler(phase, examples)
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
@@ -256,7 +256,7 @@ class _Run:
                 bad = [rows for rows, total in zip(micros, totals, strict=True) if not math.isfinite(total)]
             ids = gather_object([self.examples.table.record_id(int(row)) for rows in bad for row in rows])
             raise PacerError(
-                f"{self.phase.name}: the {what} of update {update} is {value} on records {', '.join(ids)}; the last "
+                f"{self.phase.name}: the {what} at update {update} is {value} on records {', '.join(ids)}; the last "
                 f"saved state is kept. Lower {self.phase.name}.learning_rate, or inspect these records"
             )
 

@@ -180,7 +180,7 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
     if record.frozen != new.frozen:
         names = ", ".join(name for name, fingerprint in new.frozen.items() if record.frozen.get(name) != fingerprint)
         raise CheckpointError(
-            f"{start} was trained with a different {names} model from the one in models/backbones; set that model in "
+            f"models/backbones does not have the models that {start} was trained with ({names}); set those in "
             "params.yaml, or train from the warm-up"
         )
     if new.phase == "parent" and record.phase != "warmup":

@@ -138,8 +138,8 @@ class Sampler:
         rows = examples.table.rows("train", phase.contexts)
         if not any(map(len, rows.values())):
             raise DataError(
-                f"the corpus has no training records in contexts {', '.join(phase.contexts)}, which {phase.name} "
-                "needs; see the corpus audit"
+                f"{phase.name} needs training records in contexts {', '.join(phase.contexts)}, but the corpus has "
+                "none; see the corpus audit"
             )
         more = phase.batches.positive_repeats - 1
         if examples.table.labelled and more:

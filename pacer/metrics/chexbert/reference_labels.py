@@ -56,8 +56,8 @@ def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Pa
     lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]
     if lacking:
         raise DataError(
-            f"{path} has no labels for the reference of record {lacking[0]}: the labels are those of different "
-            f"references, or of these before cleaning; {_REMEDY}"
+            f"{path} has no labels for the reference of record {lacking[0]}: the labels are for different "
+            f"references, or for uncleaned ones; {_REMEDY}"
         )
     return [by_text[text] for text in texts]
 

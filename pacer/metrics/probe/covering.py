@@ -73,12 +73,12 @@ def read_boxes(path: Path, images: set[str]) -> Boxes:
         if not good:
             raise DataError(
                 f"{path}, {place}: x, y, width and height must be fractions of the image, with the box inside it; "
-                "divide pixels by the image's width and height"
+                "divide pixel coordinates by the image's width and height"
             )
     findings = [normalize_finding(finding) for finding in table["finding"]]
     known = boxes.with_columns(pl.Series("finding", findings, pl.String)).filter(pl.col("image").is_in(images))
     if known.is_empty():
-        raise DataError(f"{path}: no box belongs to an image in the records; image must be an id, e.g. {min(images)}")
+        raise DataError(f"{path}: no box matches an image in the records; `image` must be an id, e.g. {min(images)}")
     return _by_image(known)
 
 

@@ -45,7 +45,7 @@ def test_a_labs_corpus(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     getattr(labs, case["make"])(tmp_path)
     renamed = ()
     if case["make"] == "hub":
-        with pytest.raises(DataError, match="contains images or lists; convert it with this script") as refused:
+        with pytest.raises(DataError, match="contains images or lists; run this script") as refused:
             build(case["heading"], tmp_path)
         exec(str(refused.value).partition("\n")[2], {})
         renamed = "*.parquet", "*.files.parquet"

@@ -154,7 +154,7 @@ def test_batches_of_levels_and_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", listed_cases(__file__, "refused"))
 def test_a_processor_that_does_anything_else_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(BackboneError, match=rf"the image processor of {tmp_path} cannot be reproduced: "):
+    with pytest.raises(BackboneError, match=rf"the image processor in {tmp_path} cannot be reproduced: "):
         Preparation(small(tmp_path, **changes))
 
 

@@ -167,7 +167,7 @@ def test_settings_in_lightnings_own_dictionary(
 
 
 def test_other_weights_and_incomplete_ones_are_refused_with_what_they_hold_or_lack(state) -> None:
-    with pytest.raises(CheckpointError, match=r"not an LLM-RG4 checkpoint; it starts with bert\.embeddings"):
+    with pytest.raises(CheckpointError, match=r"not an LLM-RG4 checkpoint; it contains bert\.embeddings"):
         import_llm_rg4({"bert.embeddings.weight": torch.zeros(1)})
     gone = ["iit_proj.weight", "text_llama_proj_3.bias"]
     with pytest.raises(CheckpointError, match=f"incomplete checkpoint of LLM-RG4. Missing: {gone[0]}, {gone[1]}$"):

@@ -69,7 +69,7 @@ def test_two_scored_runs_need_nothing_else(both, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "references", "message"),
     [
-        ({"sn": "x ."}, REFERENCE, r"b has no report for study s1 in context sw \(in others: sn\)"),
+        ({"sn": "x ."}, REFERENCE, r"b has no report for study s1 in context sw \(it has: sn\)"),
         (BY_B, REFERENCE | {"sw": "other ."}, "ours and theirs have different references for study s1 in context sw"),
     ],
 )
@@ -85,7 +85,7 @@ def test_several_examinations_of_a_study_are_told_apart(tmp_path: Path) -> None:
     cases = pl.read_parquet(folder / "cases.parquet")
     two = [cases.with_columns(record_id=pl.lit(name)) for name in ("sn-e1", "sn-e2")]
     pl.concat(two).write_parquet(folder / "cases.parquet")
-    with pytest.raises(DataError, match="several reports for study s1, sn-e1 and sn-e2; pass one of these ids"):
+    with pytest.raises(DataError, match="several reports for study s1: sn-e1 and sn-e2; pass one of these ids"):
         columns([("a", folder)] * 2, tmp_path, contexts=["sn"])
     for study in ("e2", "sn-e2"):
         assert len(columns([("a", folder)] * 2, tmp_path, study, ["sn"])) == 3

@@ -59,14 +59,14 @@ def test_all_bad_cases_are_named_before_any_work(
     monkeypatch.setattr(Reporter, "stream", lambda *arguments: pytest.fail("work began"))
     with pytest.raises(DataError, match=r"^2 of 4 cases cannot be used; correct or remove them:") as error:
         report_cases(reporter, [cases[0], *bad, cases[1]], out)
-    for text in ("\n  image frontal of two: the file", "\n  previous report of four: 30,000"):
+    for text in ("\n  image two, frontal: the file", "\n  previous report of four: 30,000"):
         assert text in str(error.value)
     assert not out.exists()
     many = [Case(tmp_path / "none.png", name=str(number)) for number in range(50)]
     with pytest.raises(DataError, match=r"50 of 50 cases") as error:
         report_cases(reporter, many, out)
     lines = str(error.value).splitlines()
-    assert "frontal of 0:" in lines[1] and "frontal of 19:" in lines[20] and lines[21:] == ["  ... and 30 more"]
+    assert "image 0, frontal:" in lines[1] and "image 19, frontal:" in lines[20] and lines[21:] == ["  ... and 30 more"]
 
 
 def test_a_stopped_run_continues(

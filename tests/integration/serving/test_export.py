@@ -142,7 +142,10 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
         ({"model": warmup}, CheckpointError, "is a warm-up, which cannot write reports"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
         ({"backbones": other_backbones}, CheckpointError, "was trained with a different text backbone"),
-        *(({"features": store}, DataError, "does not have the encoders or depths") for store in (depths, encoders)),
+        *(
+            ({"features": store}, DataError, "was not made with the encoders and depths")
+            for store in (depths, encoders)
+        ),
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
         ({"features": older}, DataError, "or comes from a different version of PACER"),
         ({"records": untold}, DataError, "does not record its cleaner"),

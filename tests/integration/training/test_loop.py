@@ -121,7 +121,7 @@ def test_best_keeps_the_weights_of_the_lowest_validation_loss(run, monkeypatch: 
 def test_best_without_validation_records_is_refused(setting, run) -> None:
     model, examples = setting("parent")
     examples.table.frame = examples.table.frame.with_columns(split=pl.lit("train"))
-    with pytest.raises(DataError, match="needs val records"):
+    with pytest.raises(DataError, match="no val records for"):
         run("parent", (model, examples), train={"checkpoint": "best"})
 
 
@@ -154,7 +154,7 @@ def test_what_is_not_finite_names_its_records_and_is_in_no_state(
 
     with (
         pytest.MonkeyPatch.context() as patch,
-        pytest.raises(PacerError, match=rf"{spoilt} of update 3 is (nan|inf) on records \w\w-\d") as told,
+        pytest.raises(PacerError, match=rf"{spoilt} at update 3 is (nan|inf) on records \w\w-\d") as told,
     ):
         patch.setattr(loop._Run, "update", updated)
         loop.train(model, examples, run.phase, accelerator, tmp_path, lambda values, step: None)
@@ -183,7 +183,7 @@ def test_the_gradient_is_clipped_to_its_limit(limit: float | None, run, monkeypa
 
 def test_more_processes_than_records_are_refused(run, accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(accelerator), "num_processes", 5)
-    with pytest.raises(ConfigError, match=r"parent.batch_size \(4 in total .* at least the number of processes \(5\)"):
+    with pytest.raises(ConfigError, match=r"parent.batch_size \(4 across .* at least the number of processes \(5\)"):
         run("parent")
 
 

@@ -175,7 +175,7 @@ def test_auto_is_bfloat16_on_a_gpu_that_has_it(
 def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
     only = records.with_columns(split=pl.lit("val"))
     write_table(tmp_path / "corpus" / "records.parquet", only, RECORD_SCHEMA)
-    with pytest.raises(DataError, match="has no training records in sn, which warmup trains on"):
+    with pytest.raises(DataError, match="warmup needs training records in contexts sn, but the corpus has none"):
         phase("warmup", parameters(), None)
 
 

@@ -153,7 +153,7 @@ def test_the_committed_parameters_are_the_phantom_profile():
 def test_params_yaml_has_every_key_because_dvc_reads_it(pacer, repository: Path):
     (repository / "params.yaml").write_text("extends: micro\n")
     outcome = pacer("doctor")
-    assert outcome.code == 1 and "params.yaml must contain every key, because DVC reads it" in outcome.error
+    assert outcome.code == 1 and "params.yaml cannot use `extends`, because DVC reads it" in outcome.error
     with pytest.raises(ConfigError, match="unknown key extends"):
         load_params(repository / "params.yaml")
 

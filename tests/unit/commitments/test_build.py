@@ -59,7 +59,7 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
     ("lines", "message"),
     [
         ([line("sn-test0sn")], "1 record_ids in the labelling sample also occur in val or test"),
-        ([line("sn-nobody")], "answers for 1 records not in the corpus, for example sn-nobody"),
+        ([line("sn-nobody")], r"answers for records that are not in the corpus \(1\), e.g. sn-nobody"),
         ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
         ([{"record_id": "sn-train0sn"}], r"line 1, raw: Field required"),
         (None, "does not exist"),

@@ -57,7 +57,7 @@ def test_a_folder_with_something_else_in_it_is_not_replaced(tmp_path: Path) -> N
     check_replaceable(out)
     (out / "notes.txt").touch()
     check_replaceable(out, ["notes.txt"])
-    with pytest.raises(DataError, match=r"out contains notes.txt, which would be lost; choose another folder"):
+    with pytest.raises(DataError, match=r"out contains notes.txt, which would be lost; move it, or choose another"):
         check_replaceable(out, ["scores.json"])
     with pytest.raises(DataError, match=r"notes.txt is a file; choose a folder"):
         check_replaceable(out / "notes.txt")

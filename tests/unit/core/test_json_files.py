@@ -45,5 +45,5 @@ def test_a_gzip_file_that_is_cut_off_or_damaged_is_named(tmp_path: Path) -> None
 )
 def test_a_line_that_cannot_be_read_is_named(path: Path, line: bytes) -> None:
     path.write_bytes(b"\n{}\n" + line + b"\n")
-    with pytest.raises(DataError, match=r"rows.jsonl, line 3 is not valid JSON"):
+    with pytest.raises(DataError, match=r"rows.jsonl, line 3: invalid JSON"):
         read_jsonl(path)

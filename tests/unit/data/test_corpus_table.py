@@ -125,7 +125,7 @@ def test_pictures_and_lists_come_with_the_python_that_writes_them(
     """After it the table names files with the pictures' bytes, one to a row."""
     table = {"subject": ["p", "q"], "study": ["s", "t"], "view": views, "image": pictures, "findings": ["f", "g"]}
     pl.DataFrame(table).write_parquet(tmp_path / "train-0.parquet")
-    with pytest.raises(DataError, match="contains images or lists; convert it with this script") as refused:
+    with pytest.raises(DataError, match="contains images or lists; run this script") as refused:
         studies_of(tmp_path / "train-0.parquet")
     exec(str(refused.value).partition("\n")[2], {})
     written = pl.read_parquet(tmp_path / "train-0.files.parquet")

@@ -35,7 +35,7 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         (REFERENCES, tmp_path / "h.csv"),
     ):
         assert pacer.score(*pair).scores == found.scores
-    with pytest.raises(DataError, match="references: the references for b are blank or just a word such as nan"):
+    with pytest.raises(DataError, match="references: the references for b are blank or placeholders such as nan"):
         pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
     with pytest.raises(ConfigError, match=r"pacer\.score"):
         pacer.score(REFERENCES, REPORTS, missng="empty")
