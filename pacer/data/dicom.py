@@ -77,7 +77,7 @@ def read_dicom(file: BinaryIO) -> FileDataset:
     ):
         raise Refused(
             "unsupported pixel format; expected a single frame, PhotometricInterpretation MONOCHROME1 or MONOCHROME2, "
-            "BitsAllocated 8 or 16, BitsStored not above it, HighBit equal to BitsStored - 1, and PixelRepresentation "
+            "BitsAllocated 8 or 16, BitsStored at most that, HighBit equal to BitsStored - 1, and PixelRepresentation "
             "0 or 1"
         )
     check_size(data.Columns, data.Rows)

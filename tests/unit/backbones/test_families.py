@@ -153,7 +153,7 @@ def test_settings_that_do_not_fit_are_refused(
 
 
 def test_released_marks_need_the_tokenizer_that_they_count_by(tmp_path: Path) -> None:
-    expected = r"'corpus' .* used for .* \(\d+ tokens\), but the language model's tokenizer has 597; set emphasis"
+    expected = r"'corpus' .* \(\d+ tokens\) used for .*, but the language model's tokenizer has 597; set emphasis"
     with pytest.raises(ConfigError, match=expected):
         check_settings(changed(emphasis={"source": "corpus"}), "language", write_language("qwen3", tmp_path))
 

@@ -91,7 +91,7 @@ def test_a_package_offers_a_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     by_function = pacer.score(REFERENCES, REPORTS, metrics={"overlap": sys.modules["lab"].overlap})
     assert by_function.signature.scores["overlap"] == scored.signature.scores["overlap"]
     for name, error in (
-        ("missing", "offers missing in pacer.scores; known: overlap"),
+        ("missing", "pacer.scores has no entry point missing; known: overlap"),
         ("broken", "cannot be imported"),
     ):
         with pytest.raises(ConfigError, match=error):
