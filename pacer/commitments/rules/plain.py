@@ -17,7 +17,7 @@ from pacer.commitments.rules.table import expand, lines
 Places = list[int] | None
 
 #: A report in ASCII without these is plain already.
-_MARKS = (*'<>&\\|~#*{"`\t', "_x000", "[/INST]", "ser:", "SER:", "uman:", "UMAN:")
+_MARKS = (*'<>&\\|~#*{"`\t', "_x000", "[ ]", "[x]", "[X]", "[/INST]", "ser:", "SER:", "uman:", "UMAN:")
 #: What the tables call the signs that they cannot show.
 _SIGNS = {"line": "\n\n", "blank": " ", "nothing": ""}
 #: Characters with a special plain form.

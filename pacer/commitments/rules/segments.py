@@ -12,8 +12,8 @@ from pacer.commitments.rules.table import ABBREVIATIONS, GROUPS
 
 #: A segment that says that an addendum begins.
 ADDENDUM = "§"
-#: Ends of segments; the periods of decimal numbers and of these abbreviations do not count.
-_END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?<!\bneg\.)(?<!\bpl\.)(?:(?<=!)|(?!\d))")
+#: Ends of segments, and the name on a line of a name and its value.
+_END, _PAIR = re.compile(GROUPS["end"]), re.compile(GROUPS["pair"])
 #: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a number.
 _SPACED = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
 _PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0"))
@@ -24,7 +24,7 @@ _DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM = (
     re.compile(GROUPS[name]) for name in ("divided", "values", "value_normal", "break", "dash", "item")
 )
 _ABBREVIATION = re.compile(
-    rf"(?<![^\s?/])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/])"
+    rf"(?<![^\s?/])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
 #: The first words of all abbreviations.
@@ -36,6 +36,7 @@ _ITEM_LENGTH = 40
 _HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
 _IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", " no,", " yes,", "sent,", "tive,", "tain,", "mentioned,")
+_IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,")
 
 
 def segments(report: str) -> list[str]:
@@ -71,8 +72,8 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
     """Lower-case a report, mark ends of segments, replace punctuation and digits; return the places of letters too."""
     text, places = plain(report, places)
     dashed = _DASHED.match(text)
-    if "," in text and "\n" in text and _PAIRS.fullmatch(text):
-        text = text.replace(",", ":")
+    if "\n" in text and _PAIRS.fullmatch(text):
+        text, places = substitute(_PAIR, lambda pair: pair["name"] + ":", text, places)
     if ":" in text:
         text = _ASIDE.sub(_end, text)
     if "istory" in text or "h/o" in text or "hx" in text:
@@ -113,10 +114,10 @@ def _edited(match: re.Match[str]) -> str:
     if kind == "verb":
         return {"ca": "can", "wo": "will"}.get(words, words) + " not"
     if kind in ("each", "head"):
-        return words + ("!" if kind == "each" else "=")
+        return words + ("!" if kind == "each" else "= ")
     words = words.strip("() ")
     if kind == "sign":
-        return "no " if words == "-" else " "
+        return "no " if words[0] == "-" else "! "
     if _NORMAL.fullmatch(words):  # "heart size: normal" is a name that denies
         return f" {words} =normal!"
     return f" ={'+' if words[0] == '1' else words}!"
