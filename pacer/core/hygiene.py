@@ -54,7 +54,6 @@ def _decoded(escapes: re.Match[str]) -> str:
 
 
 #: What programs and people write if there is no text, without surrounding characters other than letters and digits.
-#: ``\\N`` is null in the exports of MySQL and Hive.
 ABSENT_WORDS = frozenset(_TABLE["absent words"])
 _ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?|\s*\\N\s*", re.IGNORECASE)
 #: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too narrow: what was there is
