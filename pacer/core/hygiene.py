@@ -8,6 +8,8 @@ import re
 import unicodedata
 from pathlib import Path, PureWindowsPath
 
+from ruamel.yaml import YAML
+
 #: Vertical tab, form feed and other line ends: Word and printers write them.
 LINE_ENDS = "[\x0b\x0c\x85\u2028\u2029]"
 #: Control characters other than tab and line ends.
@@ -25,23 +27,9 @@ def fault_of(text: str) -> str | None:
     return f"character {fault.start() + 1:,} is {kind} U+{ord(fault[0]):04X}; use plain text"
 
 
-#: Residue of another format in a text. The patterns are also polars', which knows no look-around.
-RESIDUE = {
-    "entities": (r"&(?:[A-Za-z][A-Za-z0-9]{1,30};|#[0-9]{1,7};|#[xX][0-9A-Fa-f]{1,6};|(?:nbsp|lt|gt|amp|quot)\b)"),
-    "escapes such as _x000D_": r"_x[0-9A-Fa-f]{4}_",
-    "soft hyphens, non-breaking and invisible spaces": (
-        "[\u00a0\u00ad\u2007\u200b-\u200f\u2011\u202a-\u202f\u2060\u2066-\u2069\ufeff]"
-    ),
-    "tags": r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*=[^<>]*)?\s*/?>|<!--|<!\[CDATA\[",
-    "special tokens of language models": (
-        r"<\|[A-Za-z0-9_ ]{1,40}\|>|</?(?:s|unk|pad|bos|eos|mask|REPORT|ANCHOR)>|\[(?:CLS|SEP|PAD|MASK|UNK)\]"
-    ),
-    # after punctuation or before anything but a small letter or digit, so not in a path
-    r"\n, \r or \t written out": r"(?:^|[^A-Za-z0-9:\\])\\[nrt]|\\[nrt](?:[^a-z0-9]|$)",
-    r"escapes such as \.br\ or \u00a0": r"\\(?:\.[a-z]{2}[0-9]*|[EFRST])\\|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}",
-    r"a backslash before a quote": r'\\"|\\$',
-    "characters decoded with the wrong encoding": "\ufffd|\u00e2\u20ac|[\u00c2\u00c3][\u0080-\u00bf]",
-}
+_TABLE = YAML(typ="safe").load(Path(__file__).with_name("hygiene.yaml"))
+#: Pattern of each kind of residue of another format in a text; also polars'.
+RESIDUE: dict[str, str] = _TABLE["residue"]
 ANY_RESIDUE = "|".join(RESIDUE.values())
 _ENTITY, _ESCAPES = re.compile(RESIDUE["entities"]), re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
 _PLAIN = str.maketrans(
@@ -66,8 +54,8 @@ def _decoded(escapes: re.Match[str]) -> str:
 
 
 #: What programs and people write if there is no text, without surrounding characters other than letters and digits.
-ABSENT_WORDS = frozenset({"n/a", "n.a", "na", "nan", "nat", "nil", "none", "null", "not available", "not applicable"})
-_ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?", re.IGNORECASE)
+ABSENT_WORDS = frozenset(_TABLE["absent words"])
+_ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?|\s*\\N\s*", re.IGNORECASE)
 #: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too narrow: what was there is
 #: lost. The pattern is also polars'. ``#N/A`` (``#NV`` in German) can mean that there was nothing.
 LOST = r"(?i)^\s*=?(?:#(?:DIV/0!|GETTING_DATA|#+|[^\s\d#!?/]{2,20}[!?])|(?:Err|Fehler|Erreur)\s?:\s?\d{3})\s*$"
@@ -103,7 +91,7 @@ def rounding_fault(text: str) -> str | None:
 
 
 #: What programs write into an empty cell; unlike ``N/A``, none is an id that somebody could have.
-EMPTY_CELL = r"(?i)^\s*(?:nan|nat|none|null|<na>)?\s*$"
+EMPTY_CELL = r"(?i)^\s*(?:nan|nat|none|null|<na>|undefined|\\N)?\s*$"
 
 #: Most characters in an id.
 LONGEST_ID = 200

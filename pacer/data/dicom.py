@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
+from ruamel.yaml import YAML
 
 from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, full_range, sound_range
 
@@ -24,14 +26,8 @@ _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", 
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
-#: Parts of the body whose radiographs do not show the lungs: DICOM's terms (PS3.16 annex L) and usual words.
-_OTHER_PARTS = re.compile(
-    r"ABD|ABDO(?:MEN|MINAL)?|KUB|PELVI[SC]|HIPS?|RIBS?|STERNUM|[CTL]?SPINES?|VERTEBRAE?|CERVICAL|LUMBAR|THORACIC|SACRUM"
-    r"|(?:THORACO|LUMBO)\w+|SPINAL|COSTAL|BOWEL|LIVER|LIMBS?|JOINTS?"
-    r"|COCCYX|SHOULDERS?|SCAPULAE?|CLAVICLES?|ARM|HUMERUS|ELBOWS?|FOREARMS?|WRISTS?|HANDS?|FINGERS?|THUMBS?|FEMURS?"
-    r"|THIGHS?|KNEES?|PATELLAE?|LEGS?|TIBIA|FIBULA|ANKLES?|FOOT|FEET|TOES?|HEELS?|CALCANEUS|EXTREMIT(?:Y|IES)|SKULL|HEAD"
-    r"|FACE|FACIAL|SINUS(?:ES)?|ORBITS?|MANDIBLE|MAXILLA|JAW|NASAL|TEETH|DENTAL|ZYGOMAS?|NECK|BREASTS?|BABYGRAM"
-)
+#: Parts of the body whose radiographs do not show the lungs.
+_OTHER_PARTS = re.compile("|".join(YAML(typ="safe").load(Path(__file__).with_name("dicom.yaml"))["other parts"]))
 _CHEST = {"CHEST", "THORAX", "LUNG", "LUNGS", "CXR"}
 
 
@@ -65,21 +61,24 @@ def read_dicom(file: BinaryIO) -> FileDataset:
         raise Refused(f"its DICOM header lacks {', '.join(missing)}")
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        raise Refused(f"its Modality is not that of a radiograph (expected {', '.join(_MODALITIES)})")
-    high_bit = data.BitsStored - 1
-    if not (
-        data.get("PhotometricInterpretation") in ("MONOCHROME1", "MONOCHROME2")
-        and (data.get("SamplesPerPixel", 1), int(data.get("NumberOfFrames") or 1)) == (1, 1)
-        and data.BitsAllocated in (8, 16)
-        and 0 < data.BitsStored <= data.BitsAllocated
-        and data.PixelRepresentation in (0, 1)
-        and data.get("HighBit", high_bit) == high_bit
-    ):
-        raise Refused(
-            "unsupported pixel format; expected a single frame, PhotometricInterpretation MONOCHROME1 or MONOCHROME2, "
-            "BitsAllocated 8 or 16, BitsStored at most that, HighBit equal to BitsStored - 1, and PixelRepresentation "
-            "0 or 1"
-        )
+        name = f" {modality}" if re.fullmatch("[A-Z]{2}", modality) else ""  # a longer one could be a person's name
+        raise Refused(f"its Modality{name} is not that of a radiograph (expected {', '.join(_MODALITIES)})")
+    expected = {
+        "PhotometricInterpretation": ("MONOCHROME1", "MONOCHROME2"),
+        "SamplesPerPixel": (1,),
+        "NumberOfFrames": (0, 1, None, ""),
+        "BitsAllocated": (8, 16),
+        "BitsStored": range(1, data.BitsAllocated + 1),
+        "HighBit": (data.BitsStored - 1, None),
+        "PixelRepresentation": (0, 1),
+    }
+    for name, values in expected.items():
+        if (value := data.get(name)) not in values:
+            raise Refused(
+                f"unsupported pixel format, {name} {'missing' if value in (None, '') else str(value)[:16]}; expected a "
+                "single frame, PhotometricInterpretation MONOCHROME1 or MONOCHROME2, BitsAllocated 8 or 16, BitsStored "
+                "at most that, HighBit equal to BitsStored - 1, and PixelRepresentation 0 or 1"
+            )
     check_size(data.Columns, data.Rows)
     if "TransferSyntaxUID" not in data.file_meta:  # no meta header
         if data.original_encoding != (True, True):
@@ -139,8 +138,8 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
     pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored.
 
-    A table or window that shows more than half of the values in the middle of the image in black or white belongs to
-    another kind of image; then the range of the values is used.
+    A table or window that shows more than half of the values in the middle of the image in black or white, or all in a
+    quarter of the greys, belongs to another kind of image; then the range of the values is used.
     """
     stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
     lowest = int(stored.min())
@@ -181,12 +180,13 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
 
 
 def _hides(grey: np.ndarray, places: np.ndarray, present: np.ndarray) -> bool:
-    """Whether more than half of the distinct values in the middle of an image, if they are not few, become 0 or 255."""
+    """Whether most values (if not few) in the middle of an image become 0 or 255, or all lie in a quarter of grey."""
     height, width = places.shape
     middle = np.zeros(grey.shape, dtype=bool)
     middle[places[height // 4 : height - height // 4, width // 4 : width - width // 4]] = True
     shown = grey[middle & present]
-    return len(shown) >= _FEW_VALUES and 2 * int(((shown == 0) | (shown == 255)).sum()) > len(shown)
+    is_cut = 2 * int(((shown == 0) | (shown == 255)).sum()) > len(shown)
+    return len(shown) >= _FEW_VALUES and (is_cut or np.ptp(shown) <= 64)
 
 
 def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
@@ -253,9 +253,10 @@ def _look_up(data: FileDataset, name: str, values: np.ndarray, signed: bool) -> 
         entries, depth = entries.astype("<u2").view(np.uint8).astype(np.int64), 8
     entries = entries[:count]
     largest = int(entries.max())
-    # on some devices the entries have more bits than stated, or are all of one of the smaller depths
+    # on some devices the entries have more bits than stated, or are all of one of the smaller depths, and may not reach
+    # its end; entries below a quarter of the stated depth's are of a smaller one
     if largest < (1 << depth) - 1 and largest not in ((1 << bits) - 1 for bits in range(8, depth)):
-        largest = (1 << depth) - 1
+        largest = (1 << (depth if 4 * largest >= 1 << depth else max(largest.bit_length(), 8))) - 1
     return entries[(values - first).clip(0, len(entries) - 1).astype(np.int64)], largest
 
 

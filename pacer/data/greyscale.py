@@ -16,7 +16,7 @@ NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM
 DAMAGED = "the file cannot be decoded (it is truncated or damaged)"
 NO_PLUGIN = (
     "the file is damaged, or no installed plugin can decode it (in the clone: `pip install -c constraints.txt "
-    "'.[dicom]'`)"
+    "'.[dicom]'`), or it is a video or in a maker's own format; convert it"
 )
 ONE_COLOUR = "all its pixels have the same colour"
 #: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.

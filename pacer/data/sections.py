@@ -48,12 +48,22 @@ def _any_of(*groups: list[str]) -> str:
 _MEANINGS: list[tuple[Name, re.Pattern[str]]] = [(name, re.compile(words)) for name, words in _TEXT["meanings"]]
 _IMAGES = re.compile(_any_of(_TEXT["images"]))
 _IN_SMALL_LETTERS = re.compile(_any_of(_TEXT["in small letters"]))
-_IN_TABLES = re.compile(_any_of(_TEXT["in small letters"], _TEXT["in tables"]))
+_IN_TABLES = re.compile(_any_of(_TEXT["in small letters"], _TEXT["in tables"], [*_TEXT["in tables as"].values()]))
+#: Headings that precede the findings; in small letters within ``FINDINGS`` they are part of them.
+_BEFORE = re.compile("COMP|EXAM|TECH|PROC|TYPE|DATE")
 #: Capitals that say nothing about how the headings below them are written.
 _TITLE = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
 _MAIN = ("findings", "impression")
-#: What can be a heading in a table's text: any letters at the beginning of a line or sentence, capitals anywhere.
+#: What ends a line in a table's text, also as other formats write it.
+_LINE_END = re.compile(rf"{LINE_ENDS}|\r|(?:\\r)?\\n|\\\.br\\|</?(?i:br|p|div|h[1-6]|li|[uo]l|t[rd]|b|strong)\b[^<>]*>")
+#: What can be a heading in a table's text: any letters at the beginning of a line or sentence, capitals anywhere, and a
+#: line with only the heading, or with a dash, brackets or asterisks for the colon.
 _CANDIDATES = (
+    re.compile(
+        rf"^[ \t*#_\[•-]*(?:\d[.)] *)?(?=[A-Z])((?i:{_IN_TABLES.pattern}))"
+        r"(?:[ \t\r*#_]*(?:$|[:：](?!\d)[*_]*|[-–] )|\]:?|\*\*)",
+        re.M,
+    ),
     re.compile(
         r"(?:^|(?<=[.!?;:])\s)[\s*#_]*([A-Za-z]{4,15}(?:(?: | ?[/&] ?)[A-Za-z]{2,14}){0,3})[ *_]*:(?!\d)[*_]*", re.M
     ),
@@ -64,6 +74,7 @@ _SIGNATURE = re.compile(rf"(?:^|(?<=[.!?;])\s)\s*(?:{'|'.join(_SIGNATURES.values
 #: For polars: what every text with a heading or a signature holds.
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+_SENTENCE = re.compile(r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)", re.M)
 
 
 class _Part(NamedTuple):
@@ -93,14 +104,20 @@ def cut_report(text: str) -> tuple[Sections, list[str]]:
     """Find the sections of a whole report of a table, as :func:`find_sections` does, and name what is odd about it.
     Without any heading, all of it is findings. Signatures, dictation stamps, phone numbers and names below the report
     belong to no section."""
-    lines = re.sub(f"{LINE_ENDS}|\r", "\n", text)
+    lines = _LINE_END.sub("\n", text)
     for match, words in reversed(_headings(lines)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
     notes = ["a signature, stamp, phone number or name, which is removed"] * (signatures > 0)
-    if len(_parts(lines)) > 1:
-        return find_sections(lines), notes
-    return Sections(findings=_words(lines)), notes + ["no headings, so all is findings"] * (not re.search(LOST, text))
+    parts = _parts(lines)
+    if len(parts) == 1:
+        lost = re.search(LOST, text)
+        return Sections(findings=_words(lines)), notes + ["no headings, so all is findings"] * (not lost)
+    further = [part.text.strip().partition("\n")[2] for part in parts if part.name in ("indication", "history")]
+    sections = _sections(parts)
+    if sections.impression and not sections.findings and _SENTENCE.search("\n".join([parts[0].text, *further])):
+        notes.append("no findings section, but sentences above the headings or below the history")
+    return find_sections(lines), notes
 
 
 def more_than_a_section(text: str) -> dict[str, list[str]]:
@@ -112,12 +129,18 @@ def more_than_a_section(text: str) -> dict[str, list[str]]:
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:
     """Return the headings of a table's text in their order, with often misspelt words corrected."""
-    headings = dict[int, tuple[re.Match[str], str]]()
+    candidates = dict[int, tuple[re.Match[str], str]]()
     for match in chain.from_iterable(pattern.finditer(text) for pattern in _CANDIDATES):
         words = _spelt(" ".join(re.sub("[/&]", " AND ", match[1].upper()).split()))
         if _IN_TABLES.fullmatch(words):
-            headings.setdefault(match.end(), (match, words))
-    return [headings[end] for end in sorted(headings)]
+            words = next((name for name, also in _TEXT["in tables as"].items() if re.fullmatch(also, words)), words)
+            candidates.setdefault(match.end(), (match, words))
+    headings, in_findings = list[tuple[re.Match[str], str]](), False
+    for _, (match, words) in sorted(candidates.items()):
+        if match[1].isupper() or not (in_findings and _BEFORE.match(words)):
+            headings.append((match, words))
+            in_findings = match[1].isupper() and meaning_of(words) == "findings"
+    return headings
 
 
 def _parts(text: str) -> list[_Part]:

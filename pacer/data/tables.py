@@ -12,7 +12,7 @@ import csv
 import re
 import zlib
 from collections.abc import Collection, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from io import TextIOWrapper
 from itertools import chain
@@ -168,7 +168,7 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
     columns: list[str] = []
     numbers: list[int] = []
     rows: list[tuple[str | None, ...]] = []
-    line = 1
+    line = header = 1
     separator = form.delimiter or ("tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma")
     try:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
@@ -181,14 +181,15 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
             reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
             for cells in reader:
                 if not columns:
-                    columns = cells
+                    columns, header = cells, line
                 elif len(cells) in (0, len(columns)):
                     numbers.append(line)
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
                     raise DataError(
-                        f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}; the "
-                        f"separator is a {separator}; quote any cell that contains one{_escaped(path, form)}"
+                        f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) has {len(columns)}; "
+                        f"the separator is a {separator}; quote any cell that contains one, and remove titles above "
+                        f"the header{_escaped(path, form)}"
                     )
                 line = reader.line_num + 1
     except csv.Error as error:
@@ -197,7 +198,9 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
         raise DataError(f"{path}, line {line}: {error}; {reason}{_escaped(path, form)}") from None
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
-        way = f", or set {form.settings}encoding, for example to cp1252" if form.settings else ""
+        with opened(path) as content:
+            other = "utf-16" if content.read(2) in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
+        way = f", or set {form.settings}encoding, for example to {other}" if form.settings else ""
         raise DataError(f"{path}, after line {line}: not {form.encoding.upper()}; save it as UTF-8{way}") from None
     return Table(path, "csv", columns, numbers, rows)
 
@@ -231,7 +234,7 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
         return value
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)  # the day and the time that its zone says
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time | timedelta):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     if isinstance(value, float) and value.is_integer():
         if abs(value) >= exact_below:  # rounded: the exponent tells the checks of ids

@@ -16,7 +16,8 @@ MIMIC_PATH = r"(?:^|[/\\])p(\d+)[/\\]s(\d+)[/\\]"
 #: Messages for a date and for a time that cannot be read.
 DATE_FORMS = (
     "expected a valid date as YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, with or without a time and zone, "
-    "YYYYMMDDHHMMSS, or seconds or milliseconds since 1970 (05/06/2018 is ambiguous: set corpus.table.dates; map a "
+    "YYYYMMDDHHMMSS, or seconds or milliseconds since 1970 (not micro- or nanoseconds, nor spreadsheet days such as "
+    "43831; 05/06/2018 is ambiguous: corpus.table.dates states the form of all dates, with years of four digits; map a "
     "number that only orders a patient's studies to order in corpus.table.columns)"
 )
 TIME_FORMS = (
@@ -34,7 +35,7 @@ _DAY = re.compile(
 #: A time after a day, and its zone.
 _AT = re.compile(r"(T|,? +|:|(?=\d{6}))(\S.*?)(?:Z| ?(?:UTC|GMT)|( ?[+-]\d\d(?::?\d\d)?))?", re.ASCII | re.IGNORECASE)
 _SINCE_1970 = re.compile(r"([1-9]\d{9})(\d{3})?(?:\.\d+)?", re.ASCII)
-_CLOCK = re.compile(r"(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.ASCII | re.IGNORECASE)
+_CLOCK = re.compile(r"(?a)(?:0 days )?(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.IGNORECASE)
 _DIGITS = re.compile(r"(?!\d\d?\.\d\d$|0\.\d{4})(\d{1,6})(\.\d+)?", re.ASCII)
 
 

@@ -41,6 +41,13 @@ Name = Annotated[Text, BeforeValidator(_id), AfterValidator(str.strip)]
 Unread = Annotated[None, BeforeValidator(lambda value: None)]
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs) and content.keys() <= set(SPLITS):
+        raise ValueError(f"it has a split twice ({', '.join(name for name, _ in pairs)}); join their lists")
+    return content
+
+
 def read_annotations(path: Path) -> dict[str, list[Any]]:
     """Read the records of each split, in the file's order.
 
@@ -51,7 +58,7 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
     """
     try:
         with opened(path) as file:
-            splits = json.load(file)
+            splits = json.load(file, object_pairs_hook=_without_repeats)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
     lists = isinstance(splits, dict) and all(isinstance(records, list) for records in splits.values())

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
+from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
@@ -20,19 +21,7 @@ from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown
 from pacer.data.values import quoted
 
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
-#: Python that writes the pictures in a table to files, and a table with their names; and for lists of paths.
-_WRITE_PICTURES = """
-import glob, pathlib, polars
-for path in map(pathlib.Path, glob.glob({files!r})):
-    table = polars.read_parquet(path){explode}
-    names = [f"{{path.stem}}-{{number}}" for number in range(len(table))]
-    for name, picture in zip(names, table[{image!r}]):
-        pathlib.Path({folder!r}, name).write_bytes({content} if picture else b"")
-    table.with_columns(polars.Series({image!r}, names)).write_parquet(path.with_suffix(".files.parquet"))"""
-_ONE_ROW_EACH = """
-import glob, pathlib, polars
-for path in map(pathlib.Path, glob.glob({files!r})):
-    polars.read_parquet(path){explode}.write_parquet(path.with_suffix(".files.parquet"))"""
+_SCRIPTS: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_name("table.yaml"))
 _SPLIT_OF_SHARD = re.compile(r"(train|validation|valid|val|dev|test)[-_.]")
 
 
@@ -76,10 +65,10 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     first = {name: next(filter(None, table.values(names[name])), None) for name in ("image", "view")}
     lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
     picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
-    script = _WRITE_PICTURES if isinstance(picture, dict | bytes) else _ONE_ROW_EACH if lists else ""
+    kind = "pictures" if isinstance(picture, dict | bytes) else "lists" if lists else "none"
     explode = f".explode({', '.join(lists)})" if lists else ""
     content = 'picture["bytes"] or b""' if isinstance(picture, dict) else "picture"
-    return script.format(files=files, folder=folder, explode=explode, content=content, image=names["image"])
+    return _SCRIPTS[kind].format(files=files, folder=folder, explode=explode, content=content, image=names["image"])
 
 
 def _year_first(form: str) -> pl.Expr:

@@ -220,6 +220,9 @@ ENTRIES = {
     "small": list(range(256)),
     "twelve": TWELVE,
     "falling": TWELVE[::-1],
+    "nearly twelve": [min(step, 4094) for step in TWELVE],
+    "fourteen": [step * 16380 // 4095 for step in TWELVE],
+    "fifteen": [step * 32767 // 4095 for step in TWELVE],
     "eight": EIGHT,
     "packed": np.array(EIGHT, dtype=np.uint8).view("<u2").tolist(),
     "darker": [entry * 60000 // 65535 for entry in SIXTEEN],
@@ -255,8 +258,8 @@ WIDE = np.arange(4096).reshape(64, 64)
 FAR = np.where(WIDE == 7, 65535, WIDE)
 FAR_BOTH = np.where(WIDE == 7, -30000, np.where(np.isin(WIDE, [9, 11]), 32000, WIDE))
 EVEN = np.rint(np.arange(4096) * 255 / 4095)
-STORED = {"wide": WIDE, "eight bits": WIDE // 16, "far": FAR, "far on both sides": FAR_BOTH,
-          "a marker": np.where(WIDE < 40, 65535, WIDE)}  # fmt: skip
+STORED = {"wide": WIDE, "eight bits": WIDE // 16, "ten bits": WIDE // 4, "all ten bits": WIDE % 1000,
+          "far": FAR, "far on both sides": FAR_BOTH, "a marker": np.where(WIDE < 40, 65535, WIDE)}  # fmt: skip
 
 
 @cases(__file__, "headers")
