@@ -1,4 +1,1 @@
-"""The baselines SimMLM and RAGPT, with the same interfaces of training and decoding as PACER.
-
-Uses training, decoding and what lies below them.
-"""
+"""The baselines SimMLM and RAGPT, with the same interfaces of training and decoding as PACER."""

@@ -1,7 +1,4 @@
-"""The command ``pacer``: one file per group of commands. No stage depends on this package.
-
-Uses every package.
-"""
+"""The command ``pacer``: one file per group of commands. No stage depends on this package."""
 
 from pacer.cli.command import app, main
 

@@ -1,4 +1,1 @@
-"""What every package uses: errors, atomic files and manifests, contexts, progress.
-
-Uses no other package.
-"""
+"""What every package uses: errors, atomic files and manifests, contexts, progress."""

@@ -1,4 +1,1 @@
-"""Reports from a trained model: beam search, control inputs, report extraction.
-
-Uses model, features, commitments and what lies below them.
-"""
+"""Reports from a trained model: beam search, control inputs, report extraction."""

@@ -1,4 +1,1 @@
-"""Frozen image and text states, in the form that training and decoding read.
-
-Uses data, backbones, config and core.
-"""
+"""Frozen image and text states, in the form that training and decoding read."""

@@ -1,4 +1,1 @@
-"""Definitions of all scores of predictions against references; intervals, groups, and comparison of two systems.
-
-Uses commitments, data and the layers below them.
-"""
+"""Definitions of all scores of predictions against references; intervals, groups, and comparison of two systems."""

@@ -1,4 +1,1 @@
-"""The method's blocks (Refine, the interface, Calibrate), the model built from them, and its checkpoints.
-
-Uses config, backbones and core.
-"""
+"""The method's blocks (Refine, the interface, Calibrate), the model built from them, and its checkpoints."""

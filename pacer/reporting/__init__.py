@@ -1,4 +1,1 @@
-"""Tables, figures and the report page, including the published numbers.
-
-Uses comparison, metrics and the layers below them.
-"""
+"""Tables, figures and the report page, including the published numbers."""

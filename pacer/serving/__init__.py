@@ -1,4 +1,1 @@
-"""Use of a trained model: export, reports of one or many cases, and the web page.
-
-Uses reporting, decoding and what lies below them.
-"""
+"""Use of a trained model: export, reports of one or many cases, and the web page."""

@@ -1,4 +1,1 @@
-"""Many runs of the pipeline, compared in one table.
-
-Uses reporting and the layers below it.
-"""
+"""Many runs of the pipeline, compared in one table."""

@@ -1,4 +1,1 @@
-"""The three training phases: trajectories, losses, batches and the loop.
-
-Uses model, features, commitments and what lies below them.
-"""
+"""The three training phases: trajectories, losses, batches and the loop."""

@@ -1,4 +1,1 @@
-"""CheXbert: the labeller, and the labels of the references.
-
-Uses core.
-"""
+"""CheXbert: the labeller, and the labels of the references."""

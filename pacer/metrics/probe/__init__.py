@@ -1,0 +1,1 @@
+"""The probe: copies of records with one source changed, and what the reports on them tell of a system."""
