@@ -65,12 +65,15 @@ _CANDIDATES = (
         re.M,
     ),
     re.compile(
-        r"(?:^|(?<=[.!?;:])\s)[\s*#_]*([A-Za-z]{4,15}(?:(?: | ?[/&] ?)[A-Za-z]{2,14}){0,3})[ *_]*:(?!\d)[*_]*", re.M
+        r"(?:^|(?<=[.!?;:])\s)[\s*#_]{0,20}([A-Za-z]{4,15}(?:(?: | ?[/&] ?)[A-Za-z]{2,14}){0,3})[ *_]*:(?!\d)[*_]*",
+        re.M,
     ),
     re.compile(rf"(?<=\s)({_IN_TABLES.pattern})[ *_]*:(?!\d)[*_]*"),
 )
 _SIGNATURES: dict[str, str] = {kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()}
-_SIGNATURE = re.compile(rf"(?:^|(?<=[.!?;])\s)\s*(?:{'|'.join(_SIGNATURES.values())})[^\n]*", re.M | re.IGNORECASE)
+_SIGNATURE = re.compile(
+    rf"(?:^|(?<=[.!?;])\s)\s{{0,20}}(?:{'|'.join(_SIGNATURES.values())})[^\n]*", re.M | re.IGNORECASE
+)
 #: For polars: what every text with a heading or a signature holds.
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
