@@ -37,6 +37,7 @@ from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
 from pacer.metrics.predictions import read_cases
+from pacer.metrics.report_files import ID_COLUMNS
 from pacer.metrics.result import Result, with_run_id, write_result
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
@@ -138,7 +139,7 @@ def score_cases(
         context -> averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is
         ``None``. A context other than the four has no mean. Without a labeller scores of labels are left out.
     """
-    left_out = dict.fromkeys(without, NOT_ASKED)
+    left_out = dict.fromkeys([without] if isinstance(without, str) else without, NOT_ASKED)
     check_keys(left_out)
     cases = _with_texts(cases)
     columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
@@ -210,6 +211,7 @@ def _with_metrics(
     ids = cases["record_id"].to_list()
     read = pl.DataFrame() if settings.columns is None else read_score_columns(settings.columns, ids)
     computed = {"token_limit", "threshold", "states"}
+    computed |= {*ID_COLUMNS, "index", "level_0", "rownames", "row_nr"}  # row numbers of pandas, R and polars
     taken = computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *cases.columns, *(score.key for score in SCORES)}
     check_names([*read.columns, *metrics], taken)
     numbers, meanings = metric_columns(metrics, cases)
