@@ -78,8 +78,6 @@ def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Funct
     """
     if isinstance(given, Mapping):
         return dict(given)
-    if callable(given):
-        raise ConfigError('metrics: expected functions by name, such as {"mine": f}, got a function')
     offered, functions = {point.name: point for point in entry_points(group=ENTRY_POINTS)}, {}
     for name in [given] if isinstance(given, str) else given:
         if name not in offered:

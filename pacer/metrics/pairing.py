@@ -85,8 +85,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     given = offered.drop_nulls("text")
     _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
     if protocol.reference_id is None and protocol.hypothesis_id is None:
-        _check_one_pairing(expected, offered, references, hypotheses)
-        _check_second_ids(expected, offered, references, hypotheses)
+        _check_other_columns(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
@@ -152,41 +151,34 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
         raise DataError(f"{error}; {_REPEATED if repeated else remedy}") from None
 
 
-def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
-    """Refuse to pair columns of different names if another column of ids would pair as well, and differently."""
-    sides = (references.columns.get("id", ""), hypotheses.columns.get("id", ""))
-    if sides[0].lower() == sides[1].lower():
-        return
-    for rows, others, file in ((expected, offered, references), (offered, expected, hypotheses)):
-        for name in (name for name in rows.columns if name.startswith(ALSO)):
-            if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
-                raise DataError(
-                    f"{references.path} and {hypotheses.path} match on {sides[0]} and {sides[1]}, but the column "
-                    f"{name.removeprefix(ALSO)} of {file.path} also matches, and gives different pairs; choose the "
-                    "columns with --reference-id and --hypothesis-id"
-                )
-
-
-def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
+def _check_other_columns(
+    expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
+) -> None:
     """Refuse pairs of rows that further columns say are of different cases: columns of ids with the same name, or two
-    columns, of the same name or each in one file only, that hold the same distinct values in another order."""
-    pairs = expected.join(offered.rename("given {}".format), left_on="id", right_on="given id", maintain_order="left")
+    columns, of the same name or each in one file only, that hold the same distinct values in another order. If the
+    columns of the pairing differ in name, they are compared with further columns, too."""
+    ids = [file.columns.get("id", "") for file in (references, hypotheses)]
+    pairs = expected.join(offered.rename("given {}".format), left_on="id", right_on="given id", coalesce=False)
     distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
     numbers = set(map(str, range(len(pairs) + 1)))  # of the rows: these say nothing
     first, second = ({name.lower(): name for name in rows.columns if ALSO in name} for rows in (expected, offered))
+    if ids[0].lower() != ids[1].lower():
+        first["first id"] = second["second id"] = "id"
     for key, other in product(first, second):
         if key != other and (key in second or other in first):
             continue
         name, given = first[key], f"given {second[other]}"
-        values, is_id = distinct.get(name, numbers), key == other and IS_ID.fullmatch(key.removeprefix(ALSO).strip())
-        if not is_id and (values <= numbers or values != distinct.get(given)):
+        is_id = key == other and IS_ID.fullmatch(key.removeprefix(ALSO).strip())
+        is_numbering = "id" not in (name, second[other]) and distinct.get(name, numbers) <= numbers
+        if not is_id and (is_numbering or distinct.get(name) != distinct.get(given, numbers)):
             continue
         if len(wrong := pairs.filter(pl.col(name) != pl.col(given))["id"]):
-            column, choice = name.removeprefix(ALSO), second[other].removeprefix(ALSO)
+            column = ids[0] if name == "id" else name.removeprefix(ALSO)
+            choice = ids[1] if second[other] == "id" else second[other].removeprefix(ALSO)
             raise DataError(
-                f"{references.path} and {hypotheses.path} match on {references.columns['id']}, but {column} in the "
-                f"first and {choice} in the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); "
-                f"choose the columns that match, e.g. --reference-id {column} --hypothesis-id {choice}"
+                f"{references.path} and {hypotheses.path} match on {' and '.join(dict.fromkeys(ids))}, but {column} in "
+                f"the first and {choice} in the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]})"
+                f"; choose the columns that match, e.g. --reference-id {column} --hypothesis-id {choice}"
             )
 
 

@@ -48,8 +48,6 @@ EXTRA_COLUMNS = (
 IS_ID = re.compile(r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE)
 #: Prefix of further columns among the rows of :class:`Reports`.
 ALSO = "also "
-#: The rest of an id that was a decimal number.
-WAS_DECIMAL = r"(\d)\.0+$"
 #: Column name for a file that holds only texts.
 _ALONE = "the only column"
 #: Column names that messages may show; anything else could be report text.
@@ -145,7 +143,7 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
         written = [None if value is None or says_nothing(value) else value for value in values]
         content[name] = pl.Series(written, dtype=pl.String)
     for name in also:
-        content[f"{ALSO}{name}"] = cells[name].str.strip_chars().str.replace(WAS_DECIMAL, "$1").replace("", None)
+        content[f"{ALSO}{name}"] = cells[name].str.strip_chars().str.replace(r"(\d)\.0+$", "$1").replace("", None)
     return pl.DataFrame(content)
 
 
