@@ -29,7 +29,6 @@ from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
 from pacer.metrics.predictions import read_cases
-from pacer.metrics.report_files import ID_COLUMNS
 from pacer.metrics.result import Result, with_run_id, write_result
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
@@ -203,7 +202,7 @@ def _with_metrics(
     ids = cases["record_id"].to_list()
     read = pl.DataFrame() if settings.columns is None else read_score_columns(settings.columns, ids)
     computed = {"token_limit", "threshold", "states"}
-    computed |= {*ID_COLUMNS, "index", "level_0", "rownames", "row_nr"}  # row numbers of pandas, R and polars
+    computed |= {"id", "ids", "image_id", "case", "index", "level_0", "rownames", "row_nr"}  # ids, and row numbers
     taken = computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *cases.columns, *(score.key for score in SCORES)}
     check_names([*read.columns, *metrics], taken)
     numbers, meanings = metric_columns(metrics, cases)
