@@ -228,8 +228,8 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of an object: of objects by id, of columns, or of texts by id."""
     if any(hasattr(value, "with_format") for value in content.values()):
         raise DataError(f"{path} has several splits; pass one of them, such as {_shown([*content])}")
-    content = {key: list(value) if hasattr(value, "to_list") else value for key, value in content.items()}
-    values = list(content.values())
+    values: list[Any] = [list(value) if hasattr(value, "to_list") else value for value in content.values()]
+    content = dict(zip(content, values, strict=True))
     names = {str(key).lower() for key in content}
     if isinstance(content.get("annotations"), list) and all(isinstance(row, Mapping) for row in content["annotations"]):
         # of COCO, whose "id" is the caption's
@@ -253,6 +253,7 @@ def _plain(value: Any) -> Any:
     """Return a value without a type of numpy or pandas, the element of a list of one, and None for a missing value:
     NaN, None or pandas' own."""
     value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+    value = value.to_list() if isinstance(value, pl.Series) else value
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
     is_nan = isinstance(value, float) and value != value
     return None if is_nan or type(value).__name__ in ("NAType", "NaTType") else value
