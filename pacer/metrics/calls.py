@@ -115,6 +115,6 @@ def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:
     """Return the commitment that the rules read in each report: findings present, absent and uncertain."""
     values = texts.values() if isinstance(texts, Mapping) else [texts] if isinstance(texts, str) else texts
     given = list(values) if isinstance(values, Iterable) else [None]
-    if hasattr(texts, "columns") or not all(isinstance(text, str) for text in given):
+    if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
     return [extract_anchor(text) for text in given]
