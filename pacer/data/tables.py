@@ -144,7 +144,7 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
                 frame = pl.read_parquet(file)
             of_32_bits = frame.select(pl.col(pl.Float32)).columns
             return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
-        if not name.endswith(".jsonl"):
+        if not name.endswith((".jsonl", ".ndjson")):
             raise DataError(
                 f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet; save a spreadsheet as CSV (UTF-8)"
             )

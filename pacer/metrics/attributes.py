@@ -17,19 +17,12 @@ KINDS = Attributes._fields
 def attribute_counts(cases: pl.DataFrame) -> list[list[int]]:
     """Return for each case how often ``hypothesis`` agrees with ``reference`` in each of :data:`KINDS`, over findings
     that both affirm, then how often the reference names it; ``[n, 6]``."""
-    return [
-        _counts(
-            (expected[finding], stated[finding])
-            for finding in set(extract_anchor(reference).positive) & set(extract_anchor(hypothesis).positive)
-        )
-        for reference, hypothesis, expected, stated in zip(
-            cases["reference"],
-            cases["hypothesis"],
-            map(read_attributes, cases["reference"]),
-            map(read_attributes, cases["hypothesis"]),
-            strict=True,
-        )
-    ]
+    counts = []
+    for reference, hypothesis in cases.select("reference", "hypothesis").iter_rows():
+        both = set(extract_anchor(reference).positive) & set(extract_anchor(hypothesis).positive)
+        expected, stated = read_attributes(reference), read_attributes(hypothesis)
+        counts.append(_counts((expected[finding], stated[finding]) for finding in both))
+    return counts
 
 
 def _counts(pairs: Iterable[tuple[Attributes, Attributes]]) -> list[int]:

@@ -61,6 +61,8 @@ def score(
     paths = [Path(source) if isinstance(source, str | Path) else None for source in (references, hypotheses)]
     if out is not None and not force:
         check_replaced(Path(out), [path for path in paths[1:] if path is not None and path.is_file()])
+    if not isinstance(columns, str | Path | None):
+        raise DataError(f"pacer.score: columns must be the path of a table, got a {type(columns).__name__}")
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert, labels)))
@@ -111,7 +113,8 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
 
 def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:
     """Return the commitment that the rules read in each report: findings present, absent and uncertain."""
-    given = [texts] if isinstance(texts, str) else list(texts.values() if isinstance(texts, Mapping) else texts)
-    if hasattr(texts, "columns") or not all(isinstance(text, str) for text in given):
+    values = texts.values() if isinstance(texts, Mapping) else [texts] if isinstance(texts, str) else texts
+    given = list(values) if isinstance(values, Iterable) else [None]
+    if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
     return [extract_anchor(text) for text in given]

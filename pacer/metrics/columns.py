@@ -20,10 +20,12 @@ from pacer.data.tables import open_table, shown_columns
 from pacer.metrics.predictions import check_pairs
 
 _ID = "record_id"
-#: Names that pandas gives to the row numbers that it writes; other programs leave them unnamed.
-_INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
+#: Names that pandas and readr give to row numbers; other programs leave them unnamed.
+_INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
 #: Spellings of a missing value in CSV. NaN does not count: what computed it may have failed.
 _ABSENT = ["", "NA", "N/A", "n/a", "#N/A", "None", "none", "NONE", "null", "Null", "NULL", "<NA>", "NaT", "nat"]
+#: Numbers as people and spreadsheets write them: ``0.5``, ``0,5``, ``50 %``.
+_NUMBER = re.compile(r"[\s+−-]*\d*[.,]?\d+(e[+-]?\d+)?\s*[%f]?\s*", re.IGNORECASE)
 #: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
 #: Maximum number of distinct values in a column of texts; with more, the groups are too small to be informative.
@@ -64,7 +66,7 @@ def check_names(names: Sequence[str], taken: Collection[str]) -> None:
         if others & {name, count_of(name)} or not name.strip() or name.endswith(_OF_CONTROLS):
             raise DataError(
                 f"your column or metric {name!r} needs a different name: it must not be empty, and neither it nor "
-                f"{count_of(name)} (its number of values) may be the name of a score or a column of cases.parquet"
+                f"{count_of(name)} (its number of values) may name a score, ids, row numbers or a cases.parquet column"
             )
 
 
@@ -77,7 +79,7 @@ def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Funct
     if isinstance(given, Mapping):
         return dict(given)
     offered, functions = {point.name: point for point in entry_points(group=ENTRY_POINTS)}, {}
-    for name in given:
+    for name in [given] if isinstance(given, str) else given:
         if name not in offered:
             known = ", ".join(offered) or "none"
             raise ConfigError(f"metrics: {ENTRY_POINTS} has no entry point {name}; known: {known}")
@@ -146,7 +148,7 @@ def names_by_kind(columns: pl.DataFrame) -> dict[str, list[str]]:
 
 
 def is_index(name: str) -> bool:
-    """Return whether a column holds the row numbers that pandas writes: it has no name, or pandas' own."""
+    """Return whether a column holds the row numbers that programs write: it has no name, or one of theirs."""
     return bool(_INDEX.fullmatch(name))
 
 
@@ -175,6 +177,12 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path) -> pl.Series:
     if column.dtype != pl.String:
         raise DataError(f"{where}: expected numbers (used as scores), or strings or booleans (used as groups)")
     texts = column.str.strip_chars().replace("", None)
+    if any(_NUMBER.fullmatch(text) for text in texts.drop_nulls()):
+        is_word = texts.cast(pl.Float64, strict=False).is_null() & texts.is_not_null()
+        raise DataError(
+            f"{where}: the cell of record {ids.filter(is_word)[0]} is not a number such as 0.5; use only such numbers "
+            "(a score), or only words (groups; write code 3 as site 3)"
+        )
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
         raise DataError(f"{where} has {count} distinct values; use numbers (a score), or up to {_MOST_VALUES} groups")
     return texts

@@ -24,7 +24,8 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
     """
     if isinstance(content, pl.LazyFrame):
         content = content.collect()
-    if hasattr(content, "with_format"):  # a data set of Hugging Face; as arrow, which does not decode its images
+    # a data set of Hugging Face, not several by split; as arrow, which does not decode its images
+    if hasattr(content, "with_format") and not isinstance(content, Mapping):
         if not hasattr(content, "__len__"):
             raise DataError(f"{name}: a streaming dataset has no length and cannot be indexed; pass list(dataset)")
         content = content.with_format("arrow")[:]
@@ -34,6 +35,8 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
         content = content.to_frame(TEXT)
     if not hasattr(content, "columns"):
         return None
+    if len(set(map(str, content.columns))) < len(content.columns):
+        raise DataError(f"{name} has duplicate column names")
     columns = {str(column): list(content[column]) for column in content.columns}
     index = getattr(content, "index", None)
     if index is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any, Literal
 
 import polars as pl
@@ -12,12 +13,12 @@ from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import DataError
-from pacer.core.hygiene import ANY_RESIDUE, is_absent
+from pacer.core.hygiene import ANY_RESIDUE
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
-from pacer.metrics.report_files import ALSO, Reports
+from pacer.metrics.report_files import ALSO, IS_ID, Reports, says_nothing
 
 #: Signs of uncleaned text that change language scores: capitals, and a period without a space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
@@ -72,7 +73,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
             f"{without.path} has no ids, but {other.path} does; add ids, or remove them if the rows correspond"
         )
     expected, name = _select(references, protocol)
-    unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or _says_nothing(text)]
+    unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or says_nothing(text)]
     if unwritten and protocol.missing_references == "error":
         raise DataError(
             f"{references.path}: the references for {named(unwritten)} are blank or placeholders such as nan; "
@@ -84,8 +85,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     given = offered.drop_nulls("text")
     _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
     if protocol.reference_id is None and protocol.hypothesis_id is None:
-        _check_one_pairing(expected, offered, references, hypotheses)
-        _check_second_ids(expected, offered, references, hypotheses)
+        _check_other_columns(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
@@ -111,7 +111,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         *(pl.lit(None, kind).alias(name) for name, kind in PREDICTIONS.items() if name in _NOT_SAID),
         pl.lit(False).alias("fallback"),
     )
-    if blank := [key for key, text in written.iter_rows() if _says_nothing(text)]:
+    if blank := [key for key, text in written.iter_rows() if not _extracted(text, protocol)]:
         counts["blank_hypotheses"] = f"{len(blank)} ({named(blank)})"
     if unwritten:
         counts["left_out_references"] = len(unwritten)
@@ -151,33 +151,34 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
         raise DataError(f"{error}; {_REPEATED if repeated else remedy}") from None
 
 
-def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
-    """Refuse to pair columns of different names if another column of ids would pair as well, and differently."""
-    sides = (references.columns.get("id", ""), hypotheses.columns.get("id", ""))
-    if sides[0].lower() == sides[1].lower():
-        return
-    for rows, others, file in ((expected, offered, references), (offered, expected, hypotheses)):
-        for name in (name for name in rows.columns if name.startswith(ALSO)):
-            if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
-                raise DataError(
-                    f"{references.path} and {hypotheses.path} match on {sides[0]} and {sides[1]}, but the column "
-                    f"{name.removeprefix(ALSO)} of {file.path} also matches, and gives different pairs; choose the "
-                    "columns with --reference-id and --hypothesis-id"
-                )
-
-
-def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
-    """Refuse pairs of rows that another column of ids, which both files have, says are of different cases."""
-    also = [name for name in expected.columns if name.startswith(ALSO) and name in offered.columns]
-    pairs = expected.select("id", *also).join(offered.select("id", *also), on="id", suffix=" given")
-    for name in also:
-        wrong = pairs.filter(pl.col(name) != pl.col(f"{name} given"))["id"]
-        if len(wrong):
-            column = name.removeprefix(ALSO)
+def _check_other_columns(
+    expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
+) -> None:
+    """Refuse pairs of rows that further columns say are of different cases: columns of ids with the same name, or two
+    columns, of the same name or each in one file only, that hold the same distinct values in another order. If the
+    columns of the pairing differ in name, they are compared with further columns, too."""
+    ids = [file.columns.get("id", "") for file in (references, hypotheses)]
+    pairs = expected.join(offered.rename("given {}".format), left_on="id", right_on="given id", coalesce=False)
+    distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
+    numbers = set(map(str, range(len(pairs) + 1)))  # of the rows: these say nothing
+    first, second = ({name.lower(): name for name in rows.columns if ALSO in name} for rows in (expected, offered))
+    if ids[0].lower() != ids[1].lower():
+        first["first id"] = second["second id"] = "id"
+    for key, other in product(first, second):
+        if key != other and (key in second or other in first):
+            continue
+        name, given = first[key], f"given {second[other]}"
+        is_id = key == other and IS_ID.fullmatch(key.removeprefix(ALSO).strip())
+        is_numbering = "id" not in (name, second[other]) and distinct.get(name, numbers) <= numbers
+        if not is_id and (is_numbering or distinct.get(name) != distinct.get(given, numbers)):
+            continue
+        if len(wrong := pairs.filter(pl.col(name) != pl.col(given))["id"]):
+            column = ids[0] if name == "id" else name.removeprefix(ALSO)
+            choice = ids[1] if second[other] == "id" else second[other].removeprefix(ALSO)
             raise DataError(
-                f"{references.path} and {hypotheses.path} match on {references.columns['id']}, but their "
-                f"{column} columns differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); choose the right "
-                f"columns, e.g. --reference-id {column} --hypothesis-id {column}"
+                f"{references.path} and {hypotheses.path} match on {' and '.join(dict.fromkeys(ids))}, but {column} in "
+                f"the first and {choice} in the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]})"
+                f"; choose the columns that match, e.g. --reference-id {column} --hypothesis-id {choice}"
             )
 
 
@@ -191,15 +192,10 @@ def _contexts(cases: pl.DataFrame, references: Reports, protocol: Protocol) -> l
     return [UNKNOWN] * len(cases)
 
 
-def _says_nothing(text: str) -> bool:
-    return not text.strip() or is_absent(text)
-
-
 def _extracted(text: str, protocol: Protocol) -> str:
-    """Return the report in a generated text; a word such as ``nan`` is an empty one."""
-    if is_absent(text) and re.search(r"\w", text):
-        return ""
-    return last_box(text) if protocol.extract == "boxed" else text
+    """Return the report in a generated text; empty if that is blank, or a placeholder such as ``nan`` or ``[]``."""
+    report = last_box(text) if protocol.extract == "boxed" else text
+    return "" if says_nothing(report) else report
 
 
 def _changed(text: str, protocol: Protocol) -> str:

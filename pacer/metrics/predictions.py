@@ -13,9 +13,11 @@ from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationEr
 from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
+from pacer.core.hygiene import LONGEST_ID
 from pacer.core.io import numbered_jsonl
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_table
+from pacer.data.values import quoted
 from pacer.metrics.commitments import anchor_columns
 
 
@@ -87,8 +89,9 @@ def check_pairs(
 
 
 def named(ids: Sequence[str], most: int = 3) -> str:
-    """Return the first of ``ids`` as text, with the number of the others."""
-    return ", ".join(map(str, ids[:most])) + (f" and {len(ids) - most} more" if len(ids) > most else "")
+    """Return the first of ``ids`` as text, with the number of the others. Sentences may be report text: hidden."""
+    first = ", ".join(quoted(str(key), LONGEST_ID) for key in ids[:most])
+    return first + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
 def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:

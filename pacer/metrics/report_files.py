@@ -25,6 +25,7 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.core.hygiene import is_absent
 from pacer.core.io import read_json
 from pacer.data.tables import Table, open_table, other_separator
 from pacer.data.values import shown
@@ -37,29 +38,30 @@ REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text", 
 HYPOTHESIS_COLUMNS = (
     *("hypothesis", "report", "prediction", "generated", "text", "model_prediction", "pred", "res", "caption"),
 )
+_TEXT_COLUMNS = {*REFERENCE_COLUMNS, *HYPOTHESIS_COLUMNS}
 #: Optional columns of a file of references.
 EXTRA_COLUMNS = (
     *("context", "split", "report_raw", "study_id", "subject_id"),
     *("findings_original", "view", "prior_report"),
 )
-#: Columns that name what a row belongs to: where both files have one, it must agree within a pair.
-_SECOND_ID = re.compile(r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?")
-#: Prefix of these columns among the rows of :class:`Reports`.
+#: Names of columns that say what a row belongs to: where both files have one, it must agree within a pair.
+IS_ID = re.compile(r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE)
+#: Prefix of further columns among the rows of :class:`Reports`.
 ALSO = "also "
-#: The rest of an id that was a decimal number.
-WAS_DECIMAL = r"(\d)\.0+$"
 #: Column name for a file that holds only texts.
 _ALONE = "the only column"
 #: Column names that messages may show; anything else could be report text.
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
+#: The last words of messages about a form that is not known.
+_FORMS = "docs/evaluation.md lists the accepted formats"
 #: References or hypotheses: the path of a file, or one of the forms in Python.
 Source = str | Path | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
 
 
 class Reports(NamedTuple):
     """The rows of a file in file order: ``id`` (the row number from 1 if the file has no ids), ``text`` (null: missing)
-    and :data:`EXTRA_COLUMNS` as text (null: blank, or the file has no such column); ``also NAME``: further columns of
-    ids. ``columns``: the file's columns that were used; it lacks ``id`` if the file has no ids."""
+    and :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such column); ``also NAME``: all columns of
+    text or numbers but ``id`` and ``text``. ``columns``: those used as ``id`` (if the file has ids) and ``text``."""
 
     path: Path
     rows: pl.DataFrame
@@ -80,6 +82,8 @@ def reports_of(
             something other than text.
     """
     side = "reference" if tuple(text_columns) == REFERENCE_COLUMNS else "hypothesis"
+    if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
+        raise DataError(f"{side}: expected the path of a file, a list of texts or texts by id, got {shown(source)}")
     if isinstance(source, str | Path):
         table = _read(Path(source))
     else:
@@ -87,11 +91,11 @@ def reports_of(
     path = table.path
     if table.kind != "csv":
         table = table._replace(rows=[tuple(map(_plain, row)) for row in table.rows])
-    if len(set(table.columns)) != len(table.columns):
+    names = [name for name in table.columns if not is_index(name)]
+    if len(set(names)) != len(names):
         raise DataError(f"{path} has duplicate column names")
     if not table.rows:
         raise DataError(f"{path} contains no reports")
-    names = [name for name in table.columns if not is_index(name)]
     candidates = _named(names, text_column, (*text_columns, _ALONE))
     if len(candidates) > 1:
         raise DataError(
@@ -117,9 +121,9 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     keys = table.values(id_name) if id_name else list(range(1, len(table.rows) + 1))
     for place, text, key in zip(table.places, table.values(text_name), keys, strict=True):
         if text is not None and not isinstance(text, str):
-            several = isinstance(text, list) and len(text) > 1
-            way = "; score one text per id, and the others in separate runs" * several
-            raise DataError(f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}{way}")
+            several = isinstance(text, list) and all(isinstance(part, str) for part in text)
+            way = "; if these are texts of one id, score one of them, and the others in separate runs" * several
+            raise DataError(f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}; {_FORMS}{way}")
         if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
             decimal = "; a missing value made the column decimal, so write ids as text" * isinstance(key, float)
             raise DataError(
@@ -129,16 +133,23 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
     owners = [further[name] for name in ("study_id", "subject_id") if name in further]
     table.check_ids([id_name, *owners] if id_name else owners)
-    also = {key: name for key, name in known.items() if _SECOND_ID.fullmatch(key) and name not in columns.values()}
-    cells = table.frame(list({text_name, *further.values(), *also.values()}))
+    others = [name for name in names if name not in columns.values()]
+    also = [name for name in others if {*map(type, table.values(name))} <= {str, int, float, type(None)}]
+    cells = table.frame(list({text_name, *further.values(), *also}))
     text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
     content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
     for name in EXTRA_COLUMNS:
-        values = cells[further[name]] if name in further else pl.Series([None] * len(keys), dtype=pl.String)
-        content[name] = values.set(values.str.strip_chars() == "", None)
-    for key, name in also.items():
-        content[f"{ALSO}{key}"] = cells[name].str.strip_chars().str.replace(WAS_DECIMAL, "$1").replace("", None)
+        values = cells[further[name]] if name in further else [None] * len(keys)
+        written = [None if value is None or says_nothing(value) else value for value in values]
+        content[name] = pl.Series(written, dtype=pl.String)
+    for name in also:
+        content[f"{ALSO}{name}"] = cells[name].str.strip_chars().str.replace(r"(\d)\.0+$", "$1").replace("", None)
     return pl.DataFrame(content)
+
+
+def says_nothing(text: str) -> bool:
+    """Return whether a text is blank or a placeholder such as ``nan``."""
+    return not text.strip() or is_absent(text)
 
 
 def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> str:
@@ -166,9 +177,9 @@ def _read(path: Path) -> Table:
     if path.name.lower().endswith((".json", ".json.gz")):
         return _table_of(path, _read_json(path))
     table = open_table(path)
-    if table.kind == "csv" and (None,) in table.rows:
-        place = table.places[table.rows.index((None,))]
-        raise DataError(f'{path}, {place}: blank line; write "" for an empty report')
+    if (blank := (None,) * len(table.columns)) in table.rows and table.kind == "csv":
+        place = table.places[table.rows.index(blank)]
+        raise DataError(f'{path}, {place}: blank line; remove it, or write "" for an empty report')
     return table
 
 
@@ -180,7 +191,10 @@ def _read_json(path: Path) -> Any:
             raise DataError(f"{path} contains the id {repeated} more than once")
         return content
 
-    return read_json(path, object_pairs_hook=once)
+    try:
+        return read_json(path, object_pairs_hook=once)
+    except DataError as error:
+        raise DataError(f"{error}; name JSON lines .jsonl" if "Extra data" in str(error) else str(error)) from None
 
 
 def _table_of(path: Path, content: Any) -> Table:
@@ -203,42 +217,43 @@ def _table_of(path: Path, content: Any) -> Table:
     if odd := [row for row in content if not isinstance(row, Mapping)]:
         raise DataError(
             f"{path} must be an object mapping ids to reports, a list of objects, or lists of equal length; got "
-            f"{shown(odd[0])}; docs/evaluation.md lists the accepted formats"
+            f"{shown(odd[0])}; {_FORMS}"
         )
     names = list(dict.fromkeys(name for row in content for name in row))
-    rows = [tuple(_single(row.get(name)) for name in names) for row in content]
+    rows = [tuple(map(row.get, names)) for row in content]
     return Table(path, "json", names, range(1, len(rows) + 1), rows)
 
 
 def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of an object: of objects by id, of columns, or of texts by id."""
-    values = list(content.values())
-    names = {str(key).lower() for key in content}
-    if any(hasattr(value, "with_format") for value in values):
+    if any(hasattr(value, "with_format") for value in content.values()):
         raise DataError(f"{path} has several splits; pass one of them, such as {_shown([*content])}")
+    values: list[Any] = [list(value) if hasattr(value, "to_list") else value for value in content.values()]
+    content = dict(zip(content, values, strict=True))
+    names = {str(key).lower() for key in content}
     if isinstance(content.get("annotations"), list) and all(isinstance(row, Mapping) for row in content["annotations"]):
         # of COCO, whose "id" is the caption's
         return [{key: row[key] for key in ("image_id", "caption") if key in row} for row in content["annotations"]]
     if values and all(isinstance(value, Mapping) for value in values):
         inner = [*values[0]]
-        if names & {*REFERENCE_COLUMNS, *HYPOTHESIS_COLUMNS} and all([*value] == inner for value in values):
+        if names & _TEXT_COLUMNS and all([*value] == inner for value in values):
             lists = {name: list(column.values()) for name, column in content.items()}
             columns = with_index(lists, inner, [None], str(path), ID_COLUMNS)
             return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         key = "key" if any("id" in value for value in values) else "id"
         return [{key: id, **value} for id, value in content.items()]
-    if all(isinstance(value, list) for value in values) and names & {*ID_COLUMNS}:
+    if all(isinstance(value, list) for value in values) and names & (_TEXT_COLUMNS | {*ID_COLUMNS}):
         if len(set(map(len, values))) > 1:
             raise DataError(f"{path}: its lists are read as columns, and must have the same length")
         return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
     return [{"id": id, "text": text} for id, text in content.items()]
 
 
-def _single(value: Any) -> Any:
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
-
-
 def _plain(value: Any) -> Any:
-    """Return a value without a type of numpy or pandas, and None for one that is missing: NaN, None or pandas' own."""
+    """Return a value without a type of numpy or pandas, the element of a list of one, and None for a missing value:
+    NaN, None or pandas' own."""
     value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-    return None if type(value).__name__ in ("NAType", "NaTType") or value != value else value
+    value = value.to_list() if isinstance(value, pl.Series) else value
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    is_nan = isinstance(value, float) and value != value
+    return None if is_nan or type(value).__name__ in ("NAType", "NaTType") else value

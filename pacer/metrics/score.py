@@ -24,15 +24,7 @@ from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import of_split, read_about, read_records
 from pacer.metrics.cases import COLUMNS, FURTHER, LABELS, by_context, case_table, contexts_of, controls_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
-from pacer.metrics.columns import (
-    Function,
-    check_names,
-    column_scores,
-    count_of,
-    metric_columns,
-    metrics_of,
-    read_score_columns,
-)
+from pacer.metrics.columns import check_names, column_scores, count_of, metric_columns, metrics_of, read_score_columns
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
@@ -123,7 +115,7 @@ def score_cases(
     settings: Score,
     origin: Origin,
     without: Iterable[str] = (),
-    metrics: Mapping[str, Function] = MappingProxyType({}),
+    metrics: Mapping[str, Callable[..., Iterable[float]]] = MappingProxyType({}),
 ) -> Result:
     """Score paired reports and write the result into the folder ``out``, if one is given: first without METEOR, whose
     program can fail, then with it. If it fails the signature says why (``left_out``).
@@ -138,7 +130,7 @@ def score_cases(
         context -> averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is
         ``None``. A context other than the four has no mean. Without a labeller scores of labels are left out.
     """
-    left_out = dict.fromkeys(without, NOT_ASKED)
+    left_out = dict.fromkeys([without] if isinstance(without, str) else without, NOT_ASKED)
     check_keys(left_out)
     cases = _with_texts(cases)
     columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
@@ -204,12 +196,13 @@ def _result(
 
 
 def _with_metrics(
-    cases: pl.DataFrame, settings: Score, metrics: Mapping[str, Function]
+    cases: pl.DataFrame, settings: Score, metrics: Mapping[str, Callable[..., Iterable[float]]]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
     """Return the user's columns of the cases, those of the file and of the functions, and what the functions' mean."""
     ids = cases["record_id"].to_list()
     read = pl.DataFrame() if settings.columns is None else read_score_columns(settings.columns, ids)
     computed = {"token_limit", "threshold", "states"}
+    computed |= {"id", "ids", "image_id", "case", "index", "level_0", "rownames", "row_nr"}  # ids, and row numbers
     taken = computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *cases.columns, *(score.key for score in SCORES)}
     check_names([*read.columns, *metrics], taken)
     numbers, meanings = metric_columns(metrics, cases)

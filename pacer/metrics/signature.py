@@ -217,7 +217,7 @@ _NOTES = {
     "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that their column is right",
     "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, [INST], <think>): {count}; "
     "the prompt is removed; {only} of them contain nothing else and are scored as empty reports",
-    "blank_hypotheses": "note: reports that are blank, or a word such as nan: {count}; they are scored as empty",
+    "blank_hypotheses": "note: reports without text (blank, a word like nan, no closed box): {count}; scored as empty",
     **{
         f"residue_{side}": f"{{count}} of {{pairs}} {side} contain residue of other formats (&lt; _x000D_ <br/>, soft "
         "hyphens, a written \\n), which is scored as words; remove it from the file"

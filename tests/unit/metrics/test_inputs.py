@@ -37,7 +37,8 @@ class Frame:
         self.index.names = list(names)
         self.values = content.get("values")
         if "columns" in content:
-            self.content, self.columns = content["columns"], list(content["columns"])
+            self.content = content["columns"]
+            self.columns = [*self.content, *content.get("repeated", [])]
 
     def to_frame(self, name: str) -> Frame:
         return Frame(self.index, self.index.names, columns={name: self.values})
@@ -46,12 +47,24 @@ class Frame:
         return self.content[name]
 
 
-class Data(dict):
+class Data:
     """What is read of a data set of Hugging Face."""
+
+    def __init__(self, content: dict[str, list[Any]]):
+        self.content = content
+
+    def __len__(self) -> int:
+        return len(self.content)
 
     def with_format(self, kind: str) -> pa.Table:
         assert kind == "arrow"
-        return pa.table(dict(self))
+        return pa.table(self.content)
+
+
+class Splits(dict):
+    """What is read of a dictionary of data sets by split."""
+
+    with_format = Data.with_format
 
 
 OBJECTS = {
@@ -61,7 +74,8 @@ OBJECTS = {
     "lazy": pl.LazyFrame,
     "arrow": pa.table,
     "data set": Data,
-    "splits": lambda content: {"test": Data(content)},
+    "splits": lambda content: Splits(test=Data(content)),
+    "series of polars": lambda content: {name: pl.Series(values) for name, values in content.items()},
     "stream": lambda _: SimpleNamespace(with_format=None),
     "array": np.array,
     "polars series": pl.Series,
@@ -95,7 +109,7 @@ def source(spec: Any, folder: Path) -> Any:
 def filled(part: Any, value: str) -> Any:
     """A part of a case with a value in the place of EACH."""
     if isinstance(part, str):
-        return part.replace("EACH", value)
+        return value if part == "EACH" else part.replace("EACH", str(value))
     if isinstance(part, dict):
         return {filled(key, value): filled(item, value) for key, item in part.items()}
     return [filled(item, value) for item in part] if isinstance(part, list) else part

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -39,6 +40,11 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
     with pytest.raises(ConfigError, match=r"pacer\.score"):
         pacer.score(REFERENCES, REPORTS, missng="empty")
+    with pytest.raises(DataError, match=r"columns must be the path of a table, got a DataFrame$"):
+        pacer.score(REFERENCES, REPORTS, columns=frame(REPORTS))
+    with pytest.raises(ConfigError, match="no entry point nope;"):
+        pacer.score(REFERENCES, REPORTS, metrics="nope")
+    assert "meteor" not in pacer.score(REFERENCES, REPORTS, without="meteor").scores["all"]
 
 
 def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:
@@ -57,7 +63,7 @@ def test_labels_are_commitments() -> None:
     present, absent = pacer.label(["a left pleural effusion .", "no pleural effusion ."])
     assert present.positive == absent.negative == ("pleural effusion",)
     assert pacer.label({"a": "no pleural effusion ."}) == pacer.label("no pleural effusion .") == [absent]
-    for unreadable in ([None], {"a": float("nan")}, frame(REPORTS), [1]):
+    for unreadable in ([None], {"a": float("nan")}, frame(REPORTS), [1], None, 3, Path("r.csv"), frame(REPORTS).lazy()):
         with pytest.raises(DataError, match=r"pacer\.label: expected reports"):
             pacer.label(unreadable)
 
