@@ -137,7 +137,7 @@ def test_a_damaged_line_of_a_stopped_run_is_named(stage, tmp_path: Path, monkeyp
 
 
 def test_a_split_without_records_is_refused(stage) -> None:
-    with pytest.raises(DataError, match=r"split val has no records; choose another .*with records: test"):
+    with pytest.raises(DataError, match=r"split val has no records; choose another .*available: test"):
         stage("out", split="val")
 
 

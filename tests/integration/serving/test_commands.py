@@ -82,7 +82,7 @@ def test_a_table_of_cases(world: World, generate, tmp_path: Path) -> None:
     assert done.code == 0 and "2 reports written" in done.out
     assert sorted(line["case"] for line in read_jsonl(out)) == ["sn-50000002", "sn-50000003"]
     again = generate("--cases", table, "--out", out)
-    assert again.code == 1 and "out.jsonl already exists; choose a different file" in again.error
+    assert again.code == 1 and "out.jsonl already exists; remove it, or choose a different file" in again.error
 
 
 def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, pacer, tmp_path: Path) -> None:
