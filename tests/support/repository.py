@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 from ruamel.yaml import YAML
 
+from tests.support.forks import forking_python
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]
@@ -38,11 +40,12 @@ for command in {commands!r}:
 class Repository:
     """The project with the micro profile, in a git repository below ``folder``."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, *programs: Path):
+        """``programs``: folders in which commands are looked for first."""
+        self.folder, self.programs = folder, programs
         self.environment = {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": f"{MACOS}{os.pathsep}{folder}",
             "HF_HUB_OFFLINE": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -50,7 +53,7 @@ class Repository:
         }
 
     @classmethod
-    def make(cls, folder: Path) -> Repository:
+    def make(cls, folder: Path, *programs: Path) -> Repository:
         """Copy the project, without anything that a run wrote, and commit it."""
         written = shutil.ignore_patterns(
             "__pycache__", "cache", "tmp", "results", "dvc.lock", "models", "predictions", "metrics"
@@ -62,7 +65,7 @@ class Repository:
             shutil.copy(ROOT / name, folder)
         (folder / "params.yaml").write_text(yaml_of("micro"))
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
-        made = cls(folder)
+        made = cls(folder, *programs)
         made.run("git", "init", "--quiet")
         made.commit()
         return made
@@ -105,21 +108,29 @@ def check_baseline(repository: Repository, name: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a ``python`` that does not import torch again for each stage."""
+    folder = tmp_path_factory.mktemp("forks")
+    with forking_python(folder, Repository(folder).environment):
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, forks: Path) -> Repository:
     """A repository after `dvc repro`, made by the first worker that asks for it; tests leave it as it is."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "micro"
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            made = Repository.make(folder.with_name("micro.making"))
+            made = Repository.make(folder.with_name("micro.making"), forks)
             assert set(ran(made.run("dvc", "repro"))) == set(STAGES)
             made.commit()
             made.folder.rename(folder)
-    return Repository(folder)
+    return Repository(folder, forks)
 
 
 @pytest.fixture
 def repository(finished: Repository, tmp_path: Path) -> Repository:
     """A copy of the finished repository, for a test that changes it."""
     shutil.copytree(finished.folder, tmp_path / "repository", symlinks=True)
-    return Repository(tmp_path / "repository")
+    return Repository(tmp_path / "repository", *finished.programs)

@@ -67,7 +67,8 @@ def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> Non
         (tmp_path / f"{name}.json").write_text(json.dumps(TEXTS | changed))
     pacer = partial(ran, environment, tmp_path, RUN)
     for name in ("one", "two"):
-        found = pacer("score", "--references", "r.json", "--hypotheses", f"{name}.json", "--out", name)
+        texts = ("--references", "r.json", "--hypotheses", f"{name}.json")
+        found = pacer("score", *texts, "--out", name, "--without", "meteor")  # the last command has it
         assert found.returncode == 0, found.stderr
     found = pacer("compare", "one", "two")
     assert found.returncode == 0 and "BLEU-4" in found.stdout, found.stderr

@@ -117,8 +117,10 @@ def configure(folder: Path, kind: str) -> None:
 
 
 @LINUX
-@SIGNALS
-@pytest.mark.parametrize(("kind", "stage"), [("NO", STAGE), ("MULTI_GPU", STAGE), ("MULTI_GPU", IMPORTING)])
+@pytest.mark.parametrize(
+    ("kind", "stage", "sent"),
+    [("NO", STAGE, signal.SIGINT), ("MULTI_GPU", STAGE, signal.SIGTERM), ("MULTI_GPU", IMPORTING, signal.SIGINT)],
+)
 def test_a_launcher(kind: str, stage: str, sent: signal.Signals, tmp_path: Path) -> None:
     configure(tmp_path, kind)
     process = start(tmp_path, sys.executable, LAUNCH, "stage.py", stage=stage)
