@@ -132,7 +132,9 @@ def differences(result: Stored) -> list[str]:
             text = short(one["difference"], sign="+")
             if one["low"] is not None:
                 text += f" ({short(one['low'], sign='+')} to {short(one['high'], sign='+')}) {mark(result, one)}"
-            lines[one["label"]][place] = f"{text} {short(p) if p is not None else ''}".strip()
+            if p is not None:
+                text += f" {short(p)}" if p >= 0.0005 else " <.001"
+            lines[one["label"]][place] = text
     heads = [f"{score_of(key).column} (95 %), Holm's p" for key in keys]
     return table(["Difference", *heads], [[label, *cells] for label, cells in lines.items()])
 

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
+from pacer.studies.dvc import MARK
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +161,18 @@ class TinyRepository:
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+
+def working(tiny: TinyRepository) -> list[int]:
+    """Processes that work in the study's worktrees."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK, "/").startswith(str(tiny.folder)):
+                found.append(process.pid)
+        except psutil.Error:
+            pass
+    return found
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import polars as pl
 import pytest
 
-from tests.support.repository import Repository, check_baseline, ran
+from tests.support.repository import Repository, ran
 
 
 def test_every_declared_output_is_there_and_no_scratch_is_left(finished: Repository) -> None:
@@ -45,48 +45,6 @@ def test_the_plots_show_every_context_and_phase(finished: Repository) -> None:
     rows = {name: plot[0]["content"]["data"]["values"] for name, plot in drawn.items()}
     assert len({row["filename::field"] for row in rows["Parent, validation loss by context"]}) == 4
     assert len({row["filename"] for row in rows["Training loss"]}) == 3
-
-
-def test_an_edit_of_what_makes_things_ends_where_its_output_is_the_same(repository: Repository) -> None:
-    """Hours of training are not repeated for another name in the phantom, the labelling client or a reader."""
-    names = ("phantom/wording.py", "commitments/labelling.py", "data/readers/rg4.py")
-    edited = [repository.folder / "pacer" / name for name in names]
-    for path in edited:
-        path.write_text(f"{path.read_text()}\n# another comment\n")
-    again = ran(repository.run("dvc", "repro"))
-    assert {"source", "corpus", "backbones", "anchor_llm"} <= set(again)
-    assert not set(again) & {"features", "warmup", "parent", "calibrate", "decode", "reference_labels", "score"}
-
-
-BESIDE = """
-title: A baseline as a row
-layout: mean
-metrics: [f1]
-replicates: [{train.seed: 42}]
-rows:
-  - {name: SimMLM, target: simmlm_score, set: {"baselines/params.yaml:simmlm.alpha": 0.1}}
-"""
-
-
-def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Repository) -> None:
-    """The fixture's plain `dvc repro` has run none of them; the study runs theirs alone."""
-    (repository.folder / "studies" / "beside.yaml").write_text(BESIDE)
-    study = (sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
-    told = repository.run(*study)
-    assert "beside: 1 of 1 runs are missing" in told
-    steps = [line.split(": ")[-1] for line in told.splitlines() if line.endswith((" running", " restored"))]
-    assert steps == ["simmlm running", "simmlm_decode running", "simmlm_score running"]
-    assert "nothing to do" in repository.run(*study)
-    [name] = repository.run("dvc", "exp", "list", "--name-only").split()
-    assert name.startswith("beside-simmlm-42-")
-    [reference] = repository.run("git", "for-each-ref", "--format=%(refname)", "refs/exps").split()
-    assert repository.run("git", "show", f"{reference}:dvc.yaml") == (repository.folder / "dvc.yaml").read_text()
-    assert repository.run("git", "status", "--porcelain").strip() == "?? studies/beside.yaml"
-    assert "WARN" not in repository.run("dvc", "exp", "apply", name)
-    check_baseline(repository, "simmlm")
-    assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
-    assert ran(repository.run("dvc", "repro")) == ()
-    repository.commit()
 
 
 def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(repository: Repository) -> None:

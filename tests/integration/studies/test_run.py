@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import write_json
-from pacer.studies.dvc import MARK, Dvc, Share
-from pacer.studies.run import commands, results_folder, run_study, stopped
+from pacer.studies.dvc import Dvc, Share
+from pacer.studies.run import results_folder, run_study, stopped
 from pacer.studies.study import load_study
 from pacer.studies.table import build_table, collect
 from pacer.studies.worktree import Repository
-from tests.support.studies import STUDY, TinyRepository
+from tests.support.studies import STUDY, TinyRepository, working
 
 
 def run(tiny: TinyRepository, *rows: str, jobs: int = 1) -> list[str]:
@@ -42,18 +40,6 @@ def wait_until_it_hangs(tiny: TinyRepository, process: subprocess.Popen) -> None
     while not (tiny.told / "hanging").exists():
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
         time.sleep(0.05)
-
-
-def working(tiny: TinyRepository) -> list[int]:
-    """Processes that work in the study's worktrees."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK, "/").startswith(str(tiny.folder)):
-                found.append(process.pid)
-        except psutil.Error:
-            pass
-    return found
 
 
 def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRepository) -> None:
@@ -167,24 +153,6 @@ def test_what_cannot_be_run_is_refused_before_any_work(tiny: TinyRepository, mon
     with pytest.raises(ConfigError, match="the command `dvc` is not on the PATH"):
         run(tiny)
     assert not (tiny.told / "runs").exists()
-
-
-def test_commands_of_a_study_run_at_the_same_time_and_make_each_stage_once(tiny: TinyRepository) -> None:
-    """As Slurm starts them; one run is asked of two of them."""
-    tiny.write("studies/tiny.yaml", STUDY.replace("name: SimMLM, target", "name: Sim MLM, target"))
-    lines = tiny.call("study", "run", "tiny", "--print").splitlines()
-    before, *comments = (line.partition("  # ")[2] for line in lines)
-    assert lines[0] == "pacer study run tiny --row 'no gate' --replicate 10" and len(lines) == 8
-    assert not before and comments == [*["after 1"] * 5, "after 1, 5", "after 1, 5"]
-    left_out: list[str] = []
-    assert commands(load_study(tiny.folder / "studies", "tiny"), tiny.folder, left_out.append) == lines
-    assert left_out == ["tiny: released is left out; it needs baselines/params.yaml:llm_rg4.weights"]
-    processes = [tiny.start(*shlex.split(line, comments=True)[4:]) for line in (lines[0], lines[2], lines[0])]
-    told = [process.communicate(timeout=300)[0] for process in processes]
-    assert not any(process.returncode for process in processes), told
-    assert [len(tiny.ran(stage)) for stage in ("source", "train", "score")] == [1, 1, 2]
-    assert any("waiting for another run to finish it" in text for text in told)
-    assert len(tiny.call("study", "run", "tiny", "--print").splitlines()) == 6 and working(tiny) == []
 
 
 def test_the_slot_of_a_stopped_row_is_for_that_row(tiny: TinyRepository) -> None:

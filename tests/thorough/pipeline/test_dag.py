@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -80,4 +81,46 @@ def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository)
     held_out = pl.read_parquet(folder / "data/corpus/records.parquet").filter(pl.col("split") != "train")
     assert len(bank) and not set(bank["subject_id"]) & set(held_out["subject_id"])
     (folder / "released.pth").unlink()
+    repository.commit()
+
+
+def test_an_edit_of_what_makes_things_ends_where_its_output_is_the_same(repository: Repository) -> None:
+    """Hours of training are not repeated for another name in the phantom, the labelling client or a reader."""
+    names = ("phantom/wording.py", "commitments/labelling.py", "data/readers/rg4.py")
+    edited = [repository.folder / "pacer" / name for name in names]
+    for path in edited:
+        path.write_text(f"{path.read_text()}\n# another comment\n")
+    again = ran(repository.run("dvc", "repro"))
+    assert {"source", "corpus", "backbones", "anchor_llm"} <= set(again)
+    assert not set(again) & {"features", "warmup", "parent", "calibrate", "decode", "reference_labels", "score"}
+
+
+BESIDE = """
+title: A baseline as a row
+layout: mean
+metrics: [f1]
+replicates: [{train.seed: 42}]
+rows:
+  - {name: SimMLM, target: simmlm_score, set: {"baselines/params.yaml:simmlm.alpha": 0.1}}
+"""
+
+
+def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Repository) -> None:
+    """The fixture's plain `dvc repro` has run none of them; the study runs theirs alone."""
+    (repository.folder / "studies" / "beside.yaml").write_text(BESIDE)
+    study = (sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
+    told = repository.run(*study)
+    assert "beside: 1 of 1 runs are missing" in told
+    steps = [line.split(": ")[-1] for line in told.splitlines() if line.endswith((" running", " restored"))]
+    assert steps == ["simmlm running", "simmlm_decode running", "simmlm_score running"]
+    assert "nothing to do" in repository.run(*study)
+    [name] = repository.run("dvc", "exp", "list", "--name-only").split()
+    assert name.startswith("beside-simmlm-42-")
+    [reference] = repository.run("git", "for-each-ref", "--format=%(refname)", "refs/exps").split()
+    assert repository.run("git", "show", f"{reference}:dvc.yaml") == (repository.folder / "dvc.yaml").read_text()
+    assert repository.run("git", "status", "--porcelain").strip() == "?? studies/beside.yaml"
+    assert "WARN" not in repository.run("dvc", "exp", "apply", name)
+    check_baseline(repository, "simmlm")
+    assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
+    assert ran(repository.run("dvc", "repro")) == ()
     repository.commit()
