@@ -66,24 +66,24 @@ class Work:
 
 def test_requests_killed_twice(endpoint: Endpoint, asking: Callable[..., Labelling], tmp_path: Path) -> None:
     endpoint.keep = False
-    world = endpoint.replies = Misbehaviour(seed=7, hang=3.0, stuck={"mw-199"})
-    work = Work(tmp_path, 800, asking(concurrency=SLOTS, timeout=2.0, attempts=6))
-    for count in (250, 500):
+    world = endpoint.replies = Misbehaviour(seed=7, hang=3.0, stuck={"mw-99"})
+    work = Work(tmp_path, 400, asking(concurrency=SLOTS, timeout=2.0, attempts=6))
+    for count in (120, 250):
         assert work.label(lambda count=count: endpoint.paid.total() >= count) == -9
         work.cache.write_bytes(work.cache.read_bytes()[:-9])  # the last line is torn
-    assert 500 <= endpoint.paid.total() < 800
+    assert 250 <= endpoint.paid.total() < 400
     assert work.label() == 1, "the stuck request fails this time"
     assert "rerun the stage for the rest" in work.output
     assert work.label() == 0
 
     lines, audit = cached(tmp_path), read_json(tmp_path / "audit.json")
-    assert len({line["request_hash"] for line in lines}) == len(lines) == 800 == audit["answered"]
+    assert len({line["request_hash"] for line in lines}) == len(lines) == 400 == audit["answered"]
     expected = {record: STATUS[world.kind(record)] for record in work.records["record_id"]}
     assert {line["record_id"]: line["status"] for line in lines} == expected
     assert set(audit["statuses"]) == set(STATUS.values())
     assert ", for example " in work.output  # the stuck record and those that first got a page
     anchors, _ = build(work.records, work.cache)
-    assert Counter(anchors["origin"]) == {"llm": audit["statuses"]["ok"], "rules": 800 - audit["statuses"]["ok"]}
+    assert Counter(anchors["origin"]) == {"llm": audit["statuses"]["ok"], "rules": 400 - audit["statuses"]["ok"]}
     # nothing is paid twice but what was under way at a kill, and the answer whose line was torn
     assert set(endpoint.paid) == {line["request_hash"] for line in lines}
     assert endpoint.paid.total() - len(endpoint.paid) <= 2 * (SLOTS + 1)

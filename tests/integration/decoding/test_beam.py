@@ -20,7 +20,7 @@ from tests.support.searches import EOS, Case, CountingTree, found, random_case, 
 
 #: Of nine prefixes each; `tests/thorough` has more.
 CASES = [
-    *((seed, "cpu") for seed in range(15)),
+    *((seed, "cpu") for seed in range(12)),
     *(pytest.param(seed, "cuda", marks=pytest.mark.gpu) for seed in range(0, 60, 10)),
 ]
 
@@ -66,7 +66,7 @@ def test_neither_order_nor_company_matters(seed: int, batch_size: int, order: li
 @pytest.mark.parametrize("beams", [1, 2, 5])
 def test_equal_scores_are_ordered_as_in_the_definition(beams: int) -> None:
     """Each token has a twin with the same logit, and half of the beams repeat each other's scores."""
-    for seed in range(3000, 3006):
+    for seed in range(3000, 3004):
         case = random_case(seed)
         weight = case.language.lm_head.weight.data
         half = len(weight) // 2
