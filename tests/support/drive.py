@@ -280,6 +280,7 @@ class Server:
             text=True,
             stdout=subprocess.PIPE,
             env=environment(),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a script's background
         )
         return self
 
