@@ -78,15 +78,18 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
 
 
 def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]) -> str:
-    """Draw (recall, precision) of each name, a line through the ``joined`` ones in their order."""
+    """Draw (recall, precision) of each name: a line through the ``joined`` ones in their order, a legend of others."""
 
     def draw(axes: Axes) -> None:
+        colours = iter(SERIES[1:])
         for name, at in points.items():
-            colour = LIGHT["--series-1" if name in joined else "--series-2"]
-            axes.scatter(*at, s=24, color=colour, zorder=3)
-            axes.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
+            if name in joined:
+                axes.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
+            else:
+                axes.scatter(*at, s=24, color=LIGHT[next(colours, SERIES[-1])], zorder=3, label=name)
+                axes.legend(loc="lower right", fontsize=8)
         line = [points[name] for name in joined if name in points]
-        axes.plot(*zip(*line, strict=True) if line else ([], []), color=LIGHT["--series-1"])
+        axes.plot(*zip(*line, strict=True) if line else ([], []), marker="o", markersize=4, color=LIGHT["--series-1"])
         axes.set_xlabel("recall")
         axes.set_ylabel("precision")
         axes.margins(x=0.2)

@@ -49,6 +49,7 @@ def test_the_first_error_ends_the_others(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_killed_process_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
     monkeypatch.setattr(make_backbones, "_train_share", killed)
     with pytest.raises(BackboneError, match=r"a stand-in could not be trained: .* terminated with signal SIGKILL"):
         make(tmp_path)
