@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,8 @@ from pacer.studies.worktree import Repository, git
 RECORDS, IMAGES = Path("data/corpus/records.parquet"), Path("data/corpus/images.parquet")
 FEATURES, BACKBONES = Path("data/features"), Path("models/backbones")
 RESULTS = Path("bench/results/openi")
+#: Keeps what is decoded, so a stopped script continues.
+WORK = Path("data/external/openi")
 #: Name of the control that is decoded here; the name for a run's own inputs is empty.
 MEAN_RADIOGRAPH = "mean_radiograph"
 NEAREST, CONSTANT = "nearest train report", "most frequent train report"
@@ -148,7 +149,8 @@ def decode_mean(models: Path, folder: Path, settings: Mapping[str, Any], out: Pa
 def nearest_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
     """Return for each test record the report of the train record of its context with the nearest frontal radiograph."""
     store = FeatureStore(FEATURES)
-    states = {image: store[image][-1].float().mean(0).numpy() for part in (train, test) for image in part["frontal"]}
+    images = {image for part in (train, test) for image in part["frontal"]}
+    states = {image: store.depth_states([image])[0, -1].float().mean(0).numpy() for image in images}
     nearest = {}
     for context in test["context"].unique():
         known, asked = (part.filter(context=context).sort("record_id") for part in (train, test))
@@ -196,27 +198,31 @@ def main() -> None:
     records, images = read_records(RECORDS), read_images(IMAGES)
     train, test = of_split(records, "train"), of_split(records, "test")
     lines: Lines = []
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        with_mean_radiographs(train, test, images, folder)
-        for number, (place, replicate, reference, _) in enumerate(runs):
-            row, commit = study.rows[place].name, git(root, "rev-parse", reference).strip()
-            lines += lines_of(row, replicate, get("predictions", commit, folder / f"{number}"))
-            # A calibrated model refers to the folder of its parent next to it.
-            models = folder / f"{number}-models"
-            models.mkdir()
-            for stage in ("parent", "calibrate", "findings"):
-                get(f"models/{stage}", commit, models / stage)
-            overrides = study.overrides(place, replicate).items()
-            settings = {key.removeprefix("decode."): value for key, value in overrides if key.startswith("decode.")}
-            mean = predictions(decode_mean(models, folder, settings, folder / f"{number}-mean"))
-            about = {"row": row, "replicate": replicate, "control": MEAN_RADIOGRAPH}
-            lines += [about | {"record_id": record, "report": text, "commitment": c} for record, text, c in mean]
-            rmtree(models)
     untrained = {NEAREST: nearest_reports(train, test), CONSTANT: constant_reports(train, test)}
     for row, reports in untrained.items():
         about = {"row": row, "replicate": None, "control": "", "commitment": None}
         lines += [about | {"record_id": record, "report": report} for record, report in reports.items()]
+    if not (WORK / "records.parquet").exists():
+        WORK.mkdir(parents=True, exist_ok=True)
+        with_mean_radiographs(train, test, images, WORK)
+    for place, replicate, reference, _ in runs:
+        row, commit = study.rows[place].name, git(root, "rev-parse", reference).strip()
+        made = WORK / commit
+        if not (made / "mean").exists():
+            rmtree(made, ignore_errors=True)
+            (made / "models").mkdir(parents=True)
+            get("predictions", commit, made / "predictions")
+            # A calibrated model refers to the folder of its parent next to it.
+            for stage in ("parent", "calibrate", "findings"):
+                get(f"models/{stage}", commit, made / "models" / stage)
+            overrides = study.overrides(place, replicate).items()
+            settings = {key.removeprefix("decode."): value for key, value in overrides if key.startswith("decode.")}
+            decode_mean(made / "models", WORK, settings, made / "mean")
+            rmtree(made / "models")
+        lines += lines_of(row, replicate, made / "predictions")
+        about = {"row": row, "replicate": replicate, "control": MEAN_RADIOGRAPH}
+        mean = predictions(made / "mean")
+        lines += [about | {"record_id": record, "report": text, "commitment": c} for record, text, c in mean]
     write_lines(lines, options.out)
 
 
