@@ -10,7 +10,9 @@ import pytest
 
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.schemas import of_split
+from tests.support import drive
 from tests.support.made_records import few_records
+from tests.support.models import MODEL
 
 
 @pytest.fixture
@@ -32,6 +34,14 @@ def corpus() -> pl.DataFrame:
     return records.with_columns(
         split=pl.when(last).then(pl.lit("test")).otherwise(pl.lit("train")), report=pl.col("report") + added
     )
+
+
+def test_the_nearest_radiograph_is_the_same_one(
+    bench: ModuleType, corpus: pl.DataFrame, backbones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive.write_features(tmp_path / "features", tmp_path / "images", backbones, drive.parameters(MODEL), seed=0)
+    monkeypatch.setattr(bench, "FEATURES", tmp_path / "features")
+    assert bench.nearest_reports(corpus, corpus) == dict(corpus.select("record_id", "report").iter_rows())
 
 
 def written(row: str, replicate: str | None, control: str, reports: dict[str, str], *, committed: bool) -> list[dict]:
