@@ -1,4 +1,4 @@
-"""Does a promise hold, and where does it break? (docs/evidence.md, 8)
+"""Does a promise hold, and where does it break? (docs/evidence.md, 6)
 
     pacer use phantom; pacer study run worlds
     python bench/promise.py WORK                  writes bench/results/promise.md and promise.json
