@@ -7,7 +7,8 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
 
     rows           mean of each row over its replicates, ± standard deviation
     differences    planned differences with 95 % intervals and Holm's p; ✓ better, ✗ not, ? not shown
-    contexts       F1 and unfounded comparisons of each row by context
+    gains          as rows, with F1 by replicate and the planned differences of each row in F1
+    contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
 """
 
@@ -49,8 +50,10 @@ PREVIOUS = {
     "united with it": "prior_f1_united",
 }
 UNFOUNDED = "unfounded_prior_wording_rate"
+#: Mean F1 against the latent findings of a generated corpus.
+TRUTH = "truth"
 #: Scores that are stored beside the study's own.
-BY_CONTEXT = ("f1", "prior_f1", *PREVIOUS.values(), UNFOUNDED)
+BY_CONTEXT = ("f1", "prior_f1", *PREVIOUS.values(), UNFOUNDED, "gate")
 
 Stored = Mapping[str, Any]
 #: Value of each replicate.
@@ -70,6 +73,8 @@ def stored(name: str) -> dict[str, Any]:
             for key in dict.fromkeys((*study.metrics, *BY_CONTEXT)):
                 if (value := context_mean(run.scores, key, context)) is not None:
                     of_row.setdefault(context, {}).setdefault(key, {})[run.replicate or ""] = round(value, 6)
+        if truth := run.scores.get("truth"):
+            of_row[MEAN].setdefault(TRUTH, {})[run.replicate or ""] = round(truth["mean_f1"], 6)
     tested, _ = compare_rows(study, runs, compare_repeats)
     differences = [
         {"label": one.label, "metric": one.metric, "difference": one.difference.difference}
@@ -123,31 +128,65 @@ def apart(result: Stored, label: str, metric: str) -> list[float]:
     return [value - second[key] for key, value in first.items() if key in second]
 
 
+def difference_cell(result: Stored, one: Mapping[str, Any], p: float | None) -> str:
+    text = short(one["difference"], sign="+")
+    if one["low"] is not None:
+        text += f" ({short(one['low'], sign='+')} to {short(one['high'], sign='+')}) {mark(result, one)}"
+    if p is not None:
+        text += f" {short(p)}" if p >= 0.0005 else " <.001"
+    return text
+
+
+def tested(result: Stored, key: str) -> dict[str, str]:
+    """Return the cell of each planned difference in a score; Holm's p covers them all."""
+    of_key = [one for one in result["differences"] if one["metric"] == key]
+    corrected = holm([one["p"] for one in of_key])
+    return {one["label"]: difference_cell(result, one, p) for one, p in zip(of_key, corrected, strict=True)}
+
+
 def differences(result: Stored) -> list[str]:
-    keys = [key for key in DIFFERENCES if any(one["metric"] == key for one in result["differences"])]
-    lines = {one["label"]: [""] * len(keys) for one in result["differences"]}
-    for place, key in enumerate(keys):
-        of_key = [one for one in result["differences"] if one["metric"] == key]
-        for one, p in zip(of_key, holm([one["p"] for one in of_key]), strict=True):
-            text = short(one["difference"], sign="+")
-            if one["low"] is not None:
-                text += f" ({short(one['low'], sign='+')} to {short(one['high'], sign='+')}) {mark(result, one)}"
-            if p is not None:
-                text += f" {short(p)}" if p >= 0.0005 else " <.001"
-            lines[one["label"]][place] = text
-    heads = [f"{score_of(key).column} (95 %), Holm's p" for key in keys]
-    return table(["Difference", *heads], [[label, *cells] for label, cells in lines.items()])
+    columns = {key: cells for key in DIFFERENCES if (cells := tested(result, key))}
+    heads = [f"{score_of(key).column} (95 %), Holm's p" for key in columns]
+    labels = dict.fromkeys(one["label"] for one in result["differences"])
+    lines = [[label, *(cells.get(label, "") for cells in columns.values())] for label in labels]
+    return table(["Difference", *heads], lines)
+
+
+def gains(result: Stored) -> list[str]:
+    keys = present(result, ("precision", "recall", "f1", "bleu4"))
+    lines = []
+    for name, row in result["rows"].items():
+        apart = [
+            f"{label.removeprefix(start)}: {text}"
+            for start in [f"{name} − "]
+            for label, text in tested(result, "f1").items()
+            if label.startswith(start)
+        ]
+        seeds = ", ".join(map(short, row[MEAN]["f1"].values()))
+        lines.append([name, *(cell(row[MEAN].get(key)) for key in keys), seeds, "; ".join(apart)])
+    heads = [score_of(key).column for key in keys]
+    return table(["Row", *heads, "F1 by replicate", "F1 − another row's (95 %), Holm's p"], lines)
 
 
 def contexts(result: Stored) -> list[str]:
     names = [name for name in next(iter(result["rows"].values())) if name != MEAN]
-    bare = [name for name in names if present(result, [UNFOUNDED], name)]
-    heads = [f"F1 {name}" for name in names] + [f"unfounded {name}" for name in bare]
-    lines = [
-        [label, *(cell(row[name].get("f1")) for name in names), *(cell(row[name].get(UNFOUNDED)) for name in bare)]
-        for label, row in result["rows"].items()
-    ]
+
+    def by_context(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
+        return " ".join(short(fmean(row[name][key].values()), 2) for name in names if key in row[name])
+
+    lines = []
+    for label, row in result["rows"].items():
+        of_findings = f"{mean_of(row, 'f1')} ({by_context(row, 'f1')})"
+        means = mean_of(row, "bleu4"), mean_of(row, TRUTH)
+        lines.append([label, of_findings, *means, by_context(row, "gate"), by_context(row, UNFOUNDED)])
+    without = " ".join(name for name in names if present(result, [UNFOUNDED], name))
+    heads = [f"F1 ({' '.join(names)})", "B@4", "F1 of truth", f"gate ({' '.join(names)})", f"unfounded ({without})"]
     return table(["Row", *heads], lines)
+
+
+def mean_of(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
+    values = row[MEAN].get(key)
+    return short(fmean(values.values())) if values else ""
 
 
 def previous(result: Stored) -> list[str]:
@@ -169,7 +208,7 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {"rows": rows, "differences": differences, "contexts": contexts, "previous": previous}
+KINDS = {"rows": rows, "differences": differences, "gains": gains, "contexts": contexts, "previous": previous}
 
 
 def with_tables(page: str) -> str:

@@ -53,6 +53,25 @@ def test_tables(bench: dict[str, Any]) -> None:
     assert bench["differences"](found)[2] == "| PACER − Base | +.030 (+.020 to +.040) ✓ .004 |"
 
 
+def test_a_row_stands_with_all_its_differences(bench: dict[str, Any]) -> None:
+    found = result(0.03, 0.01)
+    found["differences"].append(found["differences"][0] | {"label": "PACER − Refine only", "difference": -0.01})
+    found["rows"]["Refine only"] = found["rows"]["Base"]
+    last = bench["gains"](found)[3]
+    assert last.endswith(
+        "| .530, .510 | Base: +.030 (+.020 to +.040) ✓ .008; Refine only: −.010 (+.020 to +.040) ✓ .008 |"
+    )
+
+
+def test_scores_by_context(bench: dict[str, Any]) -> None:
+    row = {name: {"f1": {"42": value, "43": value + 0.02}} for name, value in (("sn", 0.5), ("sw", 0.7), ("mean", 0.6))}
+    row["mean"] |= {"bleu4": {"42": 0.1}, "truth": {"42": 0.4}}
+    row["sn"] |= {bench["UNFOUNDED"]: {"42": 0.94}, "gate": {"42": 0.0}}
+    head, _, line, _ = bench["contexts"]({"rows": {"frozen": row}})
+    assert "F1 (sn sw)" in head and "unfounded (sn)" in head
+    assert line == "| frozen | .610 (.51 .71) | .100 | .400 | .00 | .94 |"
+
+
 def test_what_the_previous_report_contributes_is_paired(bench: dict[str, Any]) -> None:
     scores = {"prior_f1": {"1": 0.7, "2": 0.8, "3": 0.9}}
     scores |= {key: {"1": 0.6, "2": 0.7, "3": 0.8} for key in bench["PREVIOUS"].values()}
