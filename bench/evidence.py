@@ -1,7 +1,8 @@
 """The studies' tables in docs/evidence.md and docs/results.md.
 
     pacer study run worlds; python bench/evidence.py worlds    writes bench/results/studies/worlds.json
-    python bench/evidence.py                                   writes the tables of both pages from these files
+    python bench/evidence.py                                   writes the tables of both pages, and charts of precision
+                                                               against recall, from these files
 
 A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. NAME is a study, KIND one of:
 
@@ -28,6 +29,7 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import holm
 from pacer.metrics.statistics.comparison import compare_repeats
+from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.studies.paired import compare_rows, student
 from pacer.studies.run import finished, results_folder
@@ -37,6 +39,8 @@ from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
 PAGES = (Path("docs/evidence.md"), Path("docs/results.md"))
+#: Charts by study.
+CURVES = {"commitment": Path("docs/figures/threshold.svg")}
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 #: F1 that differs by no more than this is said not to differ (docs/evidence.md).
 SMALL = 0.01
@@ -211,6 +215,18 @@ def previous(result: Stored) -> list[str]:
 KINDS = {"rows": rows, "differences": differences, "gains": gains, "contexts": contexts, "previous": previous}
 
 
+def curve(name: str) -> str:
+    """Return the chart of a study: precision against recall of its rows, means over contexts and replicates."""
+    result = read_json(RESULTS / f"{name}.json")
+    means = {
+        row: [fmean(of[MEAN][key].values()) for key in ("recall", "precision")] for row, of in result["rows"].items()
+    }
+    return curve_chart(
+        {row: (recall, precision) for row, (recall, precision) in means.items()},
+        load_study(Path("studies"), name).curve,
+    )
+
+
 def with_tables(page: str) -> str:
     """Return a page with all its tables as the committed files give them."""
 
@@ -228,6 +244,8 @@ def main() -> None:
         result = stored(name)
         write_json(RESULTS / f"{name}.json", result)
         print(f"{name}: commit {', '.join(result['commits'])}", *rows(result), *differences(result), sep="\n")
+    for name, chart in CURVES.items():
+        chart.write_text(curve(name), encoding="utf-8")
     for page in PAGES:
         page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
 

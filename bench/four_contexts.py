@@ -31,9 +31,11 @@ from pacer.reporting.results import Results, read_results
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
 RIGHT, MISSING, WRONG, COMPARES, NEUTRAL = "#d9efdf", "#fdeec2", "#f7dcea", "#dceaf8", "#eef1f4"
-MARKS = {"longitudinal": COMPARES, "unverified": WRONG, "matching": RIGHT}
+OPPOSITE = "#f4b3a2"
+MARKS = {"opposite": OPPOSITE, "longitudinal": COMPARES, "unverified": WRONG, "matching": RIGHT}
 LEGEND = (
     (RIGHT, "as in the reference"),
+    (OPPOSITE, "the reference says the opposite"),
     (WRONG, "not in the reference"),
     (MISSING, "in the reference, missing here"),
     (COMPARES, "compares with an earlier study"),
@@ -120,7 +122,7 @@ def findings(column: Column, report: ContextReport) -> None:
     """Draw the probabilities of the findings; those that the reference affirms are marked."""
     read = {name: values["present"] for name, values in (report.prediction.get("findings") or {}).items()}
     wanted, committed = report.score["reference_positive"], (report.prediction["anchor"] or {}).get("positive", [])
-    column.heading("Probability of findings")
+    column.heading("Probability of findings, read from the tokens")
     for name in FINDINGS:
         if name in wanted or name in committed or read.get(name, 0) >= SHOWN:
             column.bar(name, read.get(name, 0), RIGHT if name in wanted else NEUTRAL)
@@ -128,10 +130,11 @@ def findings(column: Column, report: ContextReport) -> None:
 
 def commitment(column: Column, report: ContextReport) -> None:
     wanted, committed = report.score["reference_positive"], (report.prediction["anchor"] or {}).get("positive", [])
-    column.heading("Commitment: findings stated as present")
+    column.heading("Commitment, generated: findings present")
     words: list[Word] = [(name, RIGHT if name in wanted else WRONG) for name in committed]
-    words += [(name, MISSING) for name in wanted if name not in committed]
     column.write(words or [("none", None)])
+    if missing := [(name, MISSING) for name in wanted if name not in committed]:
+        column.write([("missing:", None), *missing])
 
 
 def context(column: Column, report: ContextReport) -> None:
@@ -153,7 +156,9 @@ def context(column: Column, report: ContextReport) -> None:
     column.heading("Reference of this context")
     column.write(((word, None) for word in report.record["report"].split()), style="italic")
     column.space()
-    column.write([(f"gate {report.prediction['gate']:.3f}", None)] if report.prediction["gate"] is not None else [])
+    column.write(
+        [(f"gate of Calibrate {report.prediction['gate']:.3f}", None)] if report.prediction["gate"] is not None else []
+    )
 
 
 def pictures(axes: Sequence[Axes], case: ExampleCase, report: ContextReport) -> None:
@@ -184,7 +189,7 @@ def main() -> None:
         context(Column(figure.add_axes((left, 0.04, width - 0.03, 0.76))), report)
     for place, (colour, meaning) in enumerate(LEGEND):
         box = {"facecolor": colour, "edgecolor": "none", "pad": 2}
-        figure.text(0.014 + 0.2 * place, 0.012, meaning, fontsize=8.5, bbox=box)
+        figure.text(0.014 + 0.19 * place, 0.012, meaning, fontsize=8.5, bbox=box)
     figure.savefig(parser.parse_args().out)
     print(f"study {case.study_id}")
 

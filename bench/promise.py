@@ -3,7 +3,8 @@
     pacer use phantom; pacer study run worlds
     python bench/promise.py WORK                  writes bench/results/promise.md and promise.json
 
-For each dataset of the study the models of one row decode the test split with every threshold that a promise tests.
+For each dataset of the study the models of one row decode the test split with every threshold that a promise tests, and
+errors and findings are counted by patient in bench/results/promise; datasets that have such a file are not decoded.
 Then, 100 times, a random third of the patients calibrates a promise, and the others measure it: once in the same
 context, and once for every pair of other contexts and, in the same context, of other datasets. Beside them, what a
 promise with a known true risk shows in splits of the same size: patients are drawn with replacement from those of the
@@ -39,6 +40,8 @@ RISK = Risk(false_present=0.2, missed=None, confidence=0.9)
 MUCH = 0.05
 NEEDED = ("data/corpus", "data/features", "models/backbones", "models/parent", "models/calibrate", "models/findings")
 OUT = Path("bench/results/promise")
+#: Columns of a dataset's file.
+COUNTED = ("context", "threshold", "patient", "errors", "findings")
 
 #: Errors and affirmed findings of each patient [patients, 2], by context and threshold.
 Sums = dict[str, dict[float, np.ndarray]]
@@ -79,6 +82,25 @@ def sums_of(folder: Path) -> Sums:
             of_patients = np.zeros((int(patients.max()) + 1, 2))
             np.add.at(of_patients, patients, found)
             sums.setdefault(str(context), {})[threshold] = of_patients
+    return sums
+
+
+def write_sums(sums: Sums, path: Path) -> None:
+    rows = [
+        (context, threshold, patient, *counted)
+        for context, by_threshold in sums.items()
+        for threshold, counts_of in by_threshold.items()
+        for patient, counted in enumerate(counts_of.astype(int).tolist())
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(rows, COUNTED, orient="row").write_parquet(path, compression="zstd", compression_level=19)
+
+
+def read_sums(path: Path) -> Sums:
+    sums: Sums = {}
+    for (context, threshold), part in pl.read_parquet(path).group_by("context", "threshold", maintain_order=True):
+        counted = part.sort("patient").select("errors", "findings").to_numpy().astype(float)
+        sums.setdefault(str(context), {})[float(str(threshold))] = counted
     return sums
 
 
@@ -142,7 +164,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     work, draw = parser.parse_args().work, np.random.default_rng(0)
-    datasets = {name: sums_of(folder) for _, name, folder in restored(STUDY, {ROW: "read"}, NEEDED, work)}
+    for _, name, folder in restored(STUDY, {ROW: "read"}, NEEDED, work):
+        if not (path := OUT / f"{name}.parquet").exists():
+            write_sums(sums_of(folder), path)
+    datasets = {path.stem: read_sums(path) for path in sorted(OUT.glob("*.parquet"))}
     if not datasets:
         raise SystemExit(f"the study {STUDY} has no finished run of {ROW}; `pacer study run {STUDY}` first")
     table: dict[str, list[list[float]]] = {}

@@ -186,10 +186,12 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
                     numbers.append(line)
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
+                    way = f"quote any cell that contains one, and remove titles above the header{_escaped(path, form)}"
+                    if (other := other_separator(columns, separator)) and form.settings:
+                        way = f"the header has {other}s: set {form.settings}delimiter: {other}"
                     raise DataError(
                         f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) has {len(columns)}; "
-                        f"the separator is a {separator}; quote any cell that contains one, and remove titles above "
-                        f"the header{_escaped(path, form)}"
+                        f"the separator is a {separator}; {way}"
                     )
                 line = reader.line_num + 1
     except csv.Error as error:

@@ -148,7 +148,14 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
         ids, given = expected["id"], sides[0]["id"]
         repeated = ids.is_duplicated().any() or given.is_duplicated().any()
         remedy = _MISSING if set(given) <= set(ids) else _UNKNOWN
+        if not {*ids} & {*given} and {*map(_bare, ids)} & {*map(_bare, given)}:
+            remedy = "they differ in a prefix or a final .0; write the ids of both files alike"
         raise DataError(f"{error}; {_REPEATED if repeated else remedy}") from None
+
+
+def _bare(key: str) -> str:
+    """Return an id without letters before it and decimals after it: ``s50414267``, ``50414267.0``."""
+    return re.sub(r"^[A-Za-z]+[-_]?(?=\d)|\.0+$", "", key)
 
 
 def _check_other_columns(

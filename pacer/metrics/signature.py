@@ -225,7 +225,7 @@ _NOTES = {
     },
     **{
         f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
-        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side} decimals (same cleaner for both files)"
+        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side} {{cleaner}} (same cleaner for both files)"
         for side in ("references", "hypotheses")
     },
     **{
@@ -252,6 +252,8 @@ def reading_notes(signature: Signature) -> list[str]:
         notes.append(
             f"note: {', '.join(signature.groups)} not used as groups: F1 by group needs a labeller; pass --chexbert DIR"
         )
-    told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses")}
+    cleaners = {protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")} - {"none"}
+    cleaner = min(cleaners, default="decimals, or upstream as published on MIMIC")
+    told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
     notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]
     return notes

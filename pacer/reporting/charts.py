@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,21 +79,32 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
 
 
 def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]) -> str:
-    """Draw (recall, precision) of each name: a line through the ``joined`` ones in their order, a legend of others."""
+    """Draw (recall, precision) of each name: a line through the ``joined`` ones in their order, with the words that
+    differ at its points; and a legend."""
+    words = [name.split() for name in joined]
+    start, end = (
+        sum(1 for _ in takewhile(lambda column: len({*column}) == 1, zip(*side, strict=False)))
+        for side in (words, [name[::-1] for name in words])
+    )
 
     def draw(axes: Axes) -> None:
         colours = iter(SERIES[1:])
+        line = [points[name] for name in joined if name in points]
+        shared = " ".join([*words[0][:start], "…", *words[0][len(words[0]) - end :]]) if start + end else None
+        axes.plot(
+            *np.transpose(line) if line else ([], []), "o-", markersize=4, color=LIGHT["--series-1"], label=shared
+        )
         for name, at in points.items():
             if name in joined:
-                axes.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
+                label = " ".join(name.split()[start : len(name.split()) - end]).strip(",") or name
+                axes.annotate(label, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
             else:
                 axes.scatter(*at, s=24, color=LIGHT[next(colours, SERIES[-1])], zorder=3, label=name)
-                axes.legend(loc="lower right", fontsize=8)
-        line = [points[name] for name in joined if name in points]
-        axes.plot(*zip(*line, strict=True) if line else ([], []), marker="o", markersize=4, color=LIGHT["--series-1"])
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="lower right", fontsize=8)
         axes.set_xlabel("recall")
         axes.set_ylabel("precision")
-        axes.margins(x=0.2)
+        axes.margins(x=0.2, y=0.08)
 
     return drawing(5.6, 3.6, draw)
 

@@ -1,4 +1,4 @@
-"""The probabilities of findings and the promise on what reports state: a chart and two tables."""
+"""The promise on what reports state: a sentence and a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pacer.metrics.cases import by_context
 from pacer.metrics.score_kinds import is_empty
 from pacer.metrics.statistics.bootstrap import by_unit
 from pacer.metrics.statistics.intervals import resampled_units
-from pacer.metrics.statistics.reliability import Reliability, share_intervals
+from pacer.metrics.statistics.reliability import share_intervals
 from pacer.reporting.tables import Table
 
 #: By kind of promise the columns of the cases whose findings are counted, and of those among which each is sought.
@@ -28,13 +28,6 @@ _TITLES = {
     "radiologist's report",
     "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are expected not to be stated",
 }
-
-
-def reliability_table(curves: Mapping[str, Reliability], caption: str) -> Table:
-    """Return the Brier score of each context and its parts."""
-    parts = ("brier", "reliability", "resolution", "uncertainty")
-    rows = tuple((name.upper(), *(number(getattr(curve, part)) for part in parts)) for name, curve in curves.items())
-    return Table(("", *(part.capitalize() for part in parts)), rows, caption)
 
 
 def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str) -> Table:

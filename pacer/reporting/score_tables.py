@@ -217,7 +217,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         few = too_few(comparison.units, f"{comparison.unit} ids")
         lines.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
     lines += [
-        f"{name}: {' and '.join(str(version) for version in versions)}; {changed}; score both with the same versions"
+        f"{name}: {' and '.join(str(version) for version in versions)}; {changed}; score both alike"
         for name, versions, changed in comparison.versions
     ]
     lines += [f"{name} is left out: only one run has this column" for name in comparison.left_out]

@@ -150,15 +150,7 @@ def findings(results: Results) -> Section | None:
         return None
     curves = {context: reliability(part) for context, part in by_context(results.cases).items()}
     caption = "Share of findings that the reference affirms, by their probability, in ten bins of equal size"
-    table = reading.reliability_table(
-        curves,
-        "Brier score of the probabilities: reliability (0: each probability is right) minus resolution (how far they "
-        "tell records apart) plus uncertainty, apart from the spread within bins.",
-    )
-    parts: list[Part] = [
-        Figure("reliability", charts.reliability_chart(curves), caption),
-        TableBlock("reliability", _with_resampling(table, results)),
-    ]
+    parts: list[Part] = [Figure("reliability", charts.reliability_chart(curves), caption)]
     if results.promise is not None:
         text = f"{reading.promise_text(results.promise['risk'])}."
         promised = reading.promise_table(

