@@ -9,6 +9,7 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
     rows           mean of each row over its replicates, ± standard deviation
     differences    planned differences with 95 % intervals and Holm's p; ✓ better, ✗ not, ? not shown
     gains          as rows, with F1 by replicate and the planned differences of each row in F1
+    seeds          F1 by the rules, F1 by CheXbert and BLEU-4 of each replicate
     contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
 """
@@ -38,7 +39,7 @@ from pacer.studies.table import collect
 from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
-PAGES = (Path("docs/evidence.md"), Path("docs/results.md"))
+PAGES = (Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/default.md"))
 #: Charts by study.
 CURVES = {"commitment": Path("docs/figures/threshold.svg")}
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -172,6 +173,15 @@ def gains(result: Stored) -> list[str]:
     return table(["Row", *heads, "F1 by replicate", "F1 − another row's (95 %), Holm's p"], lines)
 
 
+def seeds(result: Stored) -> list[str]:
+    keys = ("report_positive_f1", "f1", "bleu4")
+    lines = [
+        [name, *(", ".join(map(short, row[MEAN][key].values())) for key in keys)]
+        for name, row in result["rows"].items()
+    ]
+    return table(["Row", *(score_of(key).column for key in keys)], lines)
+
+
 def contexts(result: Stored) -> list[str]:
     names = [name for name in next(iter(result["rows"].values())) if name != MEAN]
 
@@ -212,7 +222,14 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {"rows": rows, "differences": differences, "gains": gains, "contexts": contexts, "previous": previous}
+KINDS = {
+    "rows": rows,
+    "differences": differences,
+    "gains": gains,
+    "seeds": seeds,
+    "contexts": contexts,
+    "previous": previous,
+}
 
 
 def curve(name: str) -> str:
@@ -231,7 +248,9 @@ def with_tables(page: str) -> str:
     """Return a page with all its tables as the committed files give them."""
 
     def written(block: re.Match[str]) -> str:
-        result = read_json(RESULTS / f"{block[2]}.json")
+        if not (path := RESULTS / f"{block[2]}.json").exists():
+            return block[0]
+        result = read_json(path)
         return block[1] + "\n".join(KINDS[block[3]](result)) + block[4]
 
     return BLOCK.sub(written, page)
