@@ -76,7 +76,7 @@ def test_a_table_with_the_models_of_the_profile_micro(tmp_path: Path) -> None:
 
 
 def test_the_parameters_for_going_on_from_a_trained_model(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(code("Going on from a trained PACER", "yaml"))
+    (tmp_path / "mine.yaml").write_text(code("Continuing to train a trained PACER", "yaml"))
     parent = load_profile(tmp_path / "mine.yaml").parent
     assert (
         parent.start == "trained" and parent.learning_rate < load_profile("configs/phantom.yaml").parent.learning_rate
