@@ -90,10 +90,9 @@ def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]
     def draw(axes: Axes) -> None:
         colours = iter(SERIES[1:])
         line = [points[name] for name in joined if name in points]
-        shared = " ".join([*words[0][:start], "…", *words[0][len(words[0]) - end :]]) if start + end else None
-        axes.plot(
-            *np.transpose(line) if line else ([], []), "o-", markersize=4, color=LIGHT["--series-1"], label=shared
-        )
+        shared = [*words[0][:start], "…", *words[0][len(words[0]) - end :]] if start + end and len(joined) > 1 else []
+        blue, label = LIGHT["--series-1"], " ".join(shared)
+        axes.plot(*np.transpose(line) if line else ([], []), "o-", markersize=4, color=blue, label=label)
         for name, at in points.items():
             if name in joined:
                 label = " ".join(name.split()[start : len(name.split()) - end]).strip(",") or name
