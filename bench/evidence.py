@@ -159,16 +159,15 @@ def differences(result: Stored) -> list[str]:
 
 def gains(result: Stored) -> list[str]:
     keys = present(result, ("precision", "recall", "f1", "bleu4"))
+    against: dict[str, list[str]] = {}
+    for label, text in tested(result, "f1").items():
+        name, base = label.split(" − ")
+        against.setdefault(name, []).append(f"{base}: {text}")
     lines = []
     for name, row in result["rows"].items():
-        apart = [
-            f"{label.removeprefix(start)}: {text}"
-            for start in [f"{name} − "]
-            for label, text in tested(result, "f1").items()
-            if label.startswith(start)
-        ]
-        seeds = ", ".join(map(short, row[MEAN]["f1"].values()))
-        lines.append([name, *(cell(row[MEAN].get(key)) for key in keys), seeds, "; ".join(apart)])
+        by_replicate = ", ".join(map(short, row[MEAN]["f1"].values()))
+        cells = [cell(row[MEAN].get(key)) for key in keys]
+        lines.append([name, *cells, by_replicate, "; ".join(against.get(name, []))])
     heads = [score_of(key).column for key in keys]
     return table(["Row", *heads, "F1 by replicate", "F1 − another row's (95 %), Holm's p"], lines)
 
@@ -234,14 +233,11 @@ KINDS = {
 
 def curve(name: str) -> str:
     """Return the chart of a study: precision against recall of its rows, means over contexts and replicates."""
-    result = read_json(RESULTS / f"{name}.json")
-    means = {
-        row: [fmean(of[MEAN][key].values()) for key in ("recall", "precision")] for row, of in result["rows"].items()
+    points = {
+        row: (fmean(of[MEAN]["recall"].values()), fmean(of[MEAN]["precision"].values()))
+        for row, of in read_json(RESULTS / f"{name}.json")["rows"].items()
     }
-    return curve_chart(
-        {row: (recall, precision) for row, (recall, precision) in means.items()},
-        load_study(Path("studies"), name).curve,
-    )
+    return curve_chart(points, load_study(Path("studies"), name).curve)
 
 
 def with_tables(page: str) -> str:
