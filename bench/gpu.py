@@ -6,7 +6,7 @@
 
 A part is a process with a time limit; all limits together are 29 minutes. When it ends, its output is appended to
 bench/results/gpu.md, which also says whether it failed or ran out of time, and the next part starts. The exit code is 1
-if one did.
+if one did. If you stop it (Ctrl-C, SIGTERM), what the running part has printed is appended as well.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def describe() -> str:
     return named.stdout.strip()
 
 
-def run(name: str, device: str) -> tuple[int | None, str]:
+def run(name: str, device: str) -> tuple[str, str]:
     """Run a part within its limit, and end all of its processes.
 
     Returns:
-        its exit code, None if it ran out of time; and its section of the results.
+        how it ended ("done" if well, "stopped" by Ctrl-C); and its section of the results.
     """
     limit, command = PARTS[name]
     path, begun = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])), time.monotonic()
@@ -65,19 +65,18 @@ def run(name: str, device: str) -> tuple[int | None, str]:
         text=True,
         start_new_session=True,
     )
-    code = None
     try:
         output, errors = process.communicate(timeout=60 * limit)
-        code = process.returncode
-    except subprocess.TimeoutExpired:
+        ending = f"exit code {process.returncode}" if process.returncode else "done"
+    except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
-    ending = "ran out of its time" if code is None else f"exit code {code}" if code else "done"
+        ending = "stopped" if isinstance(reason, KeyboardInterrupt) else "ran out of its time"
     lines = [f"## {name}: {device}", "", f"{date.today()}, {ending} ({(time.monotonic() - begun) / 60:.1f} min).", ""]
     lines += [re.sub(r"^#", "###", output.strip(), flags=re.MULTILINE), ""]
-    if code != 0:
+    if ending != "done":
         lines += ["```", *errors.rstrip().splitlines()[-40:], "```", ""]
-    return code, "\n".join(lines) + "\n"
+    return ending, "\n".join(lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -87,15 +86,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - PARTS.keys():
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     device, failed = describe(), []
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for name in options.parts or PARTS:
         print(f"{name}: at most {PARTS[name][0]:g} minutes", flush=True)
-        code, text = run(name, device)
+        ending, text = run(name, device)
         with open(options.out, "a") as file:
             file.write(text)
         print(text, flush=True)
-        failed += [name] if code != 0 else []
+        failed += [name] if ending != "done" else []
+        if ending == "stopped":
+            break
     if failed:
         raise SystemExit(f"error: failed: {', '.join(failed)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -48,8 +49,29 @@ def test_sides_that_differ_are_not_timed(script) -> None:
             measuring.assert_close("a step", ours, {"loss": one}, 0.02)
 
 
+@pytest.fixture
+def on_terminate():
+    """The handler of SIGTERM as it was, afterwards."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_when_stopped_it_writes_what_the_part_has_printed(
+    gpu: ModuleType, on_terminate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stop = (
+        "import os, signal, time; print('| begun |', flush=True); os.kill(os.getppid(), signal.SIGTERM); time.sleep(99)"
+    )
+    monkeypatch.setattr(gpu, "PARTS", {"long": (1, ("-c", stop)), "next": (1, ("-c", "print(1)"))})
+    with pytest.raises(SystemExit, match="failed: long"):
+        gpu.main(["--out", str(tmp_path / "gpu.md")])
+    written = (tmp_path / "gpu.md").read_text()
+    assert ", stopped (" in written and "| begun |" in written and "## next" not in written
+
+
 def test_a_part_that_fails_says_so_and_the_next_goes_on(
-    gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    gpu: ModuleType, on_terminate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hang = (
         "import subprocess, time; child = subprocess.Popen(['sleep', '99']); "
