@@ -186,7 +186,8 @@ def main() -> None:
     for name in sorted(table, key=lambda name: (order[name[:2]], name)):
         lines.append(f"| {name} | {' | '.join(map(over_datasets, map(list, zip(*table[name], strict=True))))} |")
     OUT.with_suffix(".md").write_text("\n".join(lines) + "\n")
-    write_json(OUT.with_suffix(".json"), table)
+    known = {name: [[None if np.isnan(x) else x for x in row] for row in values] for name, values in table.items()}
+    write_json(OUT.with_suffix(".json"), known)
     print("\n".join(lines))
 
 

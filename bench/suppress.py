@@ -6,12 +6,14 @@
 In contexts without a previous report the frozen parent of "mw, frozen" decodes with the comparison phrases of the rules
 (`pacer/data/wording.yaml`) as forbidden continuations, as they occur in the train reports (compare SDLS,
 arXiv:2602.23676). The other contexts are those of the parent. Printed for each seed, beside the frozen parent and
-Calibrate: the share of reports that refer to a previous examination without one, F1 and BLEU-4.
+Calibrate: the share of reports that refer to a previous examination without one, F1 and BLEU-4; and Calibrate − ban,
+with 95 % intervals over patients.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from pacer.decoding.run import decode_records, trained_generator
 from pacer.decoding.transformers_generate import Generate
 from pacer.metrics.score import score_decoded
 from pacer.metrics.signature import ScoreInputs
+from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.model.assemble import load_tokenizer
 
 STUDY, FROZEN, CALIBRATED = "adaptation", "mw, frozen", "mw, g(h,z,e)"
@@ -90,14 +93,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     table: dict[str, dict] = {}
+    sides: dict[str, dict[str, Path]] = {FROZEN: {}, CALIBRATED: {}}
     for row, replicate, folder in restored(STUDY, ROWS, NEEDED, parser.parse_args().work):
         table[f"{row}, seed {replicate}"] = scored(folder, folder / "predictions", folder / "scores")
+        sides[row][replicate] = folder / "scores" if row == CALIBRATED else OUT / replicate
         if row == FROZEN:
-            out = OUT / replicate
-            table[f"mw, suppressed, seed {replicate}"] = scored(folder, suppressed(folder), out)
+            table[f"mw, suppressed, seed {replicate}"] = scored(folder, suppressed(folder), OUT / replicate)
     if not table:
         raise SystemExit(f"the study {STUDY} has no finished run; `pacer study run {STUDY}` first")
-    write_json(Path("bench/results/suppress.json"), table)
+    banned, calibrated = (sides[row] for row in ROWS)
+    tested = compare_repeats([(banned[seed], calibrated[seed]) for seed in sorted(banned) if seed in calibrated])
+    gains = {key: asdict(tested[key]) for key in SCORES if key in tested}
+    write_json(Path("bench/results/suppress.json"), table | {"calibrated - suppressed": gains})
+    for key, one in gains.items():
+        print(f"{key}: {one['difference']:+.3f} ({one['low']:+.3f} to {one['high']:+.3f}), p {one['p']:.4f}")
     print("| | " + " | ".join(f"{c} {key}" for c in ("sn", "mn", "mean") for key in SCORES) + " |")
     print("|:---|" + "---:|" * 3 * len(SCORES))
     for name, scores in sorted(table.items()):
