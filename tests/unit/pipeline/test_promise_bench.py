@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacer.core.io import read_json
 from tests.support.repository import ROOT
 
 
@@ -43,3 +44,17 @@ def test_the_lowest_threshold_that_passes_is_promised(bench: dict[str, Any]) -> 
     given, refused = (bench["promised"](sums(one), sums(rates)) for one in (rates, dict.fromkeys(rates, 0.4)))
     assert given.threshold == 0.6 and given.excess == pytest.approx(-0.1, abs=0.02)
     assert refused.threshold is None and refused.excess == float("-inf")
+
+
+def test_shares_of_promises_that_were_never_given_are_empty(
+    bench: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["promise.py", "work"])
+    main = bench["main"]
+    main.__globals__.update(restored=lambda *_: [], SPLITS=2)
+    for name in ("1", "2"):
+        bench["write_sums"]({"sn": sums(dict.fromkeys(bench["GRID"], 0.9))}, bench["OUT"] / f"{name}.parquet")
+    main()
+    for datasets in read_json(tmp_path / "bench/results/promise.json").values():
+        assert datasets == [[0.0, None, None, 0.0, 0.0, None]] * 2
