@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import runpy
 import sys
+from statistics import fmean
 from typing import Any
 
 import pytest
 
+from pacer.core.io import read_json
 from tests.support.repository import ROOT
 
 
@@ -89,3 +91,69 @@ def test_tables_of_the_pages_are_those_of_the_committed_files(bench: dict[str, A
 def test_charts_are_those_of_the_committed_files(bench: dict[str, Any]) -> None:
     for study, path in bench["CURVES"].items():
         assert bench["curve"](study) == (ROOT / path).read_text(encoding="utf-8"), "run `python bench/evidence.py`"
+
+
+#: Sentences of the pages, and what their figures are: differences of a study in a score; ``plain``: the difference
+#: alone, ``size``: without its sign.
+PACER, READ = "PACER (+ Calibrate)", "PACER, read, agreement"
+QUOTED = [
+    ("README.md", "PACER's F1 is {size} above", "worlds", "PACER (+ Calibrate) − Base", "f1"),
+    ("README.md", "add {size} (", "worlds", f"{READ} − {PACER}", "f1"),
+    ("README.md", "but F1 fell by {size}.", "adaptation", "mw, g(h,z,e) − mw, frozen", "f1"),
+    ("README.md", "LoRA gained {size} (", "adaptation", "mw, LoRA − mw, frozen", "f1"),
+    ("docs/results.md", "| {all} | yes, 5 of 5 | +.059", "worlds", "Refine only − Base", "f1"),
+    ("docs/results.md", "| {all} | yes, 5 of 5 | +.020", "worlds", "Refine + Commit − Commit only", "f1"),
+    ("docs/results.md", "| {all} | 5 of 5, but not", "worlds", "Commit only − Base", "f1"),
+    ("docs/results.md", "| {all} | not shown, 4 of 5", "worlds", "Refine + Commit − Refine only", "f1"),
+    ("docs/results.md", "| {all} | yes, 5 of 5 | −.047", "worlds", "PACER (+ Calibrate) − Base", "f1"),
+    ("docs/results.md", "| {all} | yes, 5 of 5 | +.025", "worlds", f"PACER, select: agreement − {PACER}", "f1"),
+    ("docs/results.md", "| {all} | yes, 5 of 5 | +.164", "worlds", f"{READ} − {PACER}", "f1"),
+    ("docs/results.md", "BLEU-4 {all}, F1", "adaptation", "mw, g(h,z,e) − mw, frozen", "bleu4"),
+    ("docs/results.md", "F1 {all}, each in every seed", "adaptation", "mw, g(h,z,e) − mw, frozen", "f1"),
+    ("docs/results.md", "gains F1 {plain}, BLEU-4", "adaptation", "mw, LoRA − mw, frozen", "f1"),
+    ("docs/results.md", "Refine only {all}", "components", "Refine only − Base", "f1"),
+    ("docs/results.md", "Commit only {all}", "components", "Commit only − Base", "f1"),
+    ("docs/results.md", "SimMLM {all}", "main", "SimMLM − PACER", "f1"),
+    ("docs/results.md", "RAGPT {all}", "main", "RAGPT − PACER", "f1"),
+    ("docs/evidence.md", "F1 {all}, BLEU-4 +.005", "suppress", "calibrated - suppressed", "f1"),
+    ("docs/evidence.md", "BLEU-4 {all}, each with one sign", "suppress", "calibrated - suppressed", "bleu4"),
+]
+
+
+@pytest.mark.parametrize(("page", "sentence", "study", "label", "metric"), QUOTED)
+def test_sentences_quote_the_committed_figures(
+    bench: dict[str, Any], page: str, sentence: str, study: str, label: str, metric: str
+) -> None:
+    if study == "suppress":
+        one = read_json(ROOT / "bench/results/suppress.json")[label][metric]
+    else:
+        known = read_json(ROOT / bench["RESULTS"] / f"{study}.json")["differences"]
+        (one,) = (each for each in known if (each["label"], each["metric"]) == (label, metric))
+    plain, low, high = (bench["short"](one[key], sign="+") for key in ("difference", "low", "high"))
+    figures = {"plain": plain, "size": plain.strip("+−"), "all": f"{plain} ({low} to {high})"}
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert sentence.format(**figures) in text
+
+
+def test_the_promises_of_the_plan_are_those_that_were_measured(bench: dict[str, Any]) -> None:
+    """Means over datasets, from a context to the same: given, exceeded, exceeded by much, true risk above."""
+    known = read_json(ROOT / "bench/results/promise.json")
+    same, moved, elsewhere = [], [], []
+    for name, datasets in known.items():
+        source, used = name.split(" → ")
+        means = [fmean(value for value in column if value is not None) for column in list(zip(*datasets))[:4]]
+        (same if used == source else elsewhere if "dataset" in used else moved).append(means)
+
+    def spread(rows: list[list[float]], column: int) -> tuple[str, str]:
+        values = [row[column] for row in rows]
+        return bench["short"](min(values), 2), bench["short"](max(values), 2)
+
+    refused = [[1 - row[0]] for row in same]
+    text = " ".join((ROOT / "docs/evidence.md").read_text(encoding="utf-8").split())
+    assert max(row[2] for row in (*same, *moved)) == 0
+    assert "true risk above it in at most {1}".format(*spread(same, 3)) in text
+    assert "exceeded in {} to {}, and refused in".format(*spread(same, 1)) in text
+    assert "refused in {} to {} of".format(*spread(refused, 0)) in text
+    assert "another dataset: exceeded in {} to {}, by more than .05".format(*spread(elsewhere, 1)) in text
+    assert "by more than .05 in up to {1}; another".format(*spread(elsewhere, 2)) in text
+    assert "another context: in up to {1}, never".format(*spread(moved, 1)) in text

@@ -57,7 +57,7 @@ def test_scores_and_signature_of_the_committed_run_belong_together(tmp_path: Pat
 
 def test_readme_gives_the_range_that_was_seen() -> None:
     low, high = (f"{SEEN[end]:.2f}".lstrip("0") for end in ("low", "high"))
-    assert f"mean F1 {low} to {high}" in PAGES["README.md"]
+    assert f"mean F1 {low}{f' to {high}' if high != low else ''};" in PAGES["README.md"]
 
 
 def test_a_run_is_placed_by_the_range() -> None:
