@@ -102,7 +102,8 @@ def main() -> None:
     if not table:
         raise SystemExit(f"the study {STUDY} has no finished run; `pacer study run {STUDY}` first")
     banned, calibrated = (sides[row] for row in ROWS)
-    tested = compare_repeats([(banned[seed], calibrated[seed]) for seed in sorted(banned) if seed in calibrated])
+    pairs = [(banned[seed], calibrated[seed]) for seed in sorted(banned) if seed in calibrated]
+    tested = compare_repeats(pairs) if pairs else {}
     gains = {key: asdict(tested[key]) for key in SCORES if key in tested}
     write_json(Path("bench/results/suppress.json"), table | {"calibrated - suppressed": gains})
     for key, one in gains.items():

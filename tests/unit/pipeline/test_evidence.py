@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from statistics import fmean
@@ -133,6 +134,16 @@ def test_sentences_quote_the_committed_figures(
     figures = {"plain": plain, "size": plain.strip("+−"), "all": f"{plain} ({low} to {high})"}
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     assert sentence.format(**figures) in text
+
+
+def test_differences_on_open_i_are_those_of_the_answers() -> None:
+    answers = (ROOT / "bench/results/openi/answers.md").read_text(encoding="utf-8").replace("-.", "−.")
+    results, evidence = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("results.md", "evidence.md"))
+    column = [line.split("|")[-2] for line in results.partition("¹ The parent")[0].splitlines() if line[:1] == "|"]
+    section = re.split(r"^## ", evidence, flags=re.MULTILINE)[3]
+    quoted = re.findall(r"([+−]\.\d{3}) \(([+−]\.\d{3}) to ([+−]\.\d{3})[;)]", "\n".join([*column, section]))
+    assert len(quoted) > 12
+    assert [one for one in quoted if "{} ({} to {})".format(*one) not in answers] == []
 
 
 def test_the_promises_of_the_plan_are_those_that_were_measured(bench: dict[str, Any]) -> None:
