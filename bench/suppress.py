@@ -29,6 +29,7 @@ from pacer.data.wording import find_wording
 from pacer.decoding import generate
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.decoding.transformers_generate import Generate
+from pacer.metrics.cases import MEAN
 from pacer.metrics.score import score_decoded
 from pacer.metrics.signature import ScoreInputs
 from pacer.metrics.statistics.comparison import compare_repeats
@@ -80,13 +81,14 @@ def suppressed(folder: Path) -> Path:
     return (folder / "decoding").rename(out)
 
 
-def scored(folder: Path, predictions: Path, out: Path) -> dict[str, dict[str, float]]:
-    """Score predictions of a run, and return the scores by context."""
+def scored(folder: Path, predictions: Path, out: Path) -> dict[str, dict[str, float | None]]:
+    """Score predictions of a run, and return :data:`SCORES` by context."""
     data = folder / "data"
     labels, anchors = data / "labels/references.parquet", data / "anchors/anchors.parquet"
     inputs = ScoreInputs(folder / "models/backbones/chexbert", labels, anchors, None)
     settings = load_params(Path("params.yaml")).score
-    return score_decoded(data / "corpus/records.parquet", predictions, out, inputs, settings).scores
+    scores = score_decoded(data / "corpus/records.parquet", predictions, out, inputs, settings).scores
+    return {context: {key: scores[context].get(key) for key in SCORES} for context in (*CONTEXTS, MEAN)}
 
 
 def main() -> None:
@@ -108,10 +110,10 @@ def main() -> None:
     write_json(Path("bench/results/suppress.json"), table | {"calibrated - suppressed": gains})
     for key, one in gains.items():
         print(f"{key}: {one['difference']:+.3f} ({one['low']:+.3f} to {one['high']:+.3f}), p {one['p']:.4f}")
-    print("| | " + " | ".join(f"{c} {key}" for c in ("sn", "mn", "mean") for key in SCORES) + " |")
+    print("| | " + " | ".join(f"{c} {key}" for c in ("sn", "mn", MEAN) for key in SCORES) + " |")
     print("|:---|" + "---:|" * 3 * len(SCORES))
     for name, scores in sorted(table.items()):
-        cells = [scores[context].get(key) for context in ("sn", "mn", "mean") for key in SCORES]
+        cells = [scores[context][key] for context in ("sn", "mn", MEAN) for key in SCORES]
         print(f"| {name} | {' | '.join('–' if cell is None else f'{cell:.3f}' for cell in cells)} |")
 
 
