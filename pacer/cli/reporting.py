@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -160,6 +161,7 @@ def score(
     params: Annotated[Path | None, typer.Option(help="Parameters (default with --records: params.yaml).")] = None,
 ) -> None:
     """Score reports from any system, or PACER's predictions."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, METEOR and the readers end, too
     from pacer.metrics.pairing import Protocol
     from pacer.metrics.result import Result
     from pacer.metrics.signature import DEFAULTS
