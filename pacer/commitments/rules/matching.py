@@ -79,8 +79,9 @@ class Patterns:
         self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
-    def find(self, text: str, words: list[str]) -> list[Match]:
-        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
+    def find(self, text: str, words: list[str], commas: Sequence[int] = ()) -> list[Match]:
+        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps. The name of
+        a finding has no comma, which may stand at the blanks ``commas``."""
         bits = reduce(or_, map(self._called_for, words), 0)
         mask = bits & bits >> len(self._rows)
         if not mask:
@@ -92,7 +93,8 @@ class Patterns:
                 hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
         free, matches = 0, []
         for start, rank, end in sorted(hits):
-            if start >= free:
+            divided = commas and self._rows[rank].says == "names" and any(start < comma < end for comma in commas)
+            if start >= free and not divided:
                 matches.append(Match(start, end, self._rows[rank]))
                 free = end
         return matches
