@@ -93,8 +93,8 @@ class Patterns:
                 hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
         free, matches = 0, []
         for start, rank, end in sorted(hits):
-            divided = commas and self._rows[rank].says == "names" and any(start < comma < end for comma in commas)
-            if start >= free and not divided:
+            within = self._rows[rank].with_commas or not any(start < comma < end for comma in commas)
+            if start >= free and within:
                 matches.append(Match(start, end, self._rows[rank]))
                 free = end
         return matches
