@@ -40,7 +40,7 @@ def ends_before(text: str, denial: Match, finding: Match, commas: Sequence[int],
     if not ends:
         return False
     stop = min(ends)
-    negated_verb = text.startswith("not", denial.start)
+    negated_verb = text.startswith(("not", "nil"), denial.start)
     spoken = text[begin:stop]
     words = _PREDICATE.sub("", spoken).split()
     if not spoken.strip() or not (negated_verb or (words and not _QUALIFIER.fullmatch(words[-1]))):

@@ -163,7 +163,8 @@ def _spent(passage: _Passage, cue: Match) -> bool:
         return True
     if denies or text.startswith("history of", cue.start):
         statements = [other.start for other in passage.cues if other.row.says in ("statement", "degree")]
-        if ends_before(text, cue, met[0] if met else passage.mention, passage.commas, statements):
+        first = next((one for one in met if one.row.says != "nothing"), passage.mention)
+        if ends_before(text, cue, first, passage.commas, statements):
             return True
     # (a name may itself begin with its degree: "increased markings")
     for other in (other for other in passage.cues if cue.end <= other.start <= start):
