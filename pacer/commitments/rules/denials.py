@@ -17,6 +17,8 @@ _QUALIFIER, _GENERAL, _PREDICATE, _STATED = (
 _TO_OR, _PROPERTY_OF, _EVIDENCE, _DENIED_DEGREE = (
     re.compile(GROUPS[name]) for name in ("to_or", "property_of", "evidence", "denied_degree")
 )
+#: A name that is a statement: "widened mediastinum", "heart enlarged".
+_STATEMENT = re.compile(rf"\b(?:{GROUPS['large']}|widened|thickened|collapsed|congested|engorged)\b")
 _AND, _VERB = re.compile(r" and\b(?! or\b)"), re.compile(r" (?:is|are|was|were) ")
 _ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
 
@@ -47,7 +49,13 @@ def ends_before(text: str, denial: Match, finding: Match, commas: Sequence[int],
         return False
     if _TO_OR.match(text, stop + 1):
         return False
-    closed = negated_verb or _PREDICATE.search(spoken) or _VERB.match(text, stop) or _ALTERNATIVE.search(spoken)
+    closed = (
+        negated_verb
+        or _STATEMENT.search(text, start, end)
+        or _PREDICATE.search(spoken)
+        or _VERB.match(text, stop)
+        or _ALTERNATIVE.search(spoken)
+    )
     if closed or any(stop < place <= start for place in statements) or _STATED.match(text, end):
         return True
     alone = _GENERAL.fullmatch(words[-1]) or not _DENIED_DEGREE.fullmatch(text, stop, start)

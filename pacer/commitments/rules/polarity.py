@@ -106,7 +106,7 @@ _LISTED, _COURSE, _TO_OR, _VERB = (re.compile(GROUPS[name]) for name in ("listed
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed"))
 _ALTERNATIVE, _CONJUNCTION = re.compile(r"\b(?:or|nor|andor)\b"), re.compile(r"\b(?:or|nor|andor|and)\b")
 _DENIAL = re.compile(
-    r"(?:no|not|without|nor|neither|never|nil|negative for|free of|clear of|absence of|lack of)\b(?! longer\b)"
+    r"(?:no|not|nothing|without|nor|neither|never|nil|negative for|free of|clear of|(?<=in the )absence of|absent)\b(?! longer\b)"
 )
 _SUBJECT, _PLURAL_VERB = re.compile(GROUPS["subject"]), re.compile(GROUPS["plural_verb"])
 _BESIDES = re.compile(r"\band\b(?! or\b)")

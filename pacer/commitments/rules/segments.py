@@ -16,7 +16,7 @@ ADDENDUM = "§"
 _END, _PAIR = re.compile(GROUPS["end"]), re.compile(GROUPS["pair"])
 #: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a number.
 _SPACED = {*punctuation, *map(chr, range(32))} - set(".,;!?-='/")
-_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0"))
+_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0") | dict.fromkeys("()", ","))
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name]) for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
