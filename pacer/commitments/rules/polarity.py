@@ -105,10 +105,7 @@ def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
 _LISTED, _COURSE, _TO_OR, _VERB = (re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb"))
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed"))
 _ALTERNATIVE, _CONJUNCTION = re.compile(r"\b(?:or|nor|andor)\b"), re.compile(r"\b(?:or|nor|andor|and)\b")
-_DENIAL = re.compile(
-    r"(?:no|not|nothing|without|nor|neither|never|nil|negative for|free of|clear of|(?<=in the )absence of|absent)\b(?! longer\b)"
-)
-_SUBJECT, _PLURAL_VERB = re.compile(GROUPS["subject"]), re.compile(GROUPS["plural_verb"])
+_SUBJECT, _PLURAL_VERB, _DENIAL = (re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial"))
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 
