@@ -27,8 +27,10 @@ _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
-#: The first words of all abbreviations, also before a comma.
-_ABBREVIATED = frozenset(short.split()[0] + comma for short in ABBREVIATIONS for comma in ("", ","))
+#: The first words of all abbreviations, also beside commas.
+_ABBREVIATED = frozenset(
+    before + short.split()[0] + after for short in ABBREVIATIONS for before in ("", ",") for after in ("", ",")
+)
 #: What commas and dashes divide, and a comma within a number.
 _PHRASE, _IN_NUMBER = re.compile(r"[^, ](?:[^,]*[^, ])?"), re.compile(r",(?=\d)")
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
