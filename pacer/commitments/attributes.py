@@ -35,12 +35,12 @@ def _table() -> Iterator[Row]:
     text = resources.files("pacer.commitments").joinpath("attributes.tsv").read_text(encoding="utf-8")
     groups: dict[str, str] = {}
     for line in (line for line in text.splitlines()[1:] if not line.startswith("#")):
-        group, says, words, *example = line.split("\t")
+        group, says, words, example, reading = line.split("\t")
         words = re.sub(r"\{([a-z]\w*)\}", lambda name: groups[name[1]], words)
         if group:
             groups[group] = f"(?:{words})"
         else:
-            yield Row(says, rf"\b(?:{words})(?!\w)".replace(" ", r"\s+"), *example, anywhere=True)
+            yield Row(says, rf"\b(?:{words})(?!\w)".replace(" ", r"\s+"), example, reading, anywhere=True)
 
 
 TABLE = tuple(_table())
