@@ -33,8 +33,9 @@ _VALUES = Attributes(*(frozenset(values.split()) for values in _KINDS))
 def _table() -> Iterator[Row]:
     """Yield the rows of ``attributes.tsv`` that a text is searched for, with their groups written in full."""
     text = resources.files("pacer.commitments").joinpath("attributes.tsv").read_text(encoding="utf-8")
+    _, *lines = (line for line in text.splitlines() if not line.startswith("#"))
     groups: dict[str, str] = {}
-    for line in (line for line in text.splitlines()[1:] if not line.startswith("#")):
+    for line in lines:
         group, says, words, example, reading = line.split("\t")
         words = re.sub(r"\{([a-z]\w*)\}", lambda name: groups[name[1]], words)
         if group:
@@ -49,7 +50,6 @@ _WORDS = Patterns(TABLE)
 _WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
 #: Where a sentence ends: not at the period of a number or an abbreviation.
 _END = re.compile(r";|\.(?!\d)(?!(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.))\s[a-z])")
-_SENTENCE = re.compile(r"[^\n]+")
 _BREAK = re.compile(r",(?:\s*and\b)?|&|\b(?:and|with|but|without|as well as|while|whereas|although|though|w/)(?!\w)")
 _PLURAL = re.compile(r"\b(?:are|have)\b")
 _VERB = re.compile(r"(?<!there )\b(?:is|are|was|were|has|have|had|remains?|appears?|shows?)\b")
@@ -64,7 +64,7 @@ def read_attributes(report: str) -> dict[str, Attributes]:
     known = {mention.finding: Attributes() for mention in mentions if mention.finding}
     text = _END.sub("\n", _WRAP.sub(" ", report)).replace("İ", "I").lower()  # "İ" would become two characters
     named: list[str] = []
-    for sentence in _SENTENCE.finditer(text) if known else ():
+    for sentence in re.finditer(r"[^\n]+", text) if known else ():
         inside = [mention for mention in mentions if sentence.start() <= mention.start < sentence.end()]
         named = named if _PRONOUN.match(sentence[0]) else []
         if not any(named) and not any(mention.finding for mention in inside):
