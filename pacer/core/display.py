@@ -31,6 +31,15 @@ class Displayed:
         return tabulate(rows, heads, "html", disable_numparse=True) + below
 
 
+#: What :func:`with_count` adds, below a table.
+IN_BRACKETS = "in brackets: how many findings, or records, a score counts"
+
+
+def with_count(cell: str, count: int | None) -> str:
+    """Add to a cell how many findings, or records, its score counts, if it says so."""
+    return cell if count is None else f"{cell} ({count:,})"
+
+
 def three_decimals(value: float | int | None) -> str:
     """Format a score or a difference; a count without decimals, an undefined value as a dash."""
     if value is None or isinstance(value, int):
