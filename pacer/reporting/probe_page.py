@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pacer.core.display import with_count
 from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.metrics.attributes import KINDS
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
@@ -16,7 +15,7 @@ from pacer.metrics.probe.verdicts import LACKING, MEAN_PICTURE, NOT_THERE, THERE
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import render
-from pacer.reporting.tables import Heading, Table, number, signed
+from pacer.reporting.tables import Heading, Table, number, score_cell, signed
 
 _NOTES = (
     "Gain: score with the record as given minus score with the changed source, over the same records, with its 95 % "
@@ -162,7 +161,7 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
 
 def _cells(use: Use) -> tuple[str, ...]:
     score = use.score
-    first, second = map(with_count, map(number, (score.first, score.second)), score.counts)
+    first, second = map(score_cell, (score.first, score.second), (3, 3), score.counts)
     gain = f"{signed(score.difference)} ({signed(score.low)}…{signed(score.high)})"
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
     return (str(use.records), second, first, gain, changed)

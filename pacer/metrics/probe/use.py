@@ -114,8 +114,8 @@ def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl
     rows = read.rows.select(pl.col("id").alias("probe_id"), texts.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
-    read = [*anchor_columns(cases["reference"], "reference"), *anchor_columns(cases["hypothesis"], "report")]
-    return cases.with_columns(read)
+    expected, stated = anchor_columns(cases["reference"], "reference"), anchor_columns(cases["hypothesis"], "report")
+    return cases.with_columns(expected + stated)
 
 
 def _with_attributes(cases: pl.DataFrame) -> pl.DataFrame:
@@ -127,7 +127,5 @@ def _with_attributes(cases: pl.DataFrame) -> pl.DataFrame:
 def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1) -> Use:
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
-    *_, compared = gains(
-        given, twins, _CONVENTION, [score], _RESAMPLES
-    ).values()  # the mean of several contexts is last
-    return Use(len(twins), compared[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))
+    *_, last = gains(given, twins, _CONVENTION, [score], _RESAMPLES).values()  # the mean, if there are several contexts
+    return Use(len(twins), last[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))
