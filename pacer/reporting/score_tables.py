@@ -121,7 +121,7 @@ def score_table(
         summary=summary,
         rules=frozenset(rules - {0}),
         quiet=frozenset(quiet),
-        notes=(*notes, *[f"{IN_BRACKETS}."] * any(s.sums and s.sums.counted for s in shown)),
+        notes=(*notes, *[f"{IN_BRACKETS}."] * any(counted and s.sums and s.sums.counted for s in shown)),
     )
 
 
