@@ -72,8 +72,7 @@ _OF_FINDINGS = (
 def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest: Mapping[str, Any], out: Path) -> str:
     """Write ``index.html``, ``table.md``, ``use.svg`` and ``use.json`` into the folder ``out``, which is replaced, and
     return the table as Markdown."""
-    dealt = "another patient's reference (chance)"
-    titles = {CHANCE: dealt} | {kind: f"{kind}: {dealt}" for kind in KINDS} | dict(kinds)
+    titles = {CHANCE: "another patient's reference (chance)"} | {kind: f"{kind} (chance)" for kind in KINDS} | {**kinds}
     table, chart = use_table(systems, titles), use_chart(systems, titles)
     boxes = manifest.get("boxes", True)
     tables = [verdict_table(systems, boxes), table] if any(system.findings for system in systems) else [table]
@@ -160,9 +159,8 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
 
 
 def _cells(use: Use) -> tuple[str, ...]:
-    score = use.score
-    first, second = map(score_cell, (score.first, score.second), (3, 3), score.counts)
-    gain = f"{signed(score.difference)} ({signed(score.low)}…{signed(score.high)})"
+    first, second = map(score_cell, (use.score.first, use.score.second), (3, 3), use.score.counts)
+    gain = f"{signed(use.score.difference)} ({signed(use.score.low)}…{signed(use.score.high)})"
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
     return (str(use.records), second, first, gain, changed)
 

@@ -153,8 +153,7 @@ def latex_text(text: str) -> str:
 
 
 def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
-    """Format a score of ``scores.json``, with what it counts in brackets; ``None`` means that it has no denominator and
-    is never shown as 0."""
+    """Format a score, with what it counts in brackets; ``None``: it has no denominator, and is never shown as 0."""
     return with_count("undefined" if value is None else number(value, decimals), count)
 
 

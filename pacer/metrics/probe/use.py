@@ -100,7 +100,10 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, columns: tuple[str |
     uses = {}
     if len(others):  # else one patient has more than half of the records
         uses[CHANCE] = replace(_use(given, others), unchanged=None)
-        both = tuple(map(_with_attributes, (given, others)))
+        # in one context, since references without a previous report have no course
+        column, kind, counts = CASE_COLUMNS["attributes"]
+        pooled = pl.lit(UNKNOWN).alias("context")
+        both = [part.with_columns(pl.Series(column, counts(part), kind), pooled) for part in (given, others)]
         uses |= {kind: replace(_use(*both, f"attributes_{kind}"), unchanged=None) for kind in KINDS}
     uses |= {twin: _use(given, part) for twin, part in groups.items()}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
@@ -116,12 +119,6 @@ def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
     expected, stated = anchor_columns(cases["reference"], "reference"), anchor_columns(cases["hypothesis"], "report")
     return cases.with_columns(expected + stated)
-
-
-def _with_attributes(cases: pl.DataFrame) -> pl.DataFrame:
-    """Count agreement in attributes, in one context: references without a previous report have no course."""
-    name, kind, counts = CASE_COLUMNS["attributes"]
-    return cases.with_columns(pl.Series(name, counts(cases), kind), context=pl.lit(UNKNOWN))
 
 
 def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1) -> Use:

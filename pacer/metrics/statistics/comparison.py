@@ -40,9 +40,9 @@ class Comparison(Displayed):
     """Result of a comparison; tables call the ``first`` system A and the ``second`` B.
 
     ``scores``: context (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
-    change, where the runs differ. ``partial``: column of ``score.columns`` -> the number of records that have a value
-    in both runs, if not all have. ``left_out``: columns that only one run has.
-    ``is_standin``: the labeller behind F1 was trained by this pipeline.
+    change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records with a value in both
+    runs, if not all have one. ``left_out``: columns that only one run has. ``is_standin``: this pipeline trained the
+    labeller behind F1.
     """
 
     convention: str
