@@ -202,11 +202,11 @@ def score(
 
 
 def _print_scores(result: Result, out: Path, convention: str) -> None:
-    from pacer.metrics.scores import scores_at
+    from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
     from pacer.metrics.statistics.groups import group_scores
     from pacer.metrics.statistics.sources import warnings
-    from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
+    from pacer.reporting.score_tables import convention_table, group_table, score_table
     from pacer.reporting.signature import caution, signature_line
 
     scores, cases, signature = result
@@ -215,12 +215,12 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         f"Against the original findings ({signature.language['original_references']})": score_table(
             scores, scores_at("originals")
         ),
-        "Your scores (--columns, --metric): mean over the records with a value": column_table(
-            scores, signature.score_columns
+        "Your scores (--columns, --metric): mean over the records with a value": score_table(
+            scores, list(map(score_of, signature.score_columns)), counted=signature.counted
         ),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(
-            scores, scores_at("contents")
+            scores, scores_at("contents"), counted=signature.counted
         ),
     }
     for title, table in others.items():

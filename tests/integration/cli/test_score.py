@@ -90,7 +90,7 @@ def test_f1_by_group_needs_a_labeller(
     labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()), "--deduplicate")
     assert labelled.code == 0, labelled.error
     assert all(shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences"))
-    assert ["ALL", "1.500", "2"] in [line.split() for line in labelled.out.splitlines()], "the mean over two records"
+    assert ["ALL", "1.500", "(2)"] in [line.split() for line in labelled.out.splitlines()], "the mean over two records"
     shown = labelled.out.partition("F1 by sex, site; other scores are not grouped")[2]
     assert re.findall(r"^(?:sex|site) +(\w) +(\d)", shown, re.MULTILINE) == [
         ("F", "2"),

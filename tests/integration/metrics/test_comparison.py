@@ -84,7 +84,12 @@ def test_columns_are_compared_over_the_records_that_both_have(runs):
     found = compare(*runs, resamples=20)
     assert found.scores["sn"]["mine"].difference == found.scores["mean"]["mine"].difference == 2.0
     assert found.left_out == ["single"]
-    assert "single is left out: only one run has this column" in comparison_notes(found)
+    assert (found.scores["sn"]["mine"].counts, found.scores["sn"]["mine"].units) == ((23, 23), 12)
+    for notes in (repr(found), "\n".join(comparison_notes(found))):
+        assert "mine: compared over 47 of 48 records" in notes
+        assert "single is left out: only one run has this score" in notes
+    [sn] = [row for row in comparison_table(found).rows if row[:2] == ("SN", "mine")]
+    assert sn[2:5] == ("1.000 (23)", "3.000 (23)", "12")
 
 
 @pytest.mark.parametrize(("change", "problem"), listed_cases(__file__, "other_records"))

@@ -54,8 +54,12 @@ def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:
     assert "BLEU-1              0.714\n" in repr(scored) and "Side agrees" not in repr(scored)
     assert "<td>BLEU-1            </td><td>0.714</td>" in scored._repr_html_()
     compared = pacer.compare(scored, nothing, resamples=20)
-    assert re.search(r"all +ROUGE-L +0\.836 +0 +-0\.836 +– +– +\d\.\d{3}\n", repr(compared))
+    assert re.search(r"all +ROUGE-L +0\.836 +0 +-0\.836 +3 +– +– +\d\.\d{3}\n", repr(compared))
     assert "<p>3 records, resampled by record (3);" in compared._repr_html_()
+    effusions = pacer.score({"a": "left effusion .", "b": "a large heart ."}, {"a": "right effusion .", "b": "clear ."})
+    assert effusions.signature.counted["all"]["attributes_side"] == 1 and "Side agrees         0 (1)\n" in repr(
+        effusions
+    )
     assert score_cell(nothing.scores["all"]["bleu1"]) == "0.000"  # in other tables
 
 
