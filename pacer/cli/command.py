@@ -15,7 +15,7 @@ from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config.profiles import CONFIGS, load_profile, names_in, profile_text
-from pacer.core.errors import ConfigError, run_cleanly
+from pacer.core.errors import ConfigError, called_by_command, run_cleanly
 from pacer.core.io import write_text
 
 app = typer.Typer(
@@ -29,6 +29,12 @@ app = typer.Typer(
 )
 app.add_typer(probe, name="probe")
 app.add_typer(study, name="study")
+
+
+@app.callback()
+def begin(context: typer.Context) -> None:
+    """Let messages name options until the command ends."""
+    context.with_resource(called_by_command())
 
 
 @app.command()

@@ -225,7 +225,7 @@ _NOTES = {
     },
     **{
         f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
-        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side} {{cleaner}} (same cleaner for both files)"
+        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side}={{cleaner}} (same cleaner for both files)"
         for side in ("references", "hypotheses")
     },
     **{
