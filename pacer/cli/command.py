@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pacer.cli.decoding import decode, import_llm_rg4
 from pacer.cli.probe import probe
-from pacer.cli.reporting import audit, compare, score, show
+from pacer.cli.reporting import audit, compare, label, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
@@ -101,7 +101,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         raise ConfigError("`dvc repro` would fail; fix everything marked `missing` above")
 
 
-for command in (audit, decode, export, generate, serve, score, compare, show):
+for command in (audit, decode, export, generate, serve, score, compare, label, show):
     app.command()(command)
 app.command("import-llm-rg4")(import_llm_rg4)
 
