@@ -113,7 +113,13 @@ System = Scores | str | Path
 def compare(first: System, second: System, *, convention: str = ..., resamples: int = ...) -> Comparison: ...
 @overload
 def compare(first: Mapping[str, System], *, convention: str = ..., resamples: int = ...) -> Comparisons: ...
-def compare(first: Any, second: Any = None, *, convention: str = "llm-rg4", resamples: int = 10_000) -> Any:
+def compare(
+    first: System | Mapping[str, System],
+    second: System | None = None,
+    *,
+    convention: str = "llm-rg4",
+    resamples: int = 10_000,
+) -> Comparison | Comparisons:
     """Compare two scored systems case by case, or each of several with the first; differences are minus the first.
     Compared are the tested scores of the registry and the numbers of ``score.columns``, by context and for the mean
     over contexts. Systems without a labeller are compared without CE F1.
@@ -131,9 +137,9 @@ def compare(first: Any, second: Any = None, *, convention: str = "llm-rg4", resa
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
-    if second is None:
-        if not isinstance(first, Mapping) or len(first) < 2:
-            raise ConfigError("expected at least two systems to compare, got one; pass several as {name: system}")
+    if isinstance(first, Mapping) or second is None:
+        if not isinstance(first, Mapping) or second is not None or len(first) < 2:
+            raise ConfigError("expected at least two systems: either two, or one mapping of names to systems")
         (name, baseline), *rest = first.items()
         others = {other: compare(baseline, run, convention=convention, resamples=resamples) for other, run in rest}
         return Comparisons.of(name, others)

@@ -139,8 +139,9 @@ def test_runs_of_other_records_are_refused(runs, change, problem):
 def test_wrong_arguments_are_refused(runs, tmp_path):
     with pytest.raises(ConfigError, match="convention 'x' is not one of"):
         compare(*runs, convention="x")
-    with pytest.raises(ConfigError, match="expected at least two systems to compare, got one"):
-        compare({"a": runs[0]})
+    for wrong in (({"a": runs[0]},), (runs[0],), ({"a": runs[0], "b": runs[1]}, runs[0])):
+        with pytest.raises(ConfigError, match="expected at least two systems: either two, or one mapping"):
+            compare(*wrong)
     with pytest.raises(DataError, match=r"has no cases\.parquet; pass a folder written by `pacer score`"):
         compare(tmp_path / "nowhere", runs[0])
     path = runs[1] / "metrics/cases.parquet"
