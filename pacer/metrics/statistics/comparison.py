@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, overload
 import polars as pl
 
 from pacer.core.display import Displayed, Shown, three_decimals
-from pacer.core.errors import ConfigError, DataError, for_caller
+from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import MEAN, contexts_of
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
@@ -96,8 +96,7 @@ class Scores(Displayed):
     @property
     def notes(self) -> list[str]:
         """How the reports were read, and what to check before trusting a score."""
-        read = map(for_caller, reading_notes(self.signature))
-        return [*read, *warnings(self.scores, self.cases, self.convention)]
+        return [*reading_notes(self.signature), *warnings(self.scores, self.cases, self.convention)]
 
     @cached_property
     def intervals(self) -> Intervals:
