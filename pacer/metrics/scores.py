@@ -308,7 +308,7 @@ def scores_at(place: Place) -> list[Score]:
 def check_keys(keys: Iterable[str]) -> None:
     """Raise a :class:`~pacer.core.errors.ConfigError` if a key is not in the registry."""
     if unknown := [key for key in keys if key not in SCORE_OF or key == "n"]:
-        raise ConfigError(f"--without {unknown[0]}: unknown score; expected one of {', '.join(SCORE_OF)}")
+        raise ConfigError(f"--without={unknown[0]}: unknown score; expected one of {', '.join(SCORE_OF)}")
 
 
 def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:

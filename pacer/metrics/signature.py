@@ -15,7 +15,7 @@ import polars as pl
 
 from pacer.commitments import rules
 from pacer.config.decode import Score
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, for_caller
 from pacer.core.io import hash_file, hash_json, read_json
 from pacer.core.pointers import is_standin, provenance, resolve
 from pacer.metrics.cases import by_context
@@ -230,7 +230,7 @@ _NOTES = {
     },
     **{
         f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
-        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side} {{cleaner}} (same cleaner for both files)"
+        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side}={{cleaner}} (same cleaner for both files)"
         for side in ("references", "hypotheses")
     },
     **{
@@ -261,4 +261,4 @@ def reading_notes(signature: Signature) -> list[str]:
     cleaner = min(cleaners, default="decimals, or upstream as published on MIMIC")
     told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
     notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]
-    return notes
+    return list(map(for_caller, notes))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import polars as pl
 
@@ -21,6 +21,7 @@ from pacer.metrics.signature import Signature, reading_notes
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Difference, Key, Summed, differences
 from pacer.metrics.statistics.intervals import UNITS, Intervals, context_sums, resampled_units, score_intervals
 from pacer.metrics.statistics.sources import warnings
+from pacer.metrics.statistics.systems import Comparisons
 
 _LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
 #: What another version can change.
@@ -122,14 +123,24 @@ class Scores(Displayed):
 System = Scores | str | Path
 
 
-def compare(first: System, second: System, *, convention: str = "llm-rg4", resamples: int = 10_000) -> Comparison:
-    """Compare two scored systems case by case; differences are second minus first. Compared are the tested scores of
-    the registry and the numbers of ``score.columns``, by context and for the mean over contexts. Systems without a
-    labeller are compared without CE F1.
+@overload
+def compare(first: System, second: System, *, convention: str = ..., resamples: int = ...) -> Comparison: ...
+@overload
+def compare(first: Mapping[str, System], *, convention: str = ..., resamples: int = ...) -> Comparisons: ...
+def compare(
+    first: System | Mapping[str, System],
+    second: System | None = None,
+    *,
+    convention: str = "llm-rg4",
+    resamples: int = 10_000,
+) -> Comparison | Comparisons:
+    """Compare two scored systems case by case, or each of several with the first; differences are minus the first.
+    Compared are the tested scores of the registry and the numbers of ``score.columns``, by context and for the mean
+    over contexts. Systems without a labeller are compared without CE F1.
 
     Args:
         first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and ``signature.json``, or
-            folders that have them in ``metrics/``.
+            folders that have them in ``metrics/``; or ``{name: system}`` alone, the first system first.
         convention: of the F1; one with a micro or weighted headline.
         resamples: of patients if these are known, else of examinations, else of records; see
             :func:`~pacer.metrics.statistics.bootstrap.differences`.
@@ -140,6 +151,12 @@ def compare(first: System, second: System, *, convention: str = "llm-rg4", resam
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
+    if isinstance(first, Mapping) or second is None:
+        if not isinstance(first, Mapping) or second is not None or len(first) < 2:
+            raise ConfigError("expected at least two systems: either two, or one mapping of names to systems")
+        (name, baseline), *rest = first.items()
+        others = {other: compare(baseline, run, convention=convention, resamples=resamples) for other, run in rest}
+        return Comparisons.of(name, others)
     runs = _paired(first, second, convention)
     return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
 

@@ -37,7 +37,7 @@ def test_what_was_read_and_is_not_clean_is_told(files):
         for protocol in ({}, {"clean_hypotheses": "upstream"})
     )
     assert "1 of 3 hypotheses have capitals or periods without a space" in raw
-    assert "--clean-hypotheses decimals" in raw and "--clean-references" not in raw and "capitals" not in clean
+    assert 'clean_hypotheses="decimals"' in raw and "clean_references" not in raw and "capitals" not in clean
     assert all("1 of 3 hypotheses have bullets" in told and "references have" not in told for told in (raw, clean))
 
 
