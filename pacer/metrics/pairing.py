@@ -17,13 +17,14 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import ANY_RESIDUE
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.frames import NAME_INDEX
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
 from pacer.metrics.report_files import ALSO, IS_ID, Reports, says_nothing
 
-#: Signs of uncleaned text that change language scores: capitals, and a period without a space before it.
-_UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
+#: Signs of uncleaned text that change language scores: capitals, and a period or comma without a space before it.
+_UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
+#: Spaces between which ROUGE-L finds an empty word; those around line breaks are not scored, and " ." is an empty text.
+_SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
 #: What to do if ids are repeated, are not those of references, or are missing.
@@ -116,9 +117,10 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         counts["equal_hypotheses"] = equal
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
-        if bullets := int(cases[column].str.contains(_BULLET).sum()):
-            counts[f"bulleted_{side}"] = bullets
-    return cases.with_columns(anchor_columns(cases["report_raw"], "reference")), counts
+        for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES)):
+            if found := int(cases[column].str.contains(pattern).sum()):
+                counts[f"{name}_{side}"] = found
+    return cases, counts
 
 
 def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:

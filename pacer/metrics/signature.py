@@ -217,6 +217,16 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
     return f"{origin}, {form}, where a study has them"
 
 
+#: What is said of a side's texts, if there are some.
+_SIDE_NOTES = {
+    "residue": "contain residue of other formats (&lt; _x000D_ <br/>, soft hyphens, a written \\n), which is scored as "
+    "words; remove it from the file",
+    "unclean": "have capitals, or periods or commas without a space before them, which affect BLEU, ROUGE-L and CIDEr; "
+    "to clean them: --clean-{side}={cleaner} (same cleaner for both files)",
+    "spaced": "have double spaces or spaces at an end, where ROUGE-L finds equal empty words; --clean-{side}=decimals "
+    "removes them all (upstream and iu_xray leave some, as published)",
+    "bulleted": "have bullets (- or •), which count as words; remove them",
+}
 #: What is said of a count in the protocol, if there is one.
 _NOTES = {
     "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that their column is right",
@@ -224,17 +234,8 @@ _NOTES = {
     "the prompt is removed; {only} of them contain nothing else and are scored as empty reports",
     "blank_hypotheses": "note: reports without text (blank, a word like nan, no closed box): {count}; scored as empty",
     **{
-        f"residue_{side}": f"{{count}} of {{pairs}} {side} contain residue of other formats (&lt; _x000D_ <br/>, soft "
-        "hyphens, a written \\n), which is scored as words; remove it from the file"
-        for side in ("references", "hypotheses")
-    },
-    **{
-        f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
-        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side}={{cleaner}} (same cleaner for both files)"
-        for side in ("references", "hypotheses")
-    },
-    **{
-        f"bulleted_{side}": f"{{count}} of {{pairs}} {side} have bullets (- or •), which count as words; remove them"
+        f"{kind}_{side}": f"{{count}} of {{pairs}} {side} {note.replace('{side}', side)}"
+        for kind, note in _SIDE_NOTES.items()
         for side in ("references", "hypotheses")
     },
     "absent_hypotheses": "note: references without a report: {count}; each is scored with an empty one",
