@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from shlex import quote
 from typing import Any, Literal
 
 import polars as pl
@@ -16,6 +17,7 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import ANY_RESIDUE
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.frames import NAME_INDEX
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
 from pacer.metrics.report_files import ALSO, IS_ID, Reports, says_nothing
 
@@ -30,7 +32,7 @@ _REPEATED, _UNKNOWN, _MISSING = (
     "keep one row for each id: select references with --split and --context, and write one file for each system or "
     "further set of references",
     "use the same ids in both files, name their columns with --reference-id and --hypothesis-id, or remove these rows",
-    "select references (--split, --context), or use --missing empty, which scores a missing or null report as empty",
+    "select references (--split, --context), or use --missing=empty, which scores a missing or null report as empty",
 )
 #: Columns of predictions that other systems do not provide.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "tokens")
@@ -38,14 +40,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 class Protocol(Strict):
-    """How reports are read, paired and changed before scoring; all of it is recorded in the signature.
-
-    ``missing``: a reference without a report is an error, or is scored with an ``empty`` one. ``missing_references``: a
-    reference that is blank, or a word such as ``nan``, is an error, or its pair is left out. ``extract``: ``boxed``
-    takes the last ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``:
-    the report cleaner to apply. ``split``: the split to score; ``None``: test, if the references have splits.
-    ``context``: the context to score; ``None``: all.
-    """
+    """How reports are read, paired and changed before scoring; all of it is recorded in the signature. The fields are
+    arguments of :func:`pacer.metrics.calls.score`."""
 
     missing: Literal["error", "empty"] = "error"
     missing_references: Literal["error", "leave-out"] = "error"
@@ -70,15 +66,16 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     """
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
+        hint = NAME_INDEX * (not without.path.suffix)
         raise DataError(
-            f"{without.path} has no ids, but {other.path} does; add ids, or remove them if the rows correspond"
+            f"{without.path} has no ids, but {other.path} does; add ids{hint}, or remove them if the rows correspond"
         )
     expected, name = _select(references, protocol)
     unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or says_nothing(text)]
     if unwritten and protocol.missing_references == "error":
         raise DataError(
             f"{references.path}: the references for {named(unwritten)} are blank or placeholders such as nan; "
-            "correct the file, or leave these pairs out with --missing-references leave-out"
+            "correct the file, or leave these pairs out with --missing-references=leave-out"
         )
     expected, offered = (rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows))
     if expected.is_empty():
@@ -187,7 +184,8 @@ def _check_other_columns(
             raise DataError(
                 f"{references.path} and {hypotheses.path} match on {' and '.join(dict.fromkeys(ids))}, but {column} in "
                 f"the first and {choice} in the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]})"
-                f"; choose the columns that match, e.g. --reference-id {column} --hypothesis-id {choice}"
+                f"; choose the columns that match, e.g. --reference-id={quote(column)} and "
+                f"--hypothesis-id={quote(choice)}"
             )
 
 

@@ -146,7 +146,7 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     if missing and decoded:
         raise DataError(
             f"{predictions_dir} has no {missing[0]}.jsonl, but there are records for context {', '.join(missing)}; to "
-            f"score only the others, add {' '.join(f'--context {name}' for name in decoded)}"
+            f"score only the others, add {' '.join(f'--context={name}' for name in decoded)}"
         )
     parts = []
     for name, rows in contexts.items():

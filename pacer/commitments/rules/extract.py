@@ -56,22 +56,22 @@ def find_mentions(report: str) -> list[Mention]:
     mentions: list[Mention] = []
     last: tuple[str, ...] = ()
     for located in located_segments(report):
-        segment, origins = in_full(*located)
+        segment, origins, commas = in_full(*located)
         places = origins or []
-        for mention, (polarity, cue) in _readings(segment):
+        for mention, (polarity, cue) in _readings(segment, commas):
             named, decided = ((places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention))
             last = mention.row.findings or last
             mentions += (Mention(*named, finding, polarity, decided if cue else None) for finding in last)
     return mentions
 
 
-def _readings(segment: str) -> list[tuple[Match, Reading]]:
+def _readings(segment: str, commas: list[int]) -> list[tuple[Match, Reading]]:
     """Return the mentions of one segment in order, without look-alikes, with their readings."""
     text = plain = segment
     if "/" in segment:
         plain = segment.replace("/", " ").replace("and or", "and/or")
     words = plain.split()
-    mentions = _NAMES.find(plain, words)
+    mentions = _NAMES.find(plain, words, commas)
     if not mentions:
         return []
     if plain is not text:  # the stroke is a cue between two findings, and a space elsewhere
@@ -79,16 +79,15 @@ def _readings(segment: str) -> list[tuple[Match, Reading]]:
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
                 words.append("/")
-    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain, words)), strict=True)
+    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain, words), commas), strict=True)
     return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
 def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
-    return tuple(
-        (mention.row.findings, reading.polarity) for mention, reading in _readings(in_full(segment.split(), None)[0])
-    )
+    text, _, commas = in_full(segment.split(), None)
+    return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(text, commas))
 
 
 @lru_cache(maxsize=1 << 14)

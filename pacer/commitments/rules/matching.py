@@ -69,7 +69,7 @@ class Patterns:
     def __init__(self, rows: Sequence[Row]):
         self._rows = rows
         expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
-        self._searches = [(rank, re.compile(text).finditer) for rank, text in enumerate(expressions)]
+        self._searches = [(rank, re.compile(text)) for rank, text in enumerate(expressions)]
         self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
             needed = literals(row.words)
@@ -79,16 +79,23 @@ class Patterns:
         self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
-    def find(self, text: str, words: list[str]) -> list[Match]:
-        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
+    def find(self, text: str, words: list[str], commas: Sequence[int] = ()) -> list[Match]:
+        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps. The name of
+        a finding has no comma, which may stand at the blanks ``commas``."""
         bits = reduce(or_, map(self._called_for, words), 0)
         mask = bits & bits >> len(self._rows)
         if not mask:
             return []
         padded, hits = f" {text}", []
-        for rank, search in self._of_mask(mask):
-            for match in search(padded):
+        for rank, pattern in self._of_mask(mask):
+            for match in pattern.finditer(padded):
                 start, end = match.span()
+                comma = next((comma for comma in commas if start < comma < end - 1), None)
+                if comma is not None and not self._rows[rank].with_commas:
+                    shorter = pattern.match(padded, start, comma + 1)  # what stands before the comma may be a name
+                    if shorter is None:
+                        continue
+                    end = shorter.end()
                 hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
         free, matches = 0, []
         for start, rank, end in sorted(hits):

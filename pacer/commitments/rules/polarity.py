@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import NamedTuple
 
+from pacer.commitments.rules.denials import denies_a_property, ends_before
 from pacer.commitments.rules.matching import Match
 from pacer.commitments.rules.table import GROUPS
 
@@ -23,13 +24,14 @@ class Reading(NamedTuple):
 
 
 class _Passage(NamedTuple):
-    """A mention, and the other mentions and the cues near it, in order."""
+    """A mention, and the other mentions, the cues and the places of commas near it, in order."""
 
     text: str
     before: list[Match]
     mention: Match
     after: list[Match]
     cues: list[Match]
+    commas: list[int]
 
 
 #: What cues can say of a finding, the deciding kinds first; other cues (exceptions, clauses, ...) limit their reach.
@@ -40,19 +42,19 @@ _NEAR = 300
 _START = attrgetter("start")
 
 
-def read_mentions(segment: str, mentions: list[Match], cues: list[Match]) -> list[Reading]:
+def read_mentions(segment: str, mentions: list[Match], cues: list[Match], commas: list[int]) -> list[Reading]:
     """Read each mention by the cues that reach it."""
     if not any(cue.row.says in _SPEAKS for cue in cues):
         return [_decide(mention, []) for mention in mentions]
-    return [_read(_passage(segment, mentions, index, cues)) for index in range(len(mentions))]
+    return [_read(_passage(segment, mentions, index, cues, commas)) for index in range(len(mentions))]
 
 
-def _passage(segment: str, mentions: list[Match], index: int, cues: list[Match]) -> _Passage:
+def _passage(segment: str, mentions: list[Match], index: int, cues: list[Match], commas: list[int]) -> _Passage:
     mention = mentions[index]
     near = mention.start - _NEAR, mention.end + _NEAR
     first, last = bisect_left(mentions, near[0], key=_START), bisect_right(mentions, near[1], key=_START)
     around = cues[bisect_left(cues, near[0], key=_START) : bisect_right(cues, near[1], key=_START)]
-    return _Passage(segment, mentions[first:index], mention, mentions[index + 1 : last], around)
+    return _Passage(segment, mentions[first:index], mention, mentions[index + 1 : last], around, commas)
 
 
 def _decide(mention: Match, cues: list[Match]) -> Reading:
@@ -69,11 +71,12 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
 
 def _read(passage: _Passage) -> Reading:
     start, end, row = passage.mention
-    floor, ceiling = 0, _end_of_list(passage)
+    subjects = _end_of_subjects(passage)
+    floor, ceiling = 0, _end_of_list(passage, subjects)
     for cue in passage.cues:
         if cue.end <= start and cue.row.says in ("clause", "instead"):
             floor = cue.start
-        elif cue.start >= end and cue.row.says in ("clause", "statement", "degree", "instead"):
+        elif cue.start >= subjects and cue.row.says in ("clause", "statement", "degree", "instead"):
             ceiling = min(ceiling, cue.start)
     # "effusions and infiltrate versus crowding" only gives alternatives of the infiltrate
     following = passage.after[0].start if passage.after else len(passage.text)
@@ -102,21 +105,38 @@ def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
 _LISTED, _COURSE, _TO_OR, _VERB = (re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb"))
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed"))
 _ALTERNATIVE, _CONJUNCTION = re.compile(r"\b(?:or|nor|andor)\b"), re.compile(r"\b(?:or|nor|andor|and)\b")
+_SUBJECT, _PLURAL_VERB, _DENIAL = (re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial"))
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 
-def _end_of_list(passage: _Passage) -> int:
+def _end_of_list(passage: _Passage, subjects: int) -> int:
     """Return where the text after a mention stops referring to it: at the next finding that is not listed with it
     ("effusion or pneumothorax is not seen" refers to both, "effusion, pneumothorax is not seen" does not)."""
     here, joined = passage.mention, False
     for following in passage.after:
         listed = _LISTED.fullmatch(passage.text, here.end, following.start)
+        if following.end <= subjects:
+            joined, here = True, following
+            continue
         if not listed:
             return following.start if joined else passage.after[0].start
         one_thing = following.start == here.end + 1 and here.row.findings == following.row.findings  # "mass lesion"
         joined = joined or listed[1] is not None or one_thing
         here = following
     return passage.after[0].start if passage.after and not joined else len(passage.text)
+
+
+def _end_of_subjects(passage: _Passage) -> int:
+    """Return the end of the last finding that shares its verb with the mention ("the left effusion and right
+    pneumothorax have resolved"); the end of the mention if none does."""
+    last = here = passage.mention
+    for following in passage.after:
+        if not _SUBJECT.fullmatch(passage.text, here.end, following.start):
+            break
+        here = following
+        if _PLURAL_VERB.match(passage.text, here.end):
+            last = here
+    return last.end
 
 
 def _between_two(passage: _Passage, cue: Match) -> bool:
@@ -134,6 +154,15 @@ def _spent(passage: _Passage, cue: Match) -> bool:
     """Whether a cue before a mention applies to an earlier phrase, and a new statement has begun since."""
     text, (start, end, row) = passage.text, passage.mention
     met = [earlier for earlier in passage.before if earlier.start >= cue.end]
+    denies = _DENIAL.match(text, cue.start)
+    hedges = cue.row.says in ("hint", "uncertain")
+    if (denies or hedges) and denies_a_property(text, cue, passage.mention, listed=bool(met)):
+        return True
+    if denies or text.startswith("history of", cue.start):
+        statements = [other.start for other in passage.cues if other.row.says in ("statement", "degree")]
+        first = next((one for one in met if one.row.says != "nothing"), passage.mention)
+        if ends_before(text, cue, first, passage.commas, statements):
+            return True
     # (a name may itself begin with its degree: "increased markings")
     for other in (other for other in passage.cues if cue.end <= other.start <= start):
         # "likely atelectasis, no pneumothorax": a denial also begins a new statement
@@ -146,7 +175,9 @@ def _spent(passage: _Passage, cue: Match) -> bool:
             begins = _CONJUNCTION.search(text, cue.end, other.start) is not None
         else:
             begins = denial or other.row.says in ("statement", "degree")
-        if begins and any(earlier.end <= other.start for earlier in met):
+        # "resolution of the effusion and right consolidation": one denial of both
+        listed = text.endswith(" of", cue.start, cue.end) and "and " in text[other.start - 4 : other.start + 4]
+        if begins and not listed and any(earlier.end <= other.start for earlier in met):
             return True
     if not met:
         return False

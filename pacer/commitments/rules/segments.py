@@ -15,8 +15,8 @@ ADDENDUM = "§"
 #: Ends of segments, and the name on a line of a name and its value.
 _END, _PAIR = re.compile(GROUPS["end"]), re.compile(GROUPS["pair"])
 #: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a number.
-_SPACED = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
-_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0"))
+_SPACED = {*punctuation, *map(chr, range(32))} - set(".,;!?-='/")
+_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0") | dict.fromkeys("()", ","))
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name]) for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
@@ -24,11 +24,15 @@ _DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM = (
     re.compile(GROUPS[name]) for name in ("divided", "values", "value_normal", "break", "dash", "item")
 )
 _ABBREVIATION = re.compile(
-    rf"(?<![^\s?/])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?])"
+    rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
-#: The first words of all abbreviations.
-_ABBREVIATED = frozenset(short.split()[0] for short in ABBREVIATIONS)
+#: The first words of all abbreviations, also beside commas.
+_ABBREVIATED = frozenset(
+    before + short.split()[0] + after for short in ABBREVIATIONS for before in ("", ",") for after in ("", ",")
+)
+#: What commas and dashes divide, and a comma within a number.
+_PHRASE, _IN_NUMBER = re.compile(r"[^, ](?:[^,]*[^, ])?"), re.compile(r",(?=\d)")
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
 #: The longest line of a list of short lines.
 _ITEM_LENGTH = 40
@@ -59,13 +63,24 @@ def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
             yield text[first:last].split(), places
 
 
-def in_full(words: list[str], places: Places) -> tuple[str, Places]:
-    """Write the abbreviations of a segment in full, and strokes without spaces."""
+def in_full(words: list[str], places: Places) -> tuple[str, Places, list[int]]:
+    """Write the abbreviations of a segment in full, strokes without spaces, and commas as spaces; also return where the
+    commas stood."""
     segment = " ".join(words)
     if "/" in segment or "?" in segment or not _ABBREVIATED.isdisjoint(words):
         segment, places = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], segment, places)
         segment, places = substitute(_STROKE, lambda _: "/", segment, places)
-    return segment, places
+    if "," not in segment:
+        return segment, places, []
+    text, origin, commas = "", list[int](), list[int]()
+    for phrase in _PHRASE.finditer(segment):
+        if text:
+            commas.append(len(text))
+            text += " "
+        if places is not None:
+            origin += places[phrase.start() - bool(commas) : phrase.end()]
+        text += phrase[0]
+    return text, None if places is None else origin, commas
 
 
 def _normalise(report: str, places: Places) -> tuple[str, Places]:
@@ -98,8 +113,15 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
     if has_any(lower, _IN_VALUES):
         lower, places = substitute(_VALUES, _edited, lower, places)
     if "-" in lower or "'" in lower or "?" in lower:
-        lower = _LOOSE.sub(" ", lower)
+        lower = _LOOSE.sub(_loose, lower)
+    if "," in lower:
+        lower = _IN_NUMBER.sub(" ", lower)
     return lower.translate(_PLAIN), places
+
+
+def _loose(mark: re.Match[str]) -> str:
+    """Return how a loose mark is read: a dash after a space as a comma."""
+    return "," if mark[0] == "-" and mark.string[: mark.start()][-1:].isspace() else " "
 
 
 def _end(gap: re.Match[str]) -> str:

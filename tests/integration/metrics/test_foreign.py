@@ -37,10 +37,10 @@ def test_what_was_read_and_is_not_clean_is_told(files):
         for protocol in ({}, {"clean_hypotheses": "decimals"}, {"clean_hypotheses": "iu_xray"})
     )
     assert "2 of 3 hypotheses have capitals, or periods or commas without a space before them, which affect BLEU" in raw
-    assert "--clean-hypotheses decimals" in raw and "--clean-references" not in raw
+    assert 'clean_hypotheses="decimals"' in raw and "clean_references" not in raw
     assert not any(word in clean for word in ("capitals", "spaces"))
     assert "1 of 3 hypotheses have double spaces" in raw and "capitals" not in published
-    assert "hypotheses have double spaces" in published and "--clean-hypotheses decimals removes them all" in published
+    assert "hypotheses have double spaces" in published and 'clean_hypotheses="decimals" removes them all' in published
     assert all("1 of 3 hypotheses have bullets" in told and "references have" not in told for told in (raw, clean))
 
 
