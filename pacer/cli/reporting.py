@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
 from dataclasses import asdict, replace
@@ -164,6 +165,7 @@ def score(
     params: Annotated[Path | None, typer.Option(help="Parameters (default with --records: params.yaml).")] = None,
 ) -> None:
     """Score reports from any system, or PACER's predictions."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, METEOR and the readers end, too
     from pacer.metrics.pairing import Protocol
     from pacer.metrics.result import Result
     from pacer.metrics.signature import DEFAULTS
@@ -260,6 +262,8 @@ def compare(
     """Compare two scored runs case by case, or several with the first, A. Intervals use the paired bootstrap, p values
     approximate randomization. --max-loss f1=0.02 fails where the whole interval of the change in F1 is below −0.02."""
     places, allowed = named_paths(systems), dict(map(_allowed_loss, max_loss or ()))
+    if len(places) < 2:
+        raise ConfigError("expected at least two folders to compare, A and B")
     check_exists(*places.values())
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table
@@ -318,7 +322,7 @@ def label(
     if reports["id"].is_duplicated().any():
         raise DataError(f"{file}: an id has several reports; choose a column of unique ids with --report-id")
     mentions = label_reports(reports)
-    as_json = as_json or (out is not None and out.suffix == ".jsonl")
+    as_json = as_json or (out is not None and out.suffix in (".jsonl", ".ndjson"))
     text = mentions.write_ndjson() if as_json else mentions.write_csv()
     if out is None:
         print(text, end="")

@@ -75,9 +75,8 @@ def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[pl.DataFrame]]
 
 
 def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return the language scores of the rows returned by :func:`with_overlap`: each 0 to 1, CIDEr 0 to 10. CIDEr
-    weights n-grams by how few references contain them and is undefined (``None``) without two different references,
-    METEOR without :func:`with_meteor`."""
+    """Return the language scores of rows of :func:`with_overlap`: each 0 to 1, CIDEr 0 to 10. ``None``: CIDEr without
+    two different references, because it weights n-grams by how few contain them; METEOR without :func:`with_meteor`."""
     sums = [int(cases["bleu_statistics"].list.get(place).sum()) for place in range(10)]
     corpus = bleu_scorer.BleuScorer(n=4)
     corpus.ctest = [{"correct": sums[:4], "guess": sums[4:8], "testlen": sums[8], "reflen": sums[9:]}]

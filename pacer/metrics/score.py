@@ -236,9 +236,8 @@ def _with_lines(cases: pl.DataFrame) -> pl.DataFrame:
         pl.Series(name, [None if text is None else single_line(text) for text in cases[source]], dtype=pl.String)
         for name, source in sources.items()
     )
-    return cases.with_columns(
-        (pl.col(f"{name}_hypothesis") == pl.col("hypothesis")).alias(f"{name}_unchanged") for name in controls_of(cases)
-    )
+    same = {f"{name}_unchanged": pl.col(f"{name}_hypothesis") == pl.col("hypothesis") for name in controls_of(cases)}
+    return cases.with_columns(**same)
 
 
 def _with_readings(cases: pl.DataFrame) -> pl.DataFrame:
