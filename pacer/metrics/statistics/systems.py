@@ -58,12 +58,12 @@ class Comparisons(Displayed):
         known = [key for key, count in counts.items() if count == len(self.others)]
         for key, most in max_loss.items():
             if key not in known:
-                raise ConfigError(f"--max-loss: {key} is not compared for all systems; choose from {', '.join(known)}")
+                raise ConfigError(f"--max-loss={key}: not compared for all systems; choose from {', '.join(known)}")
             if not most >= 0:
-                raise ConfigError(f"--max-loss: expected a loss from 0 on, got {key}={most:g}")
+                raise ConfigError(f"--max-loss={key}: expected a loss from 0 on, got {most:g}")
             for system, found in ((row.system, row.difference) for row in self.tested if row.score == key):
                 if found.low is None or found.high is None:
-                    raise DataError(f"--max-loss: {key} of {system} has no interval: undefined, or too few patients")
+                    raise DataError(f"--max-loss={key}: {system} has no interval: undefined, or too few patients")
                 if (found.low if score_of(key).better == "lower" else -found.high) > most:
                     interval = f"{found.low:+.4f} to {found.high:+.4f}"
                     losses.append(f"{system} loses more than {most:g} in {key} against {self.first}: {interval}")
