@@ -33,6 +33,7 @@ from pacer.config import Params, validated
 from pacer.config.params import check_splits
 from pacer.config.profiles import load_profile
 from pacer.core.audits import Check, counted, number, percent
+from pacer.core.display import IN_BRACKETS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
@@ -274,8 +275,9 @@ def compare(
     (second, pair), *further = compared.others.items()
     if further:
         heads, rows, (resampled, *_) = compared.table()
-        notes = [resampled]
-        notes += [f"{name}: {note}" for name, one in compared.others.items() for note in comparison_notes(one)[1:]]
+        told = ((name, note) for name, one in compared.others.items() for note in comparison_notes(one)[1:])
+        general = (note if note.startswith(IN_BRACKETS) else f"{name}: {note}" for name, note in told)
+        notes = [resampled, *dict.fromkeys(general)]
         body = tuple(map(tuple, rows))
         table = Table(tuple(heads), body, "", (False, False, *(True,) * 6), rules=first_cell_changes(body))
     else:

@@ -76,7 +76,7 @@ class Comparisons(Displayed):
             found = row.difference
             values = map(with_count, map(three_decimals, (found.first, found.second)), found.counts)
             ends = (found.difference, found.low, found.high)
-            apart = ("–" if value is None else f"{value:+.4f}".replace("-", "−") for value in ends)
+            apart = ("–" if value is None else f"{value:+.3f}".replace("-", "−") for value in ends)
             p = "< 0.001" if row.p_holm is not None and row.p_holm < 0.001 else three_decimals(row.p_holm)
             rows.append((score_of(row.score).heading, row.system, *values, *apart, p))
         one = next(iter(self.others.values()))
