@@ -33,6 +33,7 @@ from pacer.config import Params, validated
 from pacer.config.params import check_splits
 from pacer.config.profiles import load_profile
 from pacer.core.audits import Check, counted, number, percent
+from pacer.core.display import IN_BRACKETS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
@@ -262,6 +263,8 @@ def compare(
     """Compare two scored runs case by case, or several with the first, A. Intervals use the paired bootstrap, p values
     approximate randomization. --max-loss f1=0.02 fails where the whole interval of the change in F1 is below −0.02."""
     places, allowed = named_paths(systems), dict(map(_allowed_loss, max_loss or ()))
+    if len(places) < 2:
+        raise ConfigError("expected at least two folders to compare, A and B")
     check_exists(*places.values())
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table
@@ -272,8 +275,9 @@ def compare(
     (second, pair), *further = compared.others.items()
     if further:
         heads, rows, (resampled, *_) = compared.table()
-        notes = [resampled]
-        notes += [f"{name}: {note}" for name, one in compared.others.items() for note in comparison_notes(one)[1:]]
+        told = ((name, note) for name, one in compared.others.items() for note in comparison_notes(one)[1:])
+        general = (note if note.startswith(IN_BRACKETS) else f"{name}: {note}" for name, note in told)
+        notes = [resampled, *dict.fromkeys(general)]
         body = tuple(map(tuple, rows))
         table = Table(tuple(heads), body, "", (False, False, *(True,) * 6), rules=first_cell_changes(body))
     else:
@@ -320,7 +324,7 @@ def label(
     if reports["id"].is_duplicated().any():
         raise DataError(f"{file}: an id has several reports; choose a column of unique ids with --report-id")
     mentions = label_reports(reports)
-    as_json = as_json or (out is not None and out.suffix == ".jsonl")
+    as_json = as_json or (out is not None and out.suffix in (".jsonl", ".ndjson"))
     text = mentions.write_ndjson() if as_json else mentions.write_csv()
     if out is None:
         print(text, end="")

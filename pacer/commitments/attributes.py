@@ -46,7 +46,8 @@ def _table() -> Iterator[Row]:
 
 TABLE = tuple(_table())
 _WORDS = Patterns(TABLE)
-#: A line break inside a sentence, as a long line is wrapped.
+#: Blanks within a line; and a line break inside a sentence, as a long line is wrapped.
+_BLANKS = re.compile(r"[^\S\n]+")
 _WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
 #: Where a sentence ends: not at the period of a number or an abbreviation.
 _END = re.compile(r";|\.(?!\d)(?!(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.))\s[a-z])")
@@ -60,6 +61,7 @@ _PRONOUN = re.compile(r"\s*(?:it|they|this|these|both) (?:is|are|was|were|has|ha
 def read_attributes(report: str) -> dict[str, Attributes]:
     """Return the attributes of each finding that a raw or cleaned report affirms or leaves uncertain, over all of its
     mentions."""
+    report = _BLANKS.sub(" ", report)
     mentions = [m if m.polarity not in (None, "negative") else m._replace(finding="") for m in find_mentions(report)]
     known = {mention.finding: Attributes() for mention in mentions if mention.finding}
     text = _END.sub("\n", _WRAP.sub(" ", report)).replace("İ", "I").lower()  # "İ" would become two characters

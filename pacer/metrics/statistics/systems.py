@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pacer.core.display import Displayed, Shown, three_decimals
+from pacer.core.display import IN_BRACKETS, Displayed, Shown, three_decimals, with_count
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, holm
@@ -57,12 +57,13 @@ class Comparisons(Displayed):
         counts, losses = Counter(row.score for row in self.tested), []
         known = [key for key, count in counts.items() if count == len(self.others)]
         for key, most in max_loss.items():
-            if key not in known or not most >= 0:
-                names = ", ".join(known)
-                raise ConfigError(f"--max-loss: expected a loss from 0 on, in one of {names}; got {key}={most:g}")
+            if key not in known:
+                raise ConfigError(f"--max-loss={key}: not compared for all systems; choose from {', '.join(known)}")
+            if not most >= 0:
+                raise ConfigError(f"--max-loss={key}: expected a loss from 0 on, got {most:g}")
             for system, found in ((row.system, row.difference) for row in self.tested if row.score == key):
                 if found.low is None or found.high is None:
-                    raise DataError(f"--max-loss: {key} of {system} has no interval: undefined, or too few patients")
+                    raise DataError(f"--max-loss={key}: {system} has no interval: undefined, or too few patients")
                 if (found.low if score_of(key).better == "lower" else -found.high) > most:
                     interval = f"{found.low:+.4f} to {found.high:+.4f}"
                     losses.append(f"{system} loses more than {most:g} in {key} against {self.first}: {interval}")
@@ -73,9 +74,9 @@ class Comparisons(Displayed):
         rows = []
         for row in self.tested:
             found = row.difference
-            values = map(three_decimals, (found.first, found.second))
+            values = map(with_count, map(three_decimals, (found.first, found.second)), found.counts)
             ends = (found.difference, found.low, found.high)
-            apart = ("–" if value is None else f"{value:+.4f}" for value in ends)
+            apart = ("–" if value is None else f"{value:+.3f}".replace("-", "−") for value in ends)
             p = "< 0.001" if row.p_holm is not None and row.p_holm < 0.001 else three_decimals(row.p_holm)
             rows.append((score_of(row.score).heading, row.system, *values, *apart, p))
         one = next(iter(self.others.values()))
@@ -84,7 +85,8 @@ class Comparisons(Displayed):
             f"{one.records:,} records, resampled by {one.unit} ({one.units:,}); context {list(one.scores)[-1]}; p is "
             f"corrected for all {tests} differences from {self.first} (Holm)"
         ]
-        notes += [f"{name}: {note}" for name, other in self.others.items() for note in other._shown()[2][1:]]
+        further = ((name, note) for name, other in self.others.items() for note in other.notes)
+        notes += dict.fromkeys(note if note.startswith(IN_BRACKETS) else f"{name}: {note}" for name, note in further)
         return ("Score", "System", self.first, "Value", "Difference", "from", "to (95 %)", "p (Holm)"), rows, notes
 
     _shown = table
