@@ -161,7 +161,7 @@ def test_several_systems_are_compared_in_one_table(pacer: Callable[..., Outcome]
     table, _, notes = outcome.out.partition("\n\n")
     assert outcome.code == 0 and "no CheXbert F1" not in notes and "differences from same (Holm)" in notes
     head = re.sub(" +", " ", table.splitlines()[0])
-    assert head == "Score System same Value Difference from to (95 %) p (Holm)"
+    assert head == "Score System same Value Change from to (95 %) p (Holm)"
     assert max(map(len, table.splitlines())) <= 80
     named = [line.split()[1] for line in table.splitlines() if line.startswith("ROUGE-L")]
     assert named == ["a=b", "half"]
