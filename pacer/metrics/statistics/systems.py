@@ -87,6 +87,6 @@ class Comparisons(Displayed):
         ]
         further = ((name, note) for name, other in self.others.items() for note in other.notes)
         notes += dict.fromkeys(note if note.startswith(IN_BRACKETS) else f"{name}: {note}" for name, note in further)
-        return ("Score", "System", self.first, "Value", "Difference", "from", "to (95 %)", "p (Holm)"), rows, notes
+        return ("Score", "System", self.first, "Value", "Change", "from", "to (95 %)", "p (Holm)"), rows, notes
 
     _shown = table
