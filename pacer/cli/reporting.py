@@ -33,7 +33,6 @@ from pacer.config import Params, validated
 from pacer.config.params import check_splits
 from pacer.config.profiles import load_profile
 from pacer.core.audits import Check, counted, number, percent
-from pacer.core.display import IN_BRACKETS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
@@ -274,10 +273,7 @@ def compare(
     losses = compared.losses(allowed)
     (second, pair), *further = compared.others.items()
     if further:
-        heads, rows, (resampled, *_) = compared.table()
-        told = ((name, note) for name, one in compared.others.items() for note in comparison_notes(one)[1:])
-        general = (note if note.startswith(IN_BRACKETS) else f"{name}: {note}" for name, note in told)
-        notes = [resampled, *dict.fromkeys(general)]
+        heads, rows, notes = compared.table()
         body = tuple(map(tuple, rows))
         table = Table(tuple(heads), body, "", (False, False, *(True,) * 6), rules=first_cell_changes(body))
     else:
@@ -324,8 +320,9 @@ def label(
     if reports["id"].is_duplicated().any():
         raise DataError(f"{file}: an id has several reports; choose a column of unique ids with --report-id")
     mentions = label_reports(reports)
-    as_json = as_json or (out is not None and out.suffix in (".jsonl", ".ndjson"))
-    text = mentions.write_ndjson() if as_json else mentions.write_csv()
+    suffix = out.suffix if out is not None else ""
+    write = {".json": mentions.write_json, ".jsonl": mentions.write_ndjson, ".ndjson": mentions.write_ndjson}
+    text = (mentions.write_ndjson if as_json else write.get(suffix, mentions.write_csv))()
     if out is None:
         print(text, end="")
     else:

@@ -204,8 +204,6 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "
         f"{compared}; p values are not corrected for the number of rows"
     ]
-    if comparison.is_standin:
-        lines.append("F1 uses a stand-in for CheXbert: compare it only between these two runs, not with published F1")
     if comparison.units < LEAST_UNITS:
         few = too_few(comparison.units, f"{comparison.unit} ids")
         lines.append(f"{few}; p values are valid for any number, but only a large difference can be shown")

@@ -121,7 +121,7 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
 
 def _loose(mark: re.Match[str]) -> str:
     """Return how a loose mark is read: a dash after a space as a comma."""
-    return "," if mark[0] == "-" and mark.string[: mark.start()][-1:].isspace() else " "
+    return "," if mark[0] == "-" and mark.string[max(0, mark.start() - 1) : mark.start()].isspace() else " "
 
 
 def _end(gap: re.Match[str]) -> str:

@@ -23,6 +23,7 @@ from pacer.metrics.statistics.intervals import UNITS, Intervals, context_sums, r
 from pacer.metrics.statistics.sources import warnings
 from pacer.metrics.statistics.systems import Comparisons
 
+_STANDIN = "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
 _LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
 #: What another version can change.
 _CHANGES = {
@@ -62,7 +63,7 @@ class Comparison(Displayed):
         """What the scores count and are computed over, and in which versions the runs differ."""
         counting = any(any(tested.counts) for scores in self.scores.values() for tested in scores.values())
         both = f"{UNITS[self.unit]}: those with any in both runs, at least {LEAST_UNITS} for an interval"
-        notes = [f"{IN_BRACKETS}; {both}"] * counting
+        notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {both}"] * counting
         notes += [f"{name}: compared over {n:,} of {self.records:,} records" for name, n in self.partial.items()]
         notes += [f"{name} is left out: only one run has this score" for name in self.left_out]
         notes += [f"{name}: {' and '.join(two)}; {change}; score both alike" for name, two, change in self.versions]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pacer.core.display import IN_BRACKETS, Displayed, Shown, three_decimals, with_count
+from pacer.core.display import Displayed, Shown, three_decimals, with_count
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, holm
@@ -85,8 +85,13 @@ class Comparisons(Displayed):
             f"{one.records:,} records, resampled by {one.unit} ({one.units:,}); context {list(one.scores)[-1]}; p is "
             f"corrected for all {tests} differences from {self.first} (Holm)"
         ]
-        further = ((name, note) for name, other in self.others.items() for note in other.notes)
-        notes += dict.fromkeys(note if note.startswith(IN_BRACKETS) else f"{name}: {note}" for name, note in further)
+        systems: dict[str, list[str]] = {}
+        for name, other in self.others.items():
+            for note in other.notes:
+                systems.setdefault(note, []).append(name)
+        notes += (
+            note if len(named) == len(self.others) else f"{', '.join(named)}: {note}" for note, named in systems.items()
+        )
         return ("Score", "System", self.first, "Value", "Change", "from", "to (95 %)", "p (Holm)"), rows, notes
 
     _shown = table
