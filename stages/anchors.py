@@ -10,4 +10,6 @@ from pacer.core.io import write_json
 def main() -> None:
     anchors = Path("data/anchors")
     records, cache, out = Path("data/corpus/records.parquet"), anchors / "llm_cache.jsonl", anchors / "anchors.parquet"
-    write_json(anchors / "audit.json", build_anchors(records, cache, out, load_params().anchors.rules))
+    params = load_params()
+    audit = build_anchors(records, cache, out, params.anchors.rules, params.commit.attributes)
+    write_json(anchors / "audit.json", audit)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA
+from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.data.schemas import read_records, read_table
 from pacer.decoding.fit_reader import fit_reader
 
@@ -10,5 +10,5 @@ from pacer.decoding.fit_reader import fit_reader
 def main() -> None:
     models, data = Path("models"), Path("data")
     records = read_records(data / "corpus" / "records.parquet")
-    anchors = read_table(data / "anchors" / "anchors.parquet", ANCHOR_SCHEMA)
+    anchors = read_table(data / "anchors" / "anchors.parquet", ANCHOR_SCHEMA, optional=DESCRIBED)
     fit_reader(models / "parent", models / "backbones", records, data / "features", anchors, models / "findings")

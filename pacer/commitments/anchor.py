@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from pacer.commitments.description import KINDS, Attributes, split_words, words
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 
@@ -24,7 +25,7 @@ MAX_PER_FIELD = 8
 #: Markers around the report, which follows the commitment.
 OPEN_REPORT, CLOSE_REPORT = "<REPORT>", "</REPORT>"
 
-#: The columns of ``anchors.parquet``.
+#: The columns of ``anchors.parquet``; with ``commit.attributes`` also those of :data:`DESCRIBED`.
 ANCHOR_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),
     "positive": pl.List(pl.String()),
@@ -32,6 +33,8 @@ ANCHOR_SCHEMA: dict[str, pl.DataType] = {
     "uncertain": pl.List(pl.String()),
     "origin": pl.String(),  # llm | rules
 }
+#: The findings that have attributes, described: "mild left pleural effusion".
+DESCRIBED = {"attributes": pl.List(pl.String())}
 
 _RANK = {finding: rank for rank, finding in enumerate(FINDINGS)}
 _OPENING = re.compile(r"<\s*anchor\s*>", re.IGNORECASE)
@@ -41,15 +44,18 @@ _FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Anchor:
-    """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated findings.
+    """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated findings; and the
+    ``attributes`` of those that are not denied.
 
     Raises:
-        ValueError: a finding is unknown or repeated, or a field is out of order; :meth:`of` sorts and deduplicates.
+        ValueError: a finding is unknown or repeated, or a field is out of order (:meth:`of` sorts and deduplicates); or
+            a finding has attributes and is denied or not listed.
     """
 
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
+    attributes: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         fields = (self.positive, self.negative, self.uncertain)
@@ -59,22 +65,51 @@ class Anchor:
         ordered = all(list(field) == sorted(field, key=_RANK.__getitem__) for field in fields)
         if not ordered or sum(map(len, fields)) != len(set().union(*fields)):
             raise ValueError("findings must be unique and in the vocabulary's order; use Anchor.of")
+        if stray := sorted(self.attributes.keys() - {*self.positive, *self.uncertain}):
+            raise ValueError(f"attributes of {', '.join(stray)}, which are denied or not listed")
 
     @classmethod
     def of(cls, positive: Iterable[str] = (), negative: Iterable[str] = (), uncertain: Iterable[str] = ()) -> Anchor:
         """Order and deduplicate known findings. If several fields name a finding, positive takes precedence over
         uncertain, and uncertain over negative (paper, labelling rule 21)."""
         affirmed, hedged = set(positive), set(uncertain)
-        fields = affirmed, set(negative) - affirmed - hedged, hedged - affirmed
-        return cls(*(tuple(sorted(field, key=lambda finding: _RANK.get(finding, -1))) for field in fields))
+        return cls(_ordered(affirmed), _ordered(set(negative) - affirmed - hedged), _ordered(hedged - affirmed))
+
+    @classmethod
+    def of_lists(cls, lists: Mapping[str, Sequence[str]], kinds: Collection[str] = KINDS) -> Anchor:
+        """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`; of attributes these ``kinds``."""
+        described = (split_words(text, KINDS) for text in lists.get("attributes") or ())
+        anchor = cls.of(*(lists.get(name) or () for name in POLARITIES))
+        return anchor.described({finding: attributes for attributes, finding in described}, kinds)
+
+    def described(self, attributes: Mapping[str, Attributes], kinds: Collection[str]) -> Anchor:
+        """Return the anchor with these ``kinds`` of the ``attributes`` of the findings that it does not deny."""
+        stated = {*self.positive, *self.uncertain}
+        of_kinds = {finding: known.only(kinds) for finding, known in attributes.items() if finding in stated}
+        return replace(self, attributes={finding: known for finding, known in of_kinds.items() if any(known)})
+
+    def completed(self, attributes: Mapping[str, Attributes]) -> Anchor:
+        """Return the anchor with those of the ``attributes`` whose kind it does not give for the finding."""
+        own = {finding: self.attributes.get(finding, Attributes()) for finding in attributes}
+        both = {finding: Attributes(*(a or b for a, b in zip(own[finding], attributes[finding]))) for finding in own}
+        return self.described({**self.attributes, **both}, KINDS)
 
     def polarity(self, finding: str) -> str | None:
         """Return positive, negative or uncertain; None if the anchor does not mention the finding."""
         return next((name for name in POLARITIES if finding in getattr(self, name)), None)
 
     def as_dict(self) -> dict[str, list[str]]:
-        """Return the three fields as lists, for JSON and tables."""
-        return {name: list(getattr(self, name)) for name in POLARITIES}
+        """Return the three fields as lists, for JSON and tables; and, if there are any, the described findings."""
+        lists = {name: list(getattr(self, name)) for name in POLARITIES}
+        return lists | ({"attributes": [*map(self.text, self.attributes)]} if self.attributes else {})
+
+    def text(self, finding: str) -> str:
+        """Return a finding after the words for its attributes."""
+        return " ".join([*words(self.attributes.get(finding, Attributes())), finding])
+
+
+def _ordered(findings: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(findings, key=lambda finding: _RANK.get(finding, -1)))
 
 
 def _spellings(finding: str) -> set[str]:
@@ -102,10 +137,11 @@ def normalize_finding(name: str) -> str | None:
 def render_anchor(anchor: Anchor) -> str:
     """Return the text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain: none </ANCHOR>``.
 
-    A field without findings is ``none``; at most the first eight findings of a field are written.
+    A field without findings is ``none``; at most the first eight findings of a field are written. A finding follows the
+    words for its attributes (:mod:`pacer.commitments.description`).
     """
-    fields = (f"{name}: {', '.join(getattr(anchor, name)[:MAX_PER_FIELD]) or 'none'}" for name in POLARITIES)
-    return f"<ANCHOR> {'; '.join(fields)} </ANCHOR>"
+    lists = [", ".join(map(anchor.text, getattr(anchor, name)[:MAX_PER_FIELD])) or "none" for name in POLARITIES]
+    return f"<ANCHOR> {'; '.join(f'{name}: {of_name}' for name, of_name in zip(POLARITIES, lists))} </ANCHOR>"
 
 
 def contains_anchor(text: str) -> bool:
@@ -113,45 +149,68 @@ def contains_anchor(text: str) -> bool:
     return _FIELD.search(_body(text)) is not None
 
 
-def parse_anchor(text: str) -> Anchor:
+def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
     """Parse the commitment in a text; the inverse of :func:`render_anchor` for at most eight findings per field.
 
     Generated text may be imperfect. The first ``<ANCHOR>`` counts; it ends at ``</ANCHOR>``, at ``<REPORT>`` or at the
     end of the text. Case and spaces do not matter, and unknown findings are left out. A finding in several fields is
     resolved as in :meth:`Anchor.of`. Without a commitment (see :func:`contains_anchor`) the anchor is empty.
+
+    Args:
+        kinds: of attributes in the model's commitments (``commit.attributes``); other words make a finding unknown.
     """
     _, *parts = _FIELD.split(_body(text))  # name, content, name, content, ...
     fields: dict[str, list[str]] = {name: [] for name in POLARITIES}
+    attributes: dict[str, Attributes] = {}
     for name, content in zip(parts[::2], parts[1::2], strict=True):
-        findings = map(normalize_finding, re.split(r"[,;]", content))
-        fields[name.lower()] += [finding for finding in findings if finding is not None]
-    return Anchor.of(**fields)
+        for described in re.split(r"[,;]", content):
+            known, named = split_words(described, kinds)
+            if finding := normalize_finding(named):
+                fields[name.lower()].append(finding)
+                attributes.setdefault(finding, known)
+    return Anchor.of(**fields).described(attributes, kinds)
 
 
-def read_list(text: str) -> Anchor:
+def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
     """Read a list of findings that a person gives: ``positive: edema; negative: pneumothorax``, each field at most
-    once; ``none`` for a field without findings.
+    once; ``none`` for a field without findings. ``kinds`` as in :func:`parse_anchor`.
 
     Raises:
-        DataError: a field or finding is unknown, a finding is named twice, or a field has more than are written.
+        DataError: a field, finding or attribute is unknown, a finding is named twice or denied with an attribute, or a
+            field has more than are written.
     """
     form = "expected a list such as 'positive: edema; negative: pneumothorax, lung lesion'"
     fields: dict[str, list[str]] = {}
+    attributes: dict[str, Attributes] = {}
     for part in filter(str.strip, text.split(";")):
         name, colon, content = part.partition(":")
         name = name.strip().lower()
         if not colon or name not in POLARITIES or name in fields:
             raise DataError(f"commitment: {name!r:.40} is not a field, or appears twice; {form}")
         named = [word.strip() for word in content.split(",") if word.strip() and word.strip().lower() != "none"]
-        if unknown := [word for word in named if normalize_finding(word) is None]:
-            raise DataError(f"commitment: {unknown[0]!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")
-        fields[name] = [finding for word in named if (finding := normalize_finding(word))]
-        if len(fields[name]) > MAX_PER_FIELD:
-            raise DataError(f"commitment: {name} has {len(fields[name])} findings; at most {MAX_PER_FIELD} are allowed")
-    counts = Counter(finding for field in fields.values() for finding in field)
+        fields[name] = [_given(word, name, kinds, attributes) for word in named]
+        if len(named) > MAX_PER_FIELD:
+            raise DataError(f"commitment: {name} has {len(named)} findings; at most {MAX_PER_FIELD} are allowed")
+    counts = Counter(finding for of_field in fields.values() for finding in of_field)
     if twice := [finding for finding, count in counts.items() if count > 1]:
         raise DataError(f"commitment: {twice[0]} appears twice; give each finding one state")
-    return Anchor.of(**fields)
+    return Anchor.of(**fields).described(attributes, kinds)
+
+
+def _given(word: str, polarity: str, kinds: Collection[str], attributes: dict[str, Attributes]) -> str:
+    """Return the finding of one entry of a person's list, and put its attributes into ``attributes``."""
+    known, named = split_words(word, KINDS)
+    if (finding := normalize_finding(named)) is None:
+        raise DataError(f"commitment: {word!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")
+    if polarity == "negative" and any(known):
+        raise DataError(f"commitment: {word!r:.60} is denied, so it has no attributes; write {finding!r}")
+    if known != known.only(kinds):
+        raise DataError(
+            f"commitment: {word!r:.60} has attributes that the model's lists do not have; allowed: "
+            f"{', '.join(kinds) or 'none'} (commit.attributes of its training)"
+        )
+    attributes[finding] = known
+    return finding
 
 
 def _body(text: str) -> str:

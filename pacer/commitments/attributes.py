@@ -9,25 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib import resources
 from typing import NamedTuple
 
+from pacer.commitments.description import VALUES, Attributes
 from pacer.commitments.rules.extract import Mention, find_mentions
 from pacer.commitments.rules.matching import Match, Patterns
 from pacer.commitments.rules.table import Row
 
-
-class Attributes(NamedTuple):
-    """What a report says of one finding: ``side`` (left, right; both: bilateral), ``severity`` (mild, moderate,
-    severe) and ``course`` (new, worse, stable, improved); empty: nothing."""
-
-    side: frozenset[str] = frozenset()
-    severity: frozenset[str] = frozenset()
-    course: frozenset[str] = frozenset()
-
-
-_KINDS = ("left right", "mild moderate severe", "new worse stable improved")
-_VALUES = Attributes(*(frozenset(values.split()) for values in _KINDS))
+_VALUES = Attributes(*map(frozenset, VALUES.values()))
 
 
 def _table() -> Iterator[Row]:
@@ -61,9 +52,15 @@ _PRONOUN = re.compile(r"\s*(?:it|they|this|these|both) (?:is|are|was|were|has|ha
 def read_attributes(report: str) -> dict[str, Attributes]:
     """Return the attributes of each finding that a raw or cleaned report affirms or leaves uncertain, over all of its
     mentions."""
+    return {finding: _united(*said) for finding, said in sentence_attributes(report).items()}
+
+
+@lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
+def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
+    """Return the same as :func:`read_attributes`, one by one for the sentences that describe the finding."""
     report = _BLANKS.sub(" ", report)
     mentions = [m if m.polarity not in (None, "negative") else m._replace(finding="") for m in find_mentions(report)]
-    known = {mention.finding: Attributes() for mention in mentions if mention.finding}
+    known: dict[str, list[Attributes]] = {mention.finding: [] for mention in mentions if mention.finding}
     text = _END.sub("\n", _WRAP.sub(" ", report)).replace("İ", "I").lower()  # "İ" would become two characters
     named: list[str] = []
     for sentence in re.finditer(r"[^\n]+", text) if known else ():
@@ -71,11 +68,17 @@ def read_attributes(report: str) -> dict[str, Attributes]:
         named = named if _PRONOUN.match(sentence[0]) else []
         if not any(named) and not any(mention.finding for mention in inside):
             continue
+        said: dict[str, Attributes] = {}
         for phrase, words in _described(list(_phrases(sentence, inside))):
             named = phrase.findings or named
-            for finding in filter(None, named):
-                known[finding] = Attributes(*(one | other for one, other in zip(known[finding], words, strict=True)))
+            said |= {finding: _united(said.get(finding, Attributes()), words) for finding in filter(None, named)}
+        for finding, words in said.items():
+            known[finding].append(words)
     return known
+
+
+def _united(*said: Attributes) -> Attributes:
+    return Attributes(*(frozenset[str]().union(*of_kind) for of_kind in zip(*said, strict=True)))
 
 
 class _Phrase(NamedTuple):

@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES, Anchor
+from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answers
+from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
 from pacer.core.audits import Check, counted, number, percent
@@ -19,7 +20,9 @@ from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, write_table
 
 
-def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful") -> dict[str, Any]:
+def build_anchors(
+    records: Path, cache: Path, out: Path, rules: str = "careful", kinds: Sequence[str] = ()
+) -> dict[str, Any]:
     """Write the anchor of every record.
 
     Args:
@@ -27,6 +30,7 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
         cache: ``llm_cache.jsonl``. Records with unreadable answers get their anchors from the rules.
         out: output table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA`, in the order of the records.
         rules: ``anchors.rules``, the rule set of the records without an answer.
+        kinds: ``commit.attributes``, read by rules for every origin of an anchor; none: the table has no such column.
 
     Returns:
         The audit: its ``checks`` are lines, of which those not marked good deserve attention.
@@ -42,9 +46,13 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
     ids = table["record_id"].to_list()
     anchors = [labelled.get(record_id, anchor) for record_id, anchor in zip(ids, by_rules, strict=True)]
     origins = ["llm" if record_id in labelled else "rules" for record_id in ids]
-    columns = {name: [getattr(anchor, name) for anchor in anchors] for name in POLARITIES}
-    frame = pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
-    write_table(out, frame, ANCHOR_SCHEMA)
+    columns: dict[str, list] = {name: [getattr(anchor, name) for anchor in anchors] for name in POLARITIES}
+    schema = ANCHOR_SCHEMA | (DESCRIBED if kinds else {})
+    if kinds:
+        said = map(read_attributes, table["report_raw"])
+        known = [anchor.described(of_report, kinds) for anchor, of_report in zip(anchors, said, strict=True)]
+        columns["attributes"] = [anchor.as_dict().get("attributes", []) for anchor in known]
+    write_table(out, pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=schema), schema)
     both = [anchor == labelled[record_id] for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
     return _audit(answers.values(), list(zip(table["context"], origins, anchors, strict=True)), both)
 

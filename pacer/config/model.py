@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from pacer.config.strict import Fraction, Positive, PositiveFloat, Size, Strict
 
@@ -30,7 +30,18 @@ class Trajectory(Strict):
 
 
 class Commit(Strict):
+    """The group ``commit``: the route of training, and the attributes of findings in the list (none: the paper)."""
+
     route: Literal["stochastic", "always", "direct"]
+    # absent in checkpoints of earlier versions
+    attributes: list[Literal["side", "severity", "course"]] = Field(default_factory=list)
+
+    @field_validator("attributes")
+    @classmethod
+    def _once(cls, kinds: list[str]) -> list[str]:
+        if len(set(kinds)) < len(kinds):
+            raise ValueError("names an attribute twice; name each of side, severity and course at most once")
+        return kinds
 
 
 class Refine(Strict):

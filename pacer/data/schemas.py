@@ -126,8 +126,14 @@ def read_images(path: str | Path) -> pl.DataFrame:
     return read_table(path, IMAGE_SCHEMA)
 
 
-def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read ``columns`` (None: all, in schema order) of a Parquet table with exactly the columns of ``schema``.
+def read_table(
+    path: str | Path,
+    schema: dict[str, pl.DataType],
+    columns: Sequence[str] | None = None,
+    optional: Mapping[str, pl.DataType] | None = None,
+) -> pl.DataFrame:
+    """Read ``columns`` (None: all, in schema order) of a Parquet table with exactly the columns of ``schema``, and any
+    of ``optional``.
 
     Raises:
         DataError: the file is missing or unreadable, or the columns differ; the message names the difference.
@@ -138,6 +144,7 @@ def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequen
         types = pl.read_parquet_schema(path)
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+    schema = schema | {name: kind for name, kind in (optional or {}).items() if name in types}
     missing = [name for name in schema if name not in types]
     unknown = [name for name in types if name not in schema]
     if missing or unknown:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -50,6 +51,11 @@ class ModelSpecification(Strict):
     def commits(self) -> bool:
         """Whether reports are decoded commitment first."""
         return self.commit is not None and self.commit.route != "direct"
+
+    @property
+    def attributes(self) -> Sequence[str]:
+        """The kinds of attributes in the model's commitments."""
+        return () if self.commit is None else self.commit.attributes
 
     def written(self) -> dict[str, Any]:
         """Return the form on disk, without the groups that are None."""

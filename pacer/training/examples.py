@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,7 +14,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from pacer.commitments.anchor import Anchor, render_anchor
+from pacer.commitments.anchor import DESCRIBED, POLARITIES, Anchor, render_anchor
 from pacer.core.errors import DataError
 from pacer.data.prompt import PromptIds, build_prompt
 from pacer.data.schemas import read_records, readable
@@ -27,7 +27,6 @@ Row = dict[str, Any]
 
 #: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.
 _UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
-COMMITMENT_COLUMNS = ("positive", "negative", "uncertain")
 _TEXTS_KEPT = 2**13
 
 
@@ -43,8 +42,11 @@ class RecordTable:
         self.frame = frame
 
     @classmethod
-    def read(cls, records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str]) -> RecordTable:
-        """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None).
+    def read(
+        cls, records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str], kinds: Collection[str] = ()
+    ) -> RecordTable:
+        """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None),
+        which has the attributes of findings if the commitments have any ``kinds`` of them.
 
         Raises:
             DataError: a file is unreadable, or one of the other two does not have one row per
@@ -53,7 +55,9 @@ class RecordTable:
         frame = read_records(records).drop(_UNUSED)
         frame = _joined(frame, _columns(emphasis, "emphasis"), "emphasis")
         if anchors is not None:
-            frame = _joined(frame, _columns(anchors, *COMMITMENT_COLUMNS), "anchors")
+            if kinds and not DESCRIBED.keys() <= pl.read_parquet_schema(anchors).keys():
+                raise DataError(f"{anchors} has no attributes, which commit.attributes needs; rerun `anchors`")
+            frame = _joined(frame, _columns(anchors, *POLARITIES, *(DESCRIBED if kinds else ())), "anchors")
         return cls(frame.filter(pl.col("context").is_in(list(contexts))))
 
     def __len__(self) -> int:
@@ -62,7 +66,7 @@ class RecordTable:
     @property
     def labelled(self) -> bool:
         """Whether the rows have commitments."""
-        return COMMITMENT_COLUMNS[0] in self.frame.columns
+        return POLARITIES[0] in self.frame.columns
 
     def row(self, number: int) -> Row:
         """Return all columns of one record."""
@@ -126,7 +130,7 @@ class Examples:
     ):
         self.table, self.features, self.prompt = table, features, specification.prompt
         self.tokenizer: Any = CachedTokenizer(tokenizer)
-        self.num_queries = specification.interface.num_queries
+        self.num_queries, self.kinds = specification.interface.num_queries, specification.attributes
         self.builder = TrajectoryBuilder(self.tokenizer, specification.trajectory.report_tokens)
         self._lengths = np.zeros((len(table), 2), dtype=np.int32)
 
@@ -159,9 +163,7 @@ class Examples:
     def _sequence(self, record: Row, commit: bool) -> tuple[list[int], int, Trajectory]:
         """Return the ids left of ``||``, the place of the first visual token among them, and the target."""
         prompt = self._prompt(record, commit)
-        commitment = (
-            render_anchor(Anchor(*(tuple(record[column]) for column in COMMITMENT_COLUMNS))) if commit else None
-        )
+        commitment = render_anchor(Anchor.of_lists(record, self.kinds)) if commit else None
         target = self.builder.build(record["report"], commitment, record["emphasis"])
         return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries), prompt.visual_start, target
 

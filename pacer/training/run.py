@@ -146,7 +146,8 @@ def run_training(job: Job) -> None:
         model = job.build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
-        table = RecordTable.read(inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors, phase.contexts)
+        tables = inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors
+        table = RecordTable.read(*tables, phase.contexts, record.model.attributes)
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
         examples = job.make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA
+from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.commitments.answers import StoredAnswer
 from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import sample_records
@@ -106,14 +106,16 @@ def label(
     return make
 
 
-def build(records: pl.DataFrame, cache: Path, lines: list[dict] | None = None) -> tuple[pl.DataFrame, dict[str, Any]]:
+def build(
+    records: pl.DataFrame, cache: Path, lines: list[dict] | None = None, kinds: Sequence[str] = ()
+) -> tuple[pl.DataFrame, dict[str, Any]]:
     """The anchors and their audit, by way of files in several row groups; ``lines``: what to write to the cache."""
     if lines is not None:
         write_jsonl(cache, lines)
     table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
     records.write_parquet(table, row_group_size=7)
-    audit = build_anchors(table, cache, out)
-    return read_table(out, ANCHOR_SCHEMA), audit
+    audit = build_anchors(table, cache, out, kinds=kinds)
+    return read_table(out, ANCHOR_SCHEMA, optional=DESCRIBED), audit
 
 
 def cache_line(record_id: str, raw: str, **changes: Any) -> dict[str, Any]:

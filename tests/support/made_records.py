@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from pacer.commitments.anchor import POLARITIES
+from pacer.commitments.anchor import DESCRIBED, POLARITIES
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.description import KINDS
 from pacer.commitments.rules.extract import extract_anchor
 
 REPORTS = (
@@ -45,8 +47,12 @@ def few_records(image_suffix: str) -> pl.DataFrame:
 
 
 def anchors_of(records: pl.DataFrame) -> pl.DataFrame:
-    """The commitments that the rules read in the reports."""
+    """The commitments that the rules read in the reports, with attributes."""
     anchors = [extract_anchor(report) for report in records["report_raw"]]
-    lists = {name: [list(getattr(anchor, name)) for anchor in anchors] for name in POLARITIES}
-    schema = dict.fromkeys(POLARITIES, pl.List(pl.String))
+    anchors = [
+        anchor.described(read_attributes(report), KINDS)
+        for anchor, report in zip(anchors, records["report_raw"], strict=True)
+    ]
+    lists = {name: [anchor.as_dict().get(name, []) for anchor in anchors] for name in (*POLARITIES, *DESCRIBED)}
+    schema = dict.fromkeys(lists, pl.List(pl.String))
     return pl.DataFrame({"record_id": records["record_id"], **lists}, schema_overrides=schema)

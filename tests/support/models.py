@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from transformers import (
 )
 
 from pacer.core.io import write_json
+from pacer.decoding.attributes import CLASSES, FROM_PATCHES, AttributeReader
 from pacer.decoding.reader import FindingsReader
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.batch import TrainingBatch
@@ -34,6 +37,7 @@ from pacer.model.checkpoint import (
     ModelSpecification,
     checkpoint_hash,
     parent_reference,
+    read_record,
     read_weights,
     save_checkpoint,
 )
@@ -203,11 +207,20 @@ def save_model(
     save_checkpoint(folder, trained, record)
 
 
-def save_reader(folder: Path, parent: Path) -> None:
-    """A reading of findings with random weights, in the place of the stage ``findings``."""
+def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]] = ()) -> None:
+    """A reading of findings, and of the attributes in ``described`` (finding, kind), with random weights, in the place
+    of the stage ``findings``."""
     width = len(read_weights(parent / WEIGHTS)["interface.fusion_norm.weight"])
     draw = torch.Generator().manual_seed(8)
     reader = FindingsReader(torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw))
+    states = len(read_record(parent).model.features.depths) + 1
+    inputs = {kind: GRID**2 * states * WIDTH if kind in FROM_PATCHES else 2 * width for _, kind in described}
+    maps = {
+        (finding, kind): tuple(torch.randn(*size, len(CLASSES[kind]), generator=draw) for size in ((inputs[kind],), ()))
+        for finding, kind in described
+    }
+    if maps:
+        reader = replace(reader, attributes=AttributeReader(maps, dict.fromkeys(inputs, 0.3)))
     reader.save(folder, {"weights": checkpoint_hash(parent)})
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pacer.core.io import read_json, write_json
+from pacer.model.checkpoint import RECORD
 from pacer.serving.export import export_model
 from pacer.serving.reporter import Reporter
+from tests.support.models import save_reader
 from tests.support.world import World, make_world
 
 
@@ -28,6 +31,30 @@ def exported(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def reporter(exported: Path) -> Reporter:
     return Reporter(exported, device="cpu")
+
+
+#: The attributes that the model of :func:`described` reads.
+READ = (("edema", "severity"), ("pleural effusion", "severity"), ("pleural effusion", "side"))
+
+
+@pytest.fixture(scope="session")
+def described(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a model whose lists have sides and severities, beside the stages' outs that it is made of."""
+    root = tmp_path_factory.mktemp("describing")
+    for name in ("parent", "calibrate"):
+        shutil.copytree(world.root / name, root / name)
+        record = read_json(root / name / RECORD)
+        record["model"]["commit"]["attributes"] = ["side", "severity"]
+        write_json(root / name / RECORD, record)
+    save_reader(root / "findings", root / "parent", READ)
+    own = {"model": root / "calibrate", "findings": root / "findings"}
+    export_model(root / "model", world.decode.model_copy(update={"max_new_tokens": 120}), **world.inputs | own)
+    return root / "model"
+
+
+@pytest.fixture(scope="session")
+def describing(described: Path) -> Reporter:
+    return Reporter(described, device="cpu")
 
 
 @pytest.fixture

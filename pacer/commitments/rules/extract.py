@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.matching import Match, Patterns
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import ADDENDUM, in_full, located_segments, segments
@@ -93,4 +93,4 @@ def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
 @lru_cache(maxsize=1 << 14)
 def _anchor_of(verdict: frozenset[tuple[str, str]]) -> Anchor:
     states = dict(verdict)
-    return Anchor(*(tuple(f for f in FINDINGS if states.get(f) == name) for name in POLARITIES))
+    return Anchor.of(*([finding for finding, state in states.items() if state == name] for name in POLARITIES))

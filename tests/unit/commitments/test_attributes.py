@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pacer.commitments.attributes import TABLE, Attributes, read_attributes
+from pacer.commitments.attributes import TABLE, Attributes, read_attributes, sentence_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.rules.matching import Match, Patterns
 from pacer.commitments.rules.table import Row
@@ -56,6 +56,7 @@ def test_every_row_reads_its_example(row: Row, monkeypatch: pytest.MonkeyPatch) 
     """The example says what the row's reading says, and the row itself is found in it."""
     found: list[Match] = []
     find = Patterns.find
+    sentence_attributes.cache_clear()
     monkeypatch.setattr(Patterns, "find", lambda *text: found.extend(find(*text)) or find(*text))
     assert read(row.example) == marked(dict(one.split(":") for one in row.reading.split(", ")))
     assert any(match.row is row for match in found)

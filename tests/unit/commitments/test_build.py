@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES, Anchor
+from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
 from pacer.core.errors import DataError
@@ -53,6 +53,19 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
     assert set(anchors["origin"]) == {"rules"}
     for text, *fields in zip(records["report_raw"], *(anchors[name] for name in POLARITIES), strict=True):
         assert extract_anchor(text) == Anchor(*(tuple(field) for field in fields))
+
+
+def test_attributes_come_from_the_rules_for_every_origin(records: pl.DataFrame, tmp_path: Path) -> None:
+    """Only of the chosen kinds, and of findings that the anchor does not deny; without a kind there is no column."""
+    report = "Small left pleural effusion, unchanged. Right pneumonia. Left lung nodule."
+    records = records.with_columns(report_raw=pl.lit(report))
+    answer = line("sn-train0sn", positive=["pleural effusion"], negative=["pneumonia"])
+    anchors = build(records, tmp_path / "cache.jsonl", [answer], ["side", "course"])[0]
+    assert dict(anchors.schema) == ANCHOR_SCHEMA | DESCRIBED
+    rows = {row["record_id"]: row["attributes"] for row in anchors.iter_rows(named=True)}
+    assert rows.pop("sn-train0sn") == ["stable left pleural effusion"]
+    expected = ["left lung lesion", "right pneumonia", "stable left pleural effusion"]
+    assert {tuple(sorted(row)) for row in rows.values()} == {tuple(expected)}
 
 
 @pytest.mark.parametrize(

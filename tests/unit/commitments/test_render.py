@@ -18,8 +18,11 @@ from pacer.commitments.anchor import (
     contains_anchor,
     normalize_finding,
     parse_anchor,
+    read_list,
     render_anchor,
 )
+from pacer.commitments.description import KINDS, VALUES, Attributes
+from pacer.core.errors import DataError
 
 CASES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("render.yaml"))
 _FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)), min_size=13, max_size=13)
@@ -29,6 +32,14 @@ _FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)),
 def anchors(draw) -> Anchor:
     states = draw(_FIELDS)
     return Anchor(*(tuple(f for f, state in zip(FINDINGS, states) if state == name) for name in POLARITIES))
+
+
+@st.composite
+def described(draw) -> Anchor:
+    anchor = draw(anchors())
+    values = (st.frozensets(st.sampled_from(VALUES[kind])) for kind in KINDS)
+    known = draw(st.dictionaries(st.sampled_from(FINDINGS), st.tuples(*values)))
+    return anchor.described({finding: Attributes(*of_finding) for finding, of_finding in known.items()}, KINDS)
 
 
 def cut(anchor: Anchor) -> Anchor:
@@ -50,6 +61,28 @@ def test_inverse_also_inside_a_generation(anchor: Anchor, report: str) -> None:
         assert parse_anchor(generated) == cut(anchor)
 
 
+@given(described())
+def test_attributes_are_written_and_read(anchor: Anchor) -> None:
+    """In a list and as lists for tables; a model whose lists have none does not know the described findings."""
+    text = render_anchor(anchor)
+    assert render_anchor(parse_anchor(text, KINDS)) == text
+    assert Anchor.of_lists(anchor.as_dict()) == anchor
+    assert "attributes" in anchor.as_dict() or anchor == Anchor.of_lists(anchor.as_dict(), ())
+    bare = parse_anchor(text)
+    assert bare == parse_anchor(render_anchor(bare)) and not anchor.attributes.keys() & set(bare.positive)
+
+
+@pytest.mark.parametrize(("text", "written"), CASES["described"].items())
+def test_the_words_of_attributes(text: str, written: str) -> None:
+    assert render_anchor(read_list(text, KINDS)) == f"<ANCHOR> {written} </ANCHOR>"
+
+
+@pytest.mark.parametrize(("text", "kinds", "message"), CASES["refused"])
+def test_lists_with_attributes_that_are_refused(text: str, kinds: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_list(text, kinds)
+
+
 @pytest.mark.parametrize(("text", "kind"), [(text, kind) for kind in ("imperfect", "without") for text in CASES[kind]])
 def test_imperfect_text_and_text_without_a_commitment(text: str, kind: str) -> None:
     assert contains_anchor(text) == (kind == "imperfect")
@@ -59,7 +92,7 @@ def test_imperfect_text_and_text_without_a_commitment(text: str, kind: str) -> N
 @pytest.mark.parametrize(("fields", "message"), CASES["invalid"])
 def test_invalid_anchors(fields: list[list[str]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Anchor(*map(tuple, fields))
+        Anchor(*map(tuple, fields[:3]), *fields[3:])
 
 
 def test_conflicts_follow_the_published_priority() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA
-from pacer.training.examples import COMMITMENT_COLUMNS, RecordTable
+from pacer.training.examples import RecordTable
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def files(records: pl.DataFrame, anchors: pl.DataFrame, tmp_path):
 def test_rows_are_those_of_the_tables(files, records, anchors) -> None:
     contexts = ("sn", "mw")
     table = RecordTable.read(*files, contexts)
-    columns = ["record_id", "context", "split", "report", "prior_report", "emphasis", *COMMITMENT_COLUMNS]
+    columns = ["record_id", "context", "split", "report", "prior_report", "emphasis", *POLARITIES]
     expected = (
         records.join(anchors, on="record_id").filter(pl.col("context").is_in(contexts)).select(columns).to_dicts()
     )
