@@ -75,7 +75,7 @@ class Frontal(Projection):
         if state is not None:
             u, v, _ = state.position
             hill = bump(np.square((y + 0.40 - 0.14 * u) / (0.52 + 0.16 * v)))
-            widened = (0.085 + 0.11 * state.severity) * hill
+            widened = (0.06 + 0.20 * state.severity) * hill
             self.canvas.claim(state.finding, (widened > 0.03) * ramp(width + widened - self.across, 0.03))
             width = width + widened
         return width
@@ -86,7 +86,7 @@ class Frontal(Projection):
         size = anatomy.heart
         state = self.study.findings.get("cardiomegaly")
         if state is not None:
-            size = size * (1.36 + 0.24 * state.severity)
+            size = size * (1.22 + 0.60 * state.severity)
         growth = size - 0.29
         x, y = canvas.x - np.float32(anatomy.heart_place + 0.25 * growth), canvas.y - np.float32(0.36)
         cos, sin = math.cos(anatomy.heart_axis), math.sin(anatomy.heart_axis)
@@ -218,13 +218,13 @@ def edema(view: Frontal, state: FindingState) -> None:
     canvas = view.canvas
     across, y = view.across, canvas.y
     u, v, w = state.position
-    wings = np.square(across - 0.26 - 0.05 * u) / (0.065 + 0.02 * v + 0.05 * state.severity)
+    wings = np.square(across - 0.26 - 0.05 * u) / (0.055 + 0.02 * v + 0.08 * state.severity)
     wings = wings + np.square(y - 0.12 * w) / (0.34 + 0.10 * u)
-    haze = bump(wings) * (0.33 + 0.33 * state.severity)
+    haze = bump(wings) * (0.20 + 0.64 * state.severity)
     canvas.fill(haze * (1.0 + 0.22 * smooth_noise(canvas.size, 28, w, (u, v))))
     lines = np.clip(np.cos((y - 0.1 * across) * (2 * math.pi / (0.075 + 0.02 * w))) * 2.0 - 0.8, 0.0, 1.0)
     edge = ramp(0.11 + 0.04 * v - view.wall, 0.03) * ramp(y - 0.06 - 0.12 * u, 0.06) * ramp(across - 0.40, 0.05)
-    canvas.added += (0.13 + 0.06 * state.severity) * lines * edge * view.lung
+    canvas.added += (0.08 + 0.14 * state.severity) * lines * edge * view.lung
     canvas.claim(state.finding, np.maximum(ramp(haze - 0.18, 0.1), 0.8 * edge) * view.lung)
 
 
@@ -338,11 +338,11 @@ def pneumothorax(view: Frontal, state: FindingState) -> None:
     """A thin bright pleural line away from the chest wall; the space between them is black, without vessels."""
     canvas, sign = view.canvas, view.sides(state)[0]
     u, v, _ = state.position
-    depth = (0.10 + 0.03 * u + 0.13 * state.severity) * np.clip((0.35 + 0.35 * v - canvas.y) / 0.7, 0.0, 1.0)
+    depth = (0.06 + 0.02 * u + 0.36 * state.severity) * np.clip((0.45 + 0.25 * v - canvas.y) / 0.7, 0.0, 1.0)
     gate = ramp(view.across - 0.24, 0.1) * view.half(sign) * ramp(depth - 0.03, 0.03)
     outside = ramp(depth - view.wall, 0.02) * view.thorax * gate
     line = np.clip(1.0 - np.abs(view.wall - depth) / 0.020, 0.0, 1.0) * gate * view.thorax
-    canvas.added += (0.22 + 0.08 * u) * line - 0.14 * outside
+    canvas.added += (0.22 + 0.08 * u) * line - 0.17 * outside
     canvas.claim(state.finding, np.maximum(outside, ramp(0.05 - np.abs(view.wall - depth), 0.03) * gate))
 
 

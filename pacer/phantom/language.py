@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from pacer.core.contexts import Context, availability, contexts_within
 from pacer.data.findings import FINDINGS
 from pacer.phantom.phrases import clause, describe, elaborate, remarks, short
-from pacer.phantom.wording import WORDING, Option, Style, by_style, capitalised, denial, fill, pick, style_of
+from pacer.phantom.wording import WORDING, Option, Phrase, Style, by_style, capitalised, denial, fill, pick, style_of
 from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world
 
 Status = Literal["positive", "negative", "uncertain"]
@@ -65,6 +66,52 @@ class PhantomReport:
         return tuple(name for name in FINDINGS if self.statuses.get(name) == status)
 
 
+class _OfReport(IntEnum):
+    """Decisions on a whole report; each is drawn once."""
+
+    STYLE = 0
+    IS_COMPARED = 1
+    COMPARISON = 2
+    DENIES_FIRST = 3
+    SAYS_CLEAR = 4
+    CLEAR = 5
+    HAS_REMARK = 6
+    REMARK = 7
+    REMARKS_FIRST = 8
+    NORMAL = 9
+    SECTIONS = 10
+    JOINS = 11
+    NAMES_ABSENT = 12
+    ABSENT = 13
+    DENIALS = 14
+    DENIAL = 15
+    SILHOUETTE_ALONE = 16
+    DENIES_APART = 17
+    DENIES_IN_REVERSE = 18
+    SUMMARIES = 19
+    NORMAL_SUMMARY = 20
+
+
+class _OfFinding(IntEnum):
+    """Decisions on one finding; each is drawn once."""
+
+    ORDER = 0
+    NAME = 1
+    DETAIL = 2
+    FRAME = 3
+    HAS_CLAUSE = 4
+    CLAUSE = 5
+    ELABORATION = 6
+    ABSENT_NAME = 7
+    SECOND_NAME = 8
+    ENDED_NAME = 9
+    ENDED_FRAME = 10
+    DENIAL = 11
+    SILHOUETTE = 12
+    SUMMARY_NAME = 13
+    SUMMARY_FRAME = 14
+
+
 class _Choices:
     """Random choices that depend only on the current text element, not on the text before it.
 
@@ -72,17 +119,22 @@ class _Choices:
     """
 
     def __init__(self, rng: np.random.Generator):
-        self._draws = rng.random((len(FINDINGS) + 1, 16)).tolist()
-        self.style: Style = style_of(self._draws[_GENERAL][8])
+        self._of_report = rng.random(len(_OfReport)).tolist()
+        self._of_findings = dict(zip(FINDINGS, rng.random((len(FINDINGS), len(_OfFinding))).tolist(), strict=True))
+        self.style: Style = style_of(self.number(_OfReport.STYLE))
 
-    def number(self, row: int, column: int) -> float:
-        return self._draws[row][column]
+    def number(self, decision: _OfReport | _OfFinding, finding: str = "") -> float:
+        return (self._of_findings[finding] if finding else self._of_report)[decision]
 
-    def pick(self, options: Sequence[Option], row: int, column: int) -> Option:
-        return pick(options, self._draws[row][column])
+    def pick(self, options: Sequence[Option], decision: _OfReport | _OfFinding, finding: str = "") -> Option:
+        return pick(options, self.number(decision, finding))
 
+    def phrase(self, state: FindingState) -> Phrase:
+        numbers = (self.number(decision, state.finding) for decision in (_OfFinding.NAME, _OfFinding.DETAIL))
+        return describe(state, *numbers)
 
-_GENERAL = len(FINDINGS)
+    def frame(self, frames: Sequence[str], state: FindingState) -> str:
+        return self.pick(frames, _OfFinding.FRAME, state.finding)
 
 
 def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator) -> PhantomReport:
@@ -94,21 +146,21 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
         state.finding: "uncertain" if state.certainty == "hedged" else "positive" for state in stated
     }
     body = _statements(stated, study, prior, statuses, choices)
-    if prior and body and choices.number(_GENERAL, 0) < _OPENING:
-        opening, sentence = choices.pick(WORDING.compared, _GENERAL, 1), body[0][0]
+    if prior and body and choices.number(_OfReport.IS_COMPARED) < _OPENING:
+        opening, sentence = choices.pick(WORDING.compared, _OfReport.COMPARISON), body[0][0]
         body[0] = (f"{opening}, {_lowered(sentence)}", body[0][1])
     body += _endings(study, lateral, prior, statuses, choices)
     denials = _denials(study, statuses, choices)
-    body = denials + body if choices.number(_GENERAL, 9) < 0.2 else body + denials
-    if study.findings.keys() <= _OUTSIDE_LUNGS and choices.number(_GENERAL, 2) < 0.7:
-        body.insert(0, (choices.pick(by_style(WORDING.clear, choices.style), _GENERAL, 3), frozenset()))
-    if choices.number(_GENERAL, 10) < _REMARK and len(stated) < _MANY:
-        remark = choices.pick(remarks(study, choices.style), _GENERAL, 11)
-        body.insert(0 if choices.number(_GENERAL, 12) < 0.3 else len(body), (remark, frozenset()))
+    body = denials + body if choices.number(_OfReport.DENIES_FIRST) < 0.2 else body + denials
+    if study.findings.keys() <= _OUTSIDE_LUNGS and choices.number(_OfReport.SAYS_CLEAR) < 0.7:
+        body.insert(0, (choices.pick(by_style(WORDING.clear, choices.style), _OfReport.CLEAR), frozenset()))
+    if choices.number(_OfReport.HAS_REMARK) < _REMARK and len(stated) < _MANY:
+        remark = choices.pick(remarks(study, choices.style), _OfReport.REMARK)
+        body.insert(0 if choices.number(_OfReport.REMARKS_FIRST) < 0.3 else len(body), (remark, frozenset()))
     summary = _impression(stated, prior, choices)
     if not body:
-        body = [(choices.pick(by_style(WORDING.normal, choices.style), _GENERAL, 3), frozenset())]
-    shape = choices.number(_GENERAL, 4)
+        body = [(choices.pick(by_style(WORDING.normal, choices.style), _OfReport.NORMAL), frozenset())]
+    shape = choices.number(_OfReport.SECTIONS)
     if shape < _BOTH:
         findings, impression = body, summary
     elif shape < _BOTH + _FINDINGS_ALONE:
@@ -131,12 +183,12 @@ def _statements(
     stated: list[FindingState], study: PhantomStudy, prior: bool, statuses: dict[str, Status], choices: _Choices
 ) -> list[Sentence]:
     """Write the sentences that state or hedge findings; some state two findings, or add the absence of another."""
-    ordered = sorted(stated, key=lambda s: choices.number(FINDINGS.index(s.finding), 0))
-    pair = _pair(ordered, prior) if choices.number(_GENERAL, 13) < _JOINED else None
+    ordered = sorted(stated, key=lambda s: choices.number(_OfFinding.ORDER, s.finding))
+    pair = _pair(ordered, prior) if choices.number(_OfReport.JOINS) < _JOINED else None
     absent = None
-    if choices.number(_GENERAL, 14) < _WITHOUT:
+    if choices.number(_OfReport.NAMES_ABSENT) < _WITHOUT:
         free = [name for name in _NAMED_ABSENT if name not in study.findings and name not in study.resolved]
-        absent = choices.pick(tuple(free), _GENERAL, 15) if free else None
+        absent = choices.pick(tuple(free), _OfReport.ABSENT) if free else None
     body: list[Sentence] = []
     for state in ordered:
         if pair and state is pair[1]:
@@ -144,11 +196,9 @@ def _statements(
         if pair and state is pair[0]:
             body.append((_joined(*pair, prior, choices), frozenset(s.finding for s in pair)))
         elif absent and not prior and state.certainty == "definite" and state.finding != "support devices":
-            row = FINDINGS.index(state.finding)
-            phrase = describe(state, choices.number(row, 1), choices.number(row, 2))
-            name = pick(WORDING.denied_names[absent], choices.number(row, 9))
-            frame = choices.pick(by_style(WORDING.without, choices.style), row, 3)
-            body.append((fill(frame, phrase, absent=name), frozenset({state.finding})))
+            name = choices.pick(WORDING.denied_names[absent], _OfFinding.ABSENT_NAME, state.finding)
+            frame = choices.frame(by_style(WORDING.without, choices.style), state)
+            body.append((fill(frame, choices.phrase(state), absent=name), frozenset({state.finding})))
             statuses[absent], absent = "negative", None
         else:
             body.append((_statement(state, prior, choices, len(stated) < _MANY), frozenset({state.finding})))
@@ -168,32 +218,30 @@ def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, Findin
 
 def _joined(first: FindingState, second: FindingState, prior: bool, choices: _Choices) -> str:
     """Write one sentence for two findings."""
-    row, other = FINDINGS.index(first.finding), FINDINGS.index(second.finding)
-    phrase = describe(first, choices.number(row, 1), choices.number(row, 2))
-    also = short(second, choices.number(other, 6))
+    also = short(second, choices.number(_OfFinding.SECOND_NAME, second.finding))
     frames = WORDING.joint_changes[first.course] if prior else by_style(WORDING.joint, choices.style)
-    return fill(choices.pick(frames, row, 3), phrase, also)
+    return fill(choices.frame(frames, first), choices.phrase(first), also)
 
 
 def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:
     """Write the sentence that states or hedges one finding, with a visible detail if ``detailed`` allows it."""
-    row = FINDINGS.index(state.finding)
+    finding = state.finding
     hedged = state.certainty == "hedged"
-    if not prior and not hedged and choices.number(row, 8) < _CLAUSE:
-        sentence = clause(state, choices.number(row, 3))
+    if not prior and not hedged and choices.number(_OfFinding.HAS_CLAUSE, finding) < _CLAUSE:
+        sentence = clause(state, choices.number(_OfFinding.CLAUSE, finding))
         if sentence:
             return sentence
-    phrase = describe(state, choices.number(row, 1), choices.number(row, 2))
-    detail, share = choices.number(row, 5), _DETAIL[choices.style]
+    phrase = choices.phrase(state)
+    detail, share = choices.number(_OfFinding.ELABORATION, finding), _DETAIL[choices.style]
     if detailed and not hedged and detail < share:
         phrase = elaborate(state, phrase, detail / share)
     if prior:
         # verbs such as "develop" do not suit devices
-        style = "plain" if state.finding == "support devices" else choices.style
+        style = "plain" if finding == "support devices" else choices.style
         frames = WORDING.hedged_changes[state.course] if hedged else by_style(WORDING.changes[state.course], style)
     else:
         frames = by_style(WORDING.hedges if hedged else WORDING.statements, choices.style)
-    return fill(choices.pick(frames, row, 3), phrase)
+    return fill(choices.frame(frames, state), phrase)
 
 
 def _endings(
@@ -203,45 +251,46 @@ def _endings(
     ended = [s for s in study.resolved.values() if prior and s.known_from(lateral, prior)]
     sentences: list[Sentence] = []
     for state in ended[:2]:
-        row = FINDINGS.index(state.finding)
         statuses[state.finding] = "negative"
-        phrase = short(state, choices.number(row, 2))
+        phrase = short(state, choices.number(_OfFinding.ENDED_NAME, state.finding))
         # the last prose frame needs a singular phrase
         frames = by_style(WORDING.resolved, choices.style)[: 2 if phrase.plural else None]
         name = phrase.text.replace(" and ", " or ")
-        sentences.append((capitalised(choices.pick(frames, row, 1).format(name)), frozenset()))
+        frame = choices.pick(frames, _OfFinding.ENDED_FRAME, state.finding)
+        sentences.append((capitalised(frame.format(name)), frozenset()))
     return sentences
 
 
 def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
     """Write up to three sentences that deny findings; add these to ``statuses``."""
     absent = [
-        (choices.number(row, 4) / FINDING_PRIORS[name].denied, name)
-        for row, name in enumerate(FINDINGS)
+        (choices.number(_OfFinding.DENIAL, name) / FINDING_PRIORS[name].denied, name)
+        for name in FINDINGS
         if name not in study.findings and name not in statuses and FINDING_PRIORS[name].denied > 0
     ]
     absent = [name for rank, name in sorted(absent) if rank < 1.4]
-    count = 1 + int(choices.number(_GENERAL, 5) * (3.2 if len(statuses) < _MANY else 2.0)) + (not study.findings)
+    most = 3.2 if len(statuses) < _MANY else 2.0
+    count = 1 + int(choices.number(_OfReport.DENIALS) * most) + (not study.findings)
     chosen = absent[:count]
     if not chosen:
         return []
     for name in chosen:
         statuses[name] = "negative"
-    style, wording = choices.style, choices.number(_GENERAL, 6)
+    style, wording = choices.style, choices.number(_OfReport.DENIAL)
     silhouette = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
-    if len(silhouette) == 2 and wording > 0.6:
+    if len(silhouette) == 2 and choices.number(_OfReport.SILHOUETTE_ALONE) < 0.4:
         silhouette = silhouette[:1]
     # "pleural effusion or pleural thickening" could be read as one phrase, so thickening comes first
     listed = sorted((name for name in chosen if name not in silhouette), key=lambda name: name != "pleural abnormality")
     sentences: list[Sentence] = []
     if silhouette:
         frames = by_style(WORDING.both_absent if len(silhouette) == 2 else WORDING.absences[silhouette[0]], style)
-        sentences.append((choices.pick(frames, FINDINGS.index(silhouette[0]), 5), frozenset()))
-    if len(listed) == 2 and style == "terse" and wording < 0.3:
+        sentences.append((choices.pick(frames, _OfFinding.SILHOUETTE, silhouette[0]), frozenset()))
+    if len(listed) == 2 and style == "terse" and choices.number(_OfReport.DENIES_APART) < 0.3:
         sentences += [(denial([name], style, wording), frozenset()) for name in listed]
     elif listed:
         sentences.append((denial(listed, style, wording), frozenset()))
-    if choices.number(_GENERAL, 7) < 0.5:
+    if choices.number(_OfReport.DENIES_IN_REVERSE) < 0.5:
         sentences.reverse()
     return sentences
 
@@ -249,19 +298,17 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
 def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> list[Sentence]:
     """Write at most three short sentences that repeat the most urgent findings."""
     if not stated:
-        return [(choices.pick(by_style(WORDING.normal, choices.style), _GENERAL, 3), frozenset())]
+        return [(choices.pick(by_style(WORDING.normal, choices.style), _OfReport.NORMAL_SUMMARY), frozenset())]
     ranked = sorted(stated, key=lambda s: FINDING_PRIORS[s.finding].urgency)
-    count = 1 + int(choices.number(_GENERAL, 7) * (2.4 if len(stated) < _MANY + 1 else 1.6))
+    count = 1 + int(choices.number(_OfReport.SUMMARIES) * (2.4 if len(stated) < _MANY + 1 else 1.6))
     sentences: list[Sentence] = []
     for state in ranked[:count]:
-        row = FINDINGS.index(state.finding)
-        phrase = short(state, choices.number(row, 6))
+        phrase = short(state, choices.number(_OfFinding.SUMMARY_NAME, state.finding))
         if state.certainty == "hedged":
-            frame = choices.pick(WORDING.impression_hedges, row, 7)
-        elif prior:
-            frame = choices.pick(WORDING.impression_changes[state.course], row, 7)
+            frames = WORDING.impression_hedges
         else:
-            frame = "{0}."
+            frames = WORDING.impression_changes[state.course] if prior else ("{0}.",)
+        frame = choices.pick(frames, _OfFinding.SUMMARY_FRAME, state.finding)
         sentences.append((fill(frame, phrase), frozenset({state.finding})))
     return sentences
 

@@ -85,7 +85,7 @@ class Lateral(Projection):
         canvas, anatomy = self.canvas, self.study.anatomy
         x, y, size = canvas.x, canvas.y, anatomy.heart
         enlarged = self.study.findings.get("cardiomegaly")
-        growth = 1.0 if enlarged is None else 1.32 + 0.26 * enlarged.severity
+        growth = 1.0 if enlarged is None else 1.18 + 0.58 * enlarged.severity
         length = (anatomy.heart_length + 0.005) * (0.5 + 0.5 * growth)
         across = x + np.float32(0.32 - anatomy.heart_place - 0.14 * (growth - 1.0))
         across = across + np.float32(0.6 * (anatomy.heart_axis - 0.34)) * (y - 0.26)
@@ -156,7 +156,7 @@ def edema(view: Lateral, state: FindingState) -> None:
     x, y = view.canvas.x, view.canvas.y
     u, v, w = state.position
     spread = np.square(x - 0.10 * u) + np.float32(0.55 + 0.3 * v) * np.square(y - 0.08 * w)
-    haze = bump(spread / (0.15 + 0.10 * state.severity)) * (0.46 + 0.30 * state.severity)
+    haze = bump(spread / (0.15 + 0.10 * state.severity)) * (0.36 + 0.50 * state.severity)
     view.canvas.fill(haze * (1.0 + 0.22 * smooth_noise(view.canvas.size, 28, w, (u, v))))
     fissures = [[(0.32 + 0.08 * u, -0.50), (-0.24 + 0.08 * v, 0.46)], [(0.08, -0.02), (-0.46, 0.02 + 0.08 * w)]]
     view.canvas.added += 0.15 * view.canvas.stroke(fissures, 0.035) * view.lung
