@@ -5,7 +5,7 @@ It is cheap to import and to pickle, because each process that trains stand-ins 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -14,7 +14,9 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor, render_anchor
+from pacer.commitments.anchor import CLOSE_REPORT, FINDINGS, OPEN_REPORT, POLARITIES, Anchor, render_anchor
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.description import KINDS
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
@@ -50,10 +52,14 @@ class LabelledText(NamedTuple):
         classes = (None, *POLARITIES)
         return [classes.index(self.anchor.polarity(finding)) for finding in FINDINGS]
 
-    @property
-    def commitment_first(self) -> str:
-        """The target of the commitment-first route."""
-        return f"{render_anchor(self.anchor)}\n<REPORT>\n{self.cleaned}\n</REPORT>"
+    def commitment(self, kinds: Sequence[str]) -> str:
+        """Return the commitment with these ``kinds`` of attributes, as rules read them."""
+        return render_anchor(self.anchor.described(read_attributes(self.raw), kinds) if kinds else self.anchor)
+
+
+def commitment_first(commitment: str, report: str) -> str:
+    """Return the target of the commitment-first route."""
+    return f"{commitment}\n{OPEN_REPORT}\n{report}\n{CLOSE_REPORT}"
 
 
 class PhantomData:
@@ -98,7 +104,8 @@ class CorpusData:
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
         """Train a tokenizer with ``vocabulary`` tokens on the reports and their commitments."""
-        return train_tokenizer([_labelled(*row).commitment_first for row in self.reports], vocabulary)
+        texts = (_labelled(*row) for row in self.reports)
+        return train_tokenizer([commitment_first(text.commitment(KINDS), text.cleaned) for text in texts], vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
         """Return at most ``count`` reports in random order. They are distinct, because a repeated report could be both

@@ -6,7 +6,8 @@ of the word embeddings of a sentence that the report states; the others contain 
 warm-up layout (slots, no instruction), the others mostly the whole instruction and both routes.
 
 A prefix that always tells what the commitment tells gives no reason to write from the commitment, as any chat model
-can. So in many commitment-first examples the commitment is given, and the slots hold only a part of it.
+can. So in many commitment-first examples the commitment is given, and the slots hold only a part of it. Lists have all
+attributes, a part or none (``commit.attributes``), so that the model can write from each.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from pacer.backbones.standins.data import Instruct, LabelledText
+from pacer.backbones.standins.data import Instruct, LabelledText, commitment_first
 from pacer.backbones.standins.training import train
-from pacer.commitments.anchor import render_anchor
+from pacer.commitments.description import KINDS
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report
 
@@ -37,7 +38,9 @@ BARE, BARE_STEPS, COMMIT = 0.15, 0.6, 0.7
 #: Share of the commitment-first examples whose commitment is given, not learnt, and largest share of the stated
 #: sentences that their slots hold: what only the commitment tells must be written from it. In the others the list is
 #: learnt from the slots.
-GIVEN, HEARD = 0.45, 0.8
+GIVEN, HEARD = 0.5, 0.8
+#: Share of the lists without attributes, and of each kind of attribute in the others.
+PLAIN, DESCRIBED = 0.5, 0.8
 #: Batches drawn together and divided by length.
 _WINDOW = 10
 
@@ -66,7 +69,7 @@ def make_language_standin(
         tie_word_embeddings=False,
     )
     model = LlamaForCausalLM(architecture)
-    encoded = [encode(tokenizer, text, instruct) for text in texts]
+    encoded = [encode(tokenizer, text, instruct, _kinds(rng)) for text in texts]
     lengths = np.array([len(text.target[True]) for text in encoded])
     held_out = max(1, len(encoded) // 20)
 
@@ -111,7 +114,13 @@ class _Encoded(NamedTuple):
     stated: list[list[int]]
 
 
-def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _Encoded:
+def _kinds(rng: np.random.Generator) -> list[str]:
+    """Draw the kinds of attributes in a text's list."""
+    drawn = rng.random(1 + len(KINDS))
+    return [kind for kind, number in zip(KINDS, drawn[1:], strict=True) if drawn[0] > PLAIN and number < DESCRIBED]
+
+
+def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct, kinds: Sequence[str] = ()) -> _Encoded:
     """Encode both routes of a text, and count its commitment's tokens; stated sentences are cleaned like the report."""
 
     def ids(piece: str) -> list[int]:
@@ -119,11 +128,12 @@ def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _Enc
 
     about = {"view": text.view, "sections": text.sections, "indication": text.indication, "history": text.history}
     parts = {commit: instruct(**about, commit=commit) for commit in (False, True)}
+    commitment = text.commitment(kinds)
     return _Encoded(
         ids(parts[False][0]),
         {commit: ids(after) for commit, (_, after) in parts.items()},
-        {False: ids(text.cleaned), True: ids(text.commitment_first)},
-        len(ids(render_anchor(text.anchor))),
+        {False: ids(text.cleaned), True: ids(commitment_first(commitment, text.cleaned))},
+        len(ids(commitment)),
         [ids(clean_report(sentence)) for sentence in text.stated],
     )
 

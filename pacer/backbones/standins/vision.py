@@ -11,6 +11,7 @@ From radiographs of a corpus, without locations, a transformer learns findings t
 into a convolution: that neighbours belong together, and that an opacity is an opacity wherever it is. So a residual
 network learns the findings first, and the encoder learns from it: each patch of the endpoint predicts the network's map
 at its location, the mean patch the network's outputs. Here the endpoint only loses what this training happens to lose.
+In both ways a patch of each depth tells its row and column, as the patches of the encoders that it stands for do.
 A corpus has few radiographs, so each one is cropped, rotated and exposed a little differently each time it is used.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,13 +37,17 @@ from pacer.data.findings import FINDINGS
 from pacer.phantom.training import TrainingImages
 
 BLOCKS = 12
+#: The depths that a model reads.
+DEPTHS = (BLOCKS // 3, 2 * BLOCKS // 3, BLOCKS)
 _EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion"
 #: Columns of the findings that cover a large part of the image.
 EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
-#: Steps of the second training as a share of the first's, and the weight of its smoothness term.
-SECOND, SMOOTHNESS = 0.5, 10.0
+#: Steps of the second training as a share of the first's, and the weights of smoothness and of a patch's place.
+SECOND, SMOOTHNESS, PLACE = 0.5, 10.0, 0.2
 #: Images that the linear probes are fitted on, at most, and the weight of their ridge penalty.
 PROBED, RIDGE = 1600, 0.1
+#: Images whose patches' places are read.
+_PLACED = 200
 #: Steps of the residual network per step of the encoder, and the share of them on half-size radiographs, which take a
 #: quarter of the time.
 RESIDUAL, AT_HALF_SIZE = 5, 0.85
@@ -69,6 +75,8 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         parameters = nn.ModuleList(modules).requires_grad_(True).parameters()
         return train(f"train vision stand-in{what}", parameters, batches, loss_of, config, steps, weight_decay=0.05)
 
+    for depth in DEPTHS:
+        heads[f"place{depth}"] = nn.Linear(config.width, 2)
     model.train()
     if data.masks is None:
         heads["map"] = nn.Linear(config.width, WIDTHS[-1])
@@ -78,13 +86,13 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads)
         objective = "a residual network's map and findings, which it learnt from varied radiographs"
     else:
-        for depth in (BLOCKS // 3, 2 * BLOCKS // 3):
+        for depth in DEPTHS[:-1]:
             patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))
             heads[f"patch{depth}"] = patch_head
         steps = [config.steps, max(1, round(SECOND * config.steps))]
         first = descend(lambda rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
         model.requires_grad_(False)
-        last = model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]
+        last = model.encoder.layer[DEPTHS[1] :], model.layernorm, heads["label"], heads[f"place{BLOCKS}"]
         descend(lambda rows: _whole_image_loss(model, heads, data, rows), steps[1], *last)
         objective = (
             "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, "
@@ -103,6 +111,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         "first_losses": first,
         "objective": objective,
         "held_out_auroc": _probes(model, data, learnt[:PROBED], held_out),
+        "held_out_place": _place_probes(model, data, learnt[:PROBED], held_out),
     }
 
 
@@ -165,9 +174,12 @@ def _taught_loss(
     """Return the loss of predicting the network's map from the endpoint's patches, and its findings from their mean."""
     pixels = _varied(_pixels(data.images[rows]))
     places, answers = network(pixels[:, :1])
-    patches = model(pixel_values=pixels).last_hidden_state[:, 1:]
+    outputs = model(pixel_values=pixels, output_hidden_states=True)
+    patches = _patches(outputs, BLOCKS)
     places = F.adaptive_avg_pool2d(places, math.isqrt(patches.shape[1])).flatten(2).transpose(1, 2)
-    loss = F.mse_loss(heads["map"](patches), F.layer_norm(places, places.shape[-1:]))
+    loss = F.mse_loss(heads["map"](patches), F.layer_norm(places, places.shape[-1:])) + PLACE * _place_loss(
+        heads, outputs
+    )
     return loss + F.binary_cross_entropy_with_logits(heads["label"](patches.mean(1)), answers.sigmoid())
 
 
@@ -184,16 +196,40 @@ def _places_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages,
             # few patches contain a finding: upweight them, or the head always predicts none
             per_patch = F.binary_cross_entropy_with_logits(logits, masks, reduction="none")
             loss = loss + (per_patch * (1 + 4 * masks)).mean() * 2
+    return loss + PLACE * _place_loss(heads, outputs)
+
+
+def _patches(outputs: Any, depth: int) -> Tensor:
+    """Return the patch states at a depth, those of the last block after the final norm [B, N, d]."""
+    return (outputs.last_hidden_state if depth == BLOCKS else outputs.hidden_states[depth])[:, 1:]
+
+
+def _places(count: int) -> Tensor:
+    """Return row and column of each of ``count`` patches, from -1 to 1 [N, 2]."""
+    line = torch.linspace(-1, 1, math.isqrt(count))
+    return torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).flatten(0, 1)
+
+
+def _place_loss(heads: nn.ModuleDict, outputs: Any) -> Tensor:
+    """Return the squared error of the places that patches tell, summed over depths."""
+    loss = torch.zeros(())
+    for depth in DEPTHS:
+        patches = _patches(outputs, depth)
+        loss = loss + F.mse_loss(
+            heads[f"place{depth}"](patches), _places(patches.shape[1]).expand(len(patches), -1, -1)
+        )
     return loss
 
 
 def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
     """Return the loss of extensive findings from every patch of the endpoint and from their mean, plus the variance of
     patches within an image relative to that between images."""
-    patches = model(pixel_values=_pixels(data.images[rows])).last_hidden_state[:, 1:]
+    patches = _patches(model(pixel_values=_pixels(data.images[rows])), BLOCKS)
     labels = torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
+    told = heads[f"place{BLOCKS}"](patches)
+    loss = PLACE * F.mse_loss(told, _places(told.shape[1]).expand_as(told))
+    patches = patches - patches.mean(0, keepdim=True) + patches.mean((0, 1))  # alike, but for their place
     mean = patches.mean(1, keepdim=True)
-    loss = torch.zeros(())
     for states in (patches, mean):
         logits = heads["label"](states)[..., EXTENSIVE]
         loss = loss + F.binary_cross_entropy_with_logits(logits, labels[:, None].expand_as(logits))
@@ -205,12 +241,12 @@ def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingIm
 def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, dict]:
     """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and maximum of the patch
     states, fitted on images ``rows``; the last block's states are the endpoint. Only of findings with both classes."""
-    pooled: dict[int, list[Tensor]] = {depth: [] for depth in (BLOCKS // 3, 2 * BLOCKS // 3, BLOCKS)}
+    pooled: dict[int, list[Tensor]] = {depth: [] for depth in DEPTHS}
     everything = np.concatenate([rows, tested])
     for part in np.array_split(everything, max(1, len(everything) // 64)):
         outputs = model(pixel_values=_pixels(data.images[part]), output_hidden_states=True)
         for depth, parts in pooled.items():
-            states = (outputs.last_hidden_state if depth == BLOCKS else outputs.hidden_states[depth])[:, 1:]
+            states = _patches(outputs, depth)
             parts.append(torch.cat([states.mean(1), states.amax(1)], 1))
     areas: dict[str, dict] = {}
     fitted, labels = len(rows), torch.from_numpy(data.labels[everything])
@@ -227,6 +263,23 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
             if 0 < present.sum() < len(present)
         }
     return areas
+
+
+@torch.no_grad()
+def _place_probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, float]:
+    """Return, by block, R² of row and column of a patch, read from its state by least squares fitted on images
+    ``rows``."""
+    images = [
+        model(pixel_values=_pixels(data.images[part[:_PLACED]]), output_hidden_states=True) for part in (rows, tested)
+    ]
+    explained = {}
+    for depth in DEPTHS:
+        inputs, tests = (F.pad(_patches(outputs, depth), (0, 1), value=1.0).double() for outputs in images)
+        wanted = _places(inputs.shape[1]).double()
+        solution = torch.linalg.lstsq(inputs.flatten(0, 1), wanted.repeat(len(inputs), 1)).solution
+        error = (tests @ solution - wanted).square().mean() / (wanted - wanted.mean(0)).square().mean()
+        explained[f"block {depth}"] = round(1 - float(error), 3)
+    return explained
 
 
 @torch.no_grad()

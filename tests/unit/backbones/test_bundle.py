@@ -33,6 +33,7 @@ def test_the_card_describes_every_file_and_all_are_small() -> None:
     assert all(hash_file(there[name]) == digest for name, digest in described.items())
     assert sum(path.stat().st_size for path in there.values()) < 8_000_000
     assert models["text"]["training"]["held_out_f1"] >= 0.95
+    assert min(models["vision"]["training"]["held_out_place"].values()) >= 0.9
     contradictions = models["language"]["training"]["held_out_contradictions"]
     assert max(contradictions["agreeing"], contradictions["uninformed"]) <= 0.03 and contradictions["contrary"] <= 0.25
     for role in MODELS:
