@@ -8,8 +8,10 @@ those of them that the references do not affirm, both read by the rules. ``false
 with the given confidence over the patients of val. ``missed`` promises the same of the findings that the references
 affirm, and those of them that the reports do not. Method: Learn then Test (Angelopoulos et al., arXiv:2110.01052) with
 fixed sequences over :data:`GRID`: from the strictest threshold on, each is tested until one does not pass. Strictest is
-the highest for ``false_present`` and the lowest for ``missed``; two promises share the error of the test. The reports
-tested are those shown, so val is decoded with each threshold. Not in the paper (``docs/readings.md``).
+the highest for ``false_present`` and the lowest for ``missed``; two promises share the error of the test. Thresholds at
+which too few patients have a finding for a test are skipped. That depends on what is stated and not on errors, so the
+first test still has the whole error. The reports tested are those shown, so val is decoded with each threshold. Not in
+the paper (``docs/readings.md``).
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from pacer.core.errors import DataError
 PROMISE = "promise.json"
 #: Thresholds that are tested.
 GRID = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
-#: Patients with a finding in the denominator from which the test, which is asymptotic, is made; fewer promise nothing.
+#: Patients with a finding in the denominator from which the test, which is asymptotic, is made.
 ASYMPTOTIC = 50
 #: Patients that a refusal counts to.
 _MOST_PATIENTS = 100_000
@@ -41,15 +42,20 @@ _MOST_PATIENTS = 100_000
 
 @dataclass(frozen=True)
 class RiskTest:
-    """One threshold, tested on the patients of a context: ``errors`` among ``findings``, and the p value of the
-    hypothesis that the promise does not hold. ``enough``: patients that would do at this rate; None: no number."""
+    """One threshold, tested on the patients of a context (``told`` with a finding): ``errors`` among ``findings``, p of
+    the hypothesis that the promise does not hold, and patients ``enough`` for it at this rate (None: no number)."""
 
     threshold: float
     patients: int
+    told: int
     findings: int
     errors: int
     p: float
     enough: int | None
+
+    def tested(self, patients: int | None = None) -> bool:
+        """Return whether the test is made; ``patients``: with so many like these."""
+        return self.told * (patients or self.patients) >= ASYMPTOTIC * self.patients
 
 
 def counts(reports: Sequence[str], references: Sequence[str]) -> dict[str, np.ndarray]:
@@ -64,43 +70,43 @@ def counts(reports: Sequence[str], references: Sequence[str]) -> dict[str, np.nd
 
 def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, level: float, at: float) -> RiskTest:
     """Test E[errors - limit · findings] >= 0 over patients [n] by Student's t, corrected for skewness (Hall, J. R.
-    Stat. Soc. B 54, 1992: 221; monotone), and with one patient more, who has the mean number of findings, all of them
-    errors: no promise may rest on errors that are only rare.
+    Stat. Soc. B 54, 1992: 221; monotone), and with one patient more, all of whose findings are errors, as many as a
+    random finding's patient has: no promise may rest on errors that are only rare.
 
     Args:
         level: of the test. at: the threshold.
     """
     loss, patients = errors - limit * findings, len(errors)
     told, mean = int((findings > 0).sum()), float(loss.mean())
-    extra = (1 - limit) * float(findings.mean())
-    all_losses = np.append(loss, extra)
-    deviation = float(all_losses.std(ddof=1))
-    skewness = float(((all_losses - all_losses.mean()) ** 3).mean()) / deviation**3 if deviation else 0.0
+    extra = (1 - limit) * float((findings**2).sum()) / max(float(findings.sum()), 1.0)
+    variance, third = float(loss.var()), float(((loss - mean) ** 3).mean())
 
     def statistic(of: Any) -> Any:
-        plain = (of * mean + extra) / (deviation * np.sqrt(of + 1))
-        skewed = skewness / np.sqrt(of + 1)
+        shift, rest = (extra - mean) / (of + 1), (extra - mean) * of / (of + 1)  # from both to the mean of all
+        deviation = np.sqrt(variance + shift**2 + rest**2 / of)
+        skewness = (of * (third - 3 * variance * shift - shift**3) + rest**3) / (of + 1) / deviation**3
+        plain, skewed = (mean + shift) * np.sqrt(of + 1) / deviation, skewness / np.sqrt(of + 1)
         return plain + skewed * plain**2 / 3 + skewed**2 * plain**3 / 27 + skewed / 6
 
     p = float(student.cdf(statistic(patients), patients)) if told >= ASYMPTOTIC else 1.0
     enough = None
     if mean < 0:
         sizes = np.geomspace(math.ceil(ASYMPTOTIC * patients / told), _MOST_PATIENTS, 1000).round()
-        passes = sizes[statistic(sizes) <= NormalDist().inv_cdf(level)]
+        passes = sizes[statistic(sizes) <= student.ppf(level, sizes)]
         enough = int(passes[0]) if len(passes) else None
-    return RiskTest(at, patients, int(findings.sum()), int(errors.sum()), p, enough)
+    return RiskTest(at, patients, told, int(findings.sum()), int(errors.sum()), p, enough)
 
 
 def passing(tests: Mapping[str, Sequence[RiskTest]], level: float) -> dict[str, list[float]]:
-    """Return the thresholds at which each kind of promise holds: those of its sequence before the first that fails.
+    """Return the thresholds at which each kind of promise holds: of those tested, the ones before the first that fails.
 
     Args:
         tests: of each kind at every threshold of :data:`GRID`, in this order.
     """
     passed: dict[str, list[float]] = {}
     for kind, of_kind in tests.items():
-        sequence = of_kind if kind == "false_present" else of_kind[::-1]
-        passed[kind] = [test.threshold for test in takewhile(lambda test: test.p <= level, sequence)]
+        tested = filter(RiskTest.tested, of_kind if kind == "false_present" else of_kind[::-1])
+        passed[kind] = [test.threshold for test in takewhile(lambda test: test.p <= level, tested)]
     return passed
 
 
@@ -151,17 +157,23 @@ def _refusal(context: str, tests: Mapping[str, Sequence[RiskTest]], passed: Mapp
     """Say why a context has no threshold."""
     parts = []
     for kind, of_kind in tests.items():
-        best = min(of_kind, key=lambda test: math.inf if test.enough is None else test.enough)
         if passed[kind]:
             parts.append(f"{kind} holds at {', '.join(map(str, passed[kind]))}")
-        elif best.enough is None:
-            parts.append(f"{kind} exceeds its limit at every threshold; more patients would not help")
         else:
-            rate = f"{best.errors} of {best.findings} findings at threshold {best.threshold}"
-            parts.append(
-                f"{kind}: {best.patients} patients, {rate}; about {best.enough} patients would be enough at this rate"
-            )
+            test = _stopping(of_kind if kind == "false_present" else of_kind[::-1])
+            would = f"about {test.enough} patients would be enough" if test.enough else "more patients would not help"
+            rate = f"{test.errors} of {test.findings} findings at threshold {test.threshold}, the first that must pass"
+            parts.append(f"{kind}: {test.patients} patients, {rate}; {would} at this rate")
     return f"{context}: {', and '.join(parts)}"
+
+
+def _stopping(sequence: Sequence[RiskTest]) -> RiskTest:
+    """Return the test that a sequence which passes nowhere must pass first, with as many patients as this takes."""
+    stopping = next((test for test in sequence if test.tested()), max(sequence, key=lambda test: test.told))
+    for stricter in sequence[: sequence.index(stopping)][::-1]:
+        if stricter.tested(stopping.enough):
+            stopping = stricter
+    return stopping
 
 
 def promised_thresholds(promise: Mapping[str, Any]) -> pl.Expr:

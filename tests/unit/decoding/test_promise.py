@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
 
 from pacer.config.decode import Risk
 from pacer.core.errors import DataError
-from pacer.decoding.promise import GRID, counts, make_promise, risk_test
+from pacer.decoding.promise import ASYMPTOTIC, GRID, counts, make_promise, risk_test
 from tests.support.cases import listed_cases
 
 LEVEL = 0.1
@@ -51,3 +53,36 @@ def test_threshold_of_a_context(promised: dict, wrong: dict, expected: float | s
             make_promise(risk, records, written(records, wrong))
     else:
         assert make_promise(risk, records, written(records, wrong))["contexts"]["sn"]["threshold"] == expected
+
+
+def stated(records: pl.DataFrame, told: list[float], wrong: list[float]) -> dict[float, dict[str, str]]:
+    """A report for each threshold: the first patients have a finding, and a share of these also a wrong one."""
+    keys, texts = records["record_id"].to_list(), ("No edema.", "Edema.", "Edema. Pneumothorax.")
+    return {
+        at: {
+            key: texts[(place < round(share * len(keys))) + (place < round(share * mistaken * len(keys)))]
+            for place, key in enumerate(keys)
+        }
+        for at, share, mistaken in zip(GRID, told, wrong, strict=True)
+    }
+
+
+@pytest.mark.parametrize(("told", "wrong", "patients"), listed_cases(__file__, "refusals"))
+def test_a_refusal_names_the_patients_that_are_enough(told: list[float], wrong: list[float], patients: int) -> None:
+    risk = Risk(false_present=0.2)
+    with pytest.raises(DataError, match="sn: false_present") as refused:
+        make_promise(risk, val(patients), stated(val(patients), told, wrong))
+    (enough,) = map(int, re.findall(r"about (\d+) patients would be enough", str(refused.value)))
+    assert enough > patients
+    fewer, more = int(0.8 * enough), int(1.1 * enough)
+    make_promise(risk, val(more), stated(val(more), told, wrong))
+    with pytest.raises(DataError):
+        make_promise(risk, val(fewer), stated(val(fewer), told, wrong))
+
+
+def test_a_threshold_at_which_few_patients_have_a_finding_is_skipped() -> None:
+    few = (ASYMPTOTIC - 1) / 200
+    reports = stated(val(200), [few, few, 0.5, 0.7, 0.8, 0.9], [1.0, 0.0, 0.05, 0.05, 1.0, 0.05])
+    promise = make_promise(Risk(false_present=0.2), val(200), reports)
+    assert promise["contexts"]["sn"]["threshold"] == 0.6
+    assert [test["told"] for test in promise["contexts"]["sn"]["tests"]["false_present"]][:3] == [49, 49, 100]
