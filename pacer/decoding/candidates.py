@@ -12,13 +12,15 @@ Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximu
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pacer.commitments.anchor import Anchor
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.description import Attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.data.findings import FINDINGS
@@ -26,7 +28,7 @@ from pacer.decoding.beam import BeamSearch, search_with
 from pacer.decoding.extract import extract_report
 from pacer.decoding.hypotheses import Hypotheses
 
-#: The best continuations of a step among which candidates draw.
+#: The best continuations of a step among which candidates draw, if two for each beam are not more.
 _DRAWN = 32
 _SEED = 0
 CLOSE_ANCHOR = "</ANCHOR>"
@@ -57,7 +59,8 @@ class Candidates(Hypotheses):
 
     def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device):
         draw = torch.Generator().manual_seed(_SEED)
-        noise = torch.empty(decode.candidates, decode.max_new_tokens, _DRAWN).exponential_(generator=draw).log()
+        shape = decode.candidates, decode.max_new_tokens, max(_DRAWN, 2 * decode.num_beams)
+        noise = torch.empty(shape).exponential_(generator=draw).log()
         noise *= -decode.temperature  # Gumbel's distribution
         noise[0] = 0.0
         super().__init__(rows, decode, eos, device, noise.to(device))
@@ -79,17 +82,20 @@ class Candidates(Hypotheses):
 
 
 class ListedSearch:
-    """An engine that writes ``decode.candidates`` reports for a given commitment and returns the one with the fewest
-    contradictions, then the smallest difference in affirmed findings, then the best score.
+    """An engine that writes ``decode.candidates`` reports for a given commitment and returns the one with the smallest
+    :func:`distance`, then the best score. Texts in which no report begins come last.
 
     Args:
-        language, decode, eos: of :class:`BeamSearch`. text: returns the text of tokens.
+        language, decode, eos: of :class:`BeamSearch`. text: returns the text of tokens. kinds: of attributes in the
+            model's commitments.
     """
 
-    def __init__(self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str]):
+    def __init__(
+        self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str], kinds: Sequence[str] = ()
+    ):
         several = decode.model_copy(update={"batch_size": max(1, decode.batch_size // decode.candidates)})
         self.candidates = BeamSearch(language, several, eos, Candidates)
-        self.text, self.most = text, decode.max_new_tokens
+        self.text, self.most, self.kinds = text, decode.max_new_tokens, kinds
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, list[int]]]:
@@ -102,17 +108,17 @@ class ListedSearch:
         ranked = sorted(candidates, key=lambda candidate: -candidate.score)
         return min([*before, *(candidate.tokens for candidate in ranked)], key=self._distance)
 
-    def _distance(self, tokens: list[int]) -> tuple[int, int]:
-        extraction = extract_report(self.text(tokens))
-        return distance(extraction.anchor or Anchor(), extraction.report)
+    def _distance(self, tokens: list[int]) -> tuple[int, ...]:
+        extraction = extract_report(self.text(tokens), kinds=self.kinds)
+        return extraction.fallback, *distance(extraction.anchor or Anchor(), extraction.report, self.kinds)
 
 
 class AgreeingSearch(ListedSearch):
     """An engine that searches the best hypothesis, then candidates for its commitment, and returns the one of them all
     that keeps it best; between equals the best hypothesis. A hypothesis without a commitment is returned as it is."""
 
-    def __init__(self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str]):
-        super().__init__(language, decode, eos, text)
+    def __init__(self, language: Any, decode: Decode, eos: int, *text: Any):
+        super().__init__(language, decode, eos, *text)
         self.best, self.embeddings = BeamSearch(language, decode, eos), language.get_input_embeddings()
 
     @torch.no_grad()
@@ -147,10 +153,22 @@ def agreement(anchor: Anchor | None, report: str) -> float | None:
     return sum(read.polarity(finding) == anchor.polarity(finding) for finding in stated) / len(stated)
 
 
-def distance(anchor: Anchor, report: str) -> tuple[int, int]:
-    """Return the contradictions (findings that one of commitment and report affirms and the other denies), and the
-    findings that only one of them affirms."""
+def distance(anchor: Anchor, report: str, kinds: Collection[str] = ()) -> tuple[int, int, int]:
+    """Return the contradictions, the findings that only one of commitment and report affirms, and the differences in
+    attributes of those that both affirm.
+
+    A contradiction is a finding that one affirms and the other denies, or to which the report gives a side that the
+    commitment does not. A difference is a kind of attribute that only one of them has, or that differs.
+
+    Args:
+        kinds: of attributes in the model's commitments; others do not count.
+    """
     read = extract_anchor(report)
     affirmed, stated = set(anchor.positive), set(read.positive)
-    opposite = affirmed & set(read.negative) | set(anchor.negative) & stated
-    return len(opposite), len(affirmed ^ stated)
+    opposite, different = len(affirmed & set(read.negative) | set(anchor.negative) & stated), 0
+    said = read_attributes(report) if kinds else {}
+    for finding in affirmed & stated & said.keys():
+        listed, written = anchor.attributes.get(finding, Attributes()), said[finding].only(kinds)
+        opposite += not written.side <= listed.side
+        different += sum(one != other for one, other in zip(listed, written, strict=True))
+    return opposite, len(affirmed ^ stated), different

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,15 +20,15 @@ class Extraction(NamedTuple):
     fallback: bool
 
 
-def extract_report(generated: str, commit: bool = True) -> Extraction:
+def extract_report(generated: str, commit: bool = True, kinds: Collection[str] = ()) -> Extraction:
     """Extract the text after the last ``<REPORT>``, up to ``</REPORT>`` if present.
 
     Without an opening marker, or with nothing after it, the raw text is kept and ``fallback`` is true.
-    A model without ``commit`` writes only the report.
+    A model without ``commit`` writes only the report. ``kinds``: as in :func:`parse_anchor`.
     """
     if not commit:
         return Extraction(generated.strip(), None, False)
-    anchor = parse_anchor(generated) if contains_anchor(generated) else None
+    anchor = parse_anchor(generated, kinds) if contains_anchor(generated) else None
     _, marker, rest = generated.rpartition(OPEN_REPORT)
     report = rest.split(CLOSE_REPORT, 1)[0].strip()
     if not marker or not report:
@@ -37,7 +38,14 @@ def extract_report(generated: str, commit: bool = True) -> Extraction:
 
 def within(report: str, commitment: Anchor) -> str:
     """Leave out the sentences of a report that affirm a finding which the commitment does not affirm."""
-    sentences = [report[start:end] for start, end in pairwise([0, *sentence_ends(report)])]
-    affirmed = set(commitment.positive)
-    supported = [one.strip() for one in sentences if affirmed.issuperset(extract_anchor(one).positive)]
-    return report if len(supported) == len(sentences) else " ".join(supported)
+    sentences = [report[start:end].strip() for start, end in pairwise([0, *sentence_ends(report)])]
+
+    def supported(*texts: str) -> bool:
+        return set(commitment.positive).issuperset(extract_anchor(" ".join(texts)).positive)
+
+    kept = [one for one in sentences if supported(one)]
+    if not supported(*kept):  # without its neighbours "a small one persists" may be another finding
+        left, kept = kept, []
+        for one in left:
+            kept += [one] if supported(*kept, one) else []
+    return report if len(kept) == len(sentences) else " ".join(kept)

@@ -1,46 +1,48 @@
-"""Fitting of the reading of findings: logistic regressions on summaries of the frozen parent's fused tokens.
+"""Fitting of the reading of findings: logistic regressions on summaries of the frozen parent's fused tokens; with
+``commit.attributes`` also of their attributes (:mod:`pacer.decoding.fit_attributes`).
 
 Everything is fitted on split train: val is kept for the promise, which holds for patients whose reports no setting was
-chosen on. Penalty and calibration come from cross-validation over folds of patients. A map for each fold, fitted on the
-other folds, and the one on all records, which is kept, are fitted together: full-batch L-BFGS on the standardised
-summaries. The penalty of a state is the one with the lowest log loss of the held-out records, and their logits
-calibrate the probabilities.
+chosen on. Penalty and calibration come from cross-validation over folds of patients
+(:mod:`pacer.decoding.regression`). The penalty of a state is the one with the lowest log loss of the held-out records,
+and their logits calibrate the probabilities.
 
 No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB for 400,000 records
-with d = 4,096. The fit widens them chunk by chunk.
+with d = 4,096. At most :data:`_LOOKED` records that name an attribute give the means of their patches: 10 GB at the
+published sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pacer.commitments.anchor import POLARITIES
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
-from pacer.decoding.reader import FindingsReader, summary
+from pacer.decoding.attributes import FROM_PATCHES, AttributeReader, cells, summary
+from pacer.decoding.fit_attributes import attribute_classes, fit_attributes
+from pacer.decoding.reader import FindingsReader
+from pacer.decoding.regression import FOLDS, fits, minimise, shares_of
 from pacer.features.online import open_features
 from pacer.model.assemble import load_model
 from pacer.model.batch import read_sources
-from pacer.model.checkpoint import checkpoint_hash
+from pacer.model.checkpoint import checkpoint_hash, read_record
 
-#: L2 penalties of the weights, from the strongest: each fit starts from the one before.
+#: L2 penalties of the weights, from the strongest.
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
-#: Folds of the cross-validation.
-FOLDS = 3
-#: Records of a pass through the model, and of a step of the fit. Neither changes a map beyond rounding.
-_PASS, _CHUNK = 64, 4096
-_ITERATIONS = 40
+#: Records of a pass through the model; it does not change a map beyond rounding.
+_PASS = 64
+#: Records that attributes are read from, at most.
+_LOOKED = 100_000
 
 
 def fit_reader(
@@ -59,30 +61,55 @@ def fit_reader(
         raise DataError(
             f"the `findings` stage needs at least {FOLDS} training patients, but there are {patients}; see corpus.split"
         )
-    device = compute_device()
-    values = _summaries(checkpoint, backbones, features, train.to_dicts(), device)
-    folds = torch.from_numpy(train["subject_id"].rank("dense").to_numpy().astype(int) % FOLDS)
-    weight, bias, states = fit_maps(values, _targets(train).to(device), folds.to(device))
+    device, kinds = compute_device(), read_record(checkpoint).model.attributes
+    rows = train.to_dicts()
+    commitments = [Anchor.of_lists(row, kinds) for row in rows]
+    named = np.flatnonzero([bool(one.attributes) for one in commitments])
+    named = named[:: -(-len(named) // _LOOKED) or 1]
+    seen = np.isin(np.arange(len(rows)), named)
+    values, places = _summaries(checkpoint, backbones, features, rows, seen, device)
+    numbers = train["subject_id"].rank("dense").to_numpy().astype(int)
+    folds = torch.from_numpy(numbers % FOLDS).to(device)
+    weight, bias, states = fit_maps(values, _targets(train).to(device), folds)
     about = {"weights": checkpoint_hash(checkpoint), "records": len(train), "patients": patients, "states": states}
+    attributes: AttributeReader | None = None
+    if kinds:
+        prior = train["prior_report"].is_not_null().to_numpy()
+        classes, read = zip(*(attribute_classes(commitments, prior, kind) for kind in kinds), strict=True)
+        attributes, about["attributes"] = fit_attributes(
+            {kind: places if kind in FROM_PATCHES else values[torch.from_numpy(named)] for kind in kinds},
+            {kind: of_kind[seen] for kind, of_kind in zip(kinds, classes, strict=True)},
+            dict(zip(kinds, read, strict=True)),
+            numbers[seen],
+            folds[torch.from_numpy(named).to(device)],
+        )
     with atomic_directory(out) as directory:
-        FindingsReader(weight.cpu(), bias.cpu()).save(directory, about)
+        FindingsReader(weight.cpu(), bias.cpu(), attributes).save(directory, about)
 
 
 @torch.no_grad()
-def _summaries(checkpoint: Path, backbones: Path, features: Path, rows: list[dict], device: torch.device) -> Tensor:
-    """Return the summaries [n, 2d] of these records, in float16."""
+def _summaries(
+    checkpoint: Path, backbones: Path, features: Path, rows: list[dict], seen: np.ndarray, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return the summaries [n, 2d] of the tokens of these records, and the cells of the patches of those that are
+    ``seen`` [n], in float16."""
     model, _ = load_model(checkpoint, backbones)
     for part in (model.router, model.interface, model.endpoint_norm):
         part.to(device)
     store = open_features(features, backbones, device)
-    parts = [rows[start : start + _PASS] for start in range(0, len(rows), _PASS)]
-    summaries = []
+    parts = [slice(start, start + _PASS) for start in range(0, len(rows), _PASS)]
+    summaries, places = [], [torch.zeros(0, 0, dtype=torch.float16)]
     with Ticker("tokens", len(rows)) as ticker:
-        for sources in prefetch(lambda part: read_sources(part, store), parts, workers=2):
-            refined, _ = model.refine_sources(sources.to(device))
+        batches = prefetch(lambda part: (part, read_sources(rows[part], store)), parts, workers=2)
+        for part, sources in batches:
+            sources = sources.to(device)
+            refined, _ = model.refine_sources(sources)
             summaries.append(summary(model.interface(refined).fused).half().cpu())
+            if seen[part].any():
+                wanted = torch.from_numpy(seen[part]).to(device)
+                places.append(cells(sources.frontal[wanted], refined.frontal[wanted]).half())
             ticker.advance(len(summaries[-1]))
-    return torch.cat(summaries)
+    return torch.cat(summaries), torch.cat(places[1:] or places)
 
 
 def _targets(rows: pl.DataFrame) -> Tensor:
@@ -102,47 +129,20 @@ def fit_maps(values: Tensor, targets: Tensor, folds: Tensor) -> tuple[Tensor, Te
     Returns:
         weight [2d, 39] and bias [39]; by state the penalty, and the held-out log loss before calibration.
     """
-    device, count = targets.device, len(targets)
-    # no record is in the last fold, whose map is fitted on all
-    outside = torch.stack([folds != fold for fold in range(FOLDS + 1)], 1).float()
-    shares = outside / outside.sum(0)
-    chunks = list(zip(*(of_all.split(_CHUNK) for of_all in (values, targets, shares, folds)), strict=True))
-    mean = torch.stack([part.double().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
-    squares = torch.stack([part.double().square().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
-    spread = (squares - mean.square()).clamp(min=1e-12).sqrt().float().to(device)
-    mean = mean.float().to(device)
-    weight = torch.zeros(len(mean), FOLDS + 1, targets.shape[1], device=device, requires_grad=True)
-    bias = torch.logit(shares.T @ targets, eps=1 / (count + 2)).requires_grad_()
 
-    def logits(part: Tensor) -> Tensor:
-        scaled = (part.to(device).float() - mean) / spread
-        return (scaled @ weight.flatten(1)).view(-1, *bias.shape) + bias
+    def missed(predicted: Tensor, place: slice, share: Tensor) -> Tensor:
+        wanted = targets[place][:, None].expand_as(predicted)
+        return binary_cross_entropy_with_logits(predicted, wanted, share[..., None], reduction="sum")
 
-    def loss(penalty: float) -> Tensor:
-        total = penalty * weight.square().sum()
-        total.backward()
-        total = total.detach()
-        for part, wanted, share, _ in chunks:
-            predicted = logits(part)
-            missed = binary_cross_entropy_with_logits(
-                predicted, wanted[:, None].expand_as(predicted), share[..., None], reduction="sum"
-            )
-            missed.backward()
-            total += missed.detach()
-        return total
-
-    fits = []
-    for penalty in PENALTIES:
-        _minimise([weight, bias], partial(loss, penalty))
-        with torch.no_grad():
-            held = torch.cat([logits(part)[torch.arange(len(part)), fold] for part, _, _, fold in chunks])
-            scaled = weight[:, -1] / spread[:, None]
-            fits.append([of_all.split(len(FINDINGS), -1) for of_all in (scaled, bias[-1] - mean @ scaled, held)])
+    start = torch.logit(shares_of(folds).T @ targets, eps=1 / (len(targets) + 2))
+    of_states = [
+        [of_all.split(len(FINDINGS), -1) for of_all in fit] for fit in fits(values, folds, start, missed, PENALTIES)
+    ]
     maps, chosen = [], {}
     for place, (state, wanted) in enumerate(zip(POLARITIES, targets.split(len(FINDINGS), 1), strict=True)):
-        losses = [float(binary_cross_entropy_with_logits(held[place], wanted)) for *_, held in fits]
+        losses = [float(binary_cross_entropy_with_logits(held[place], wanted)) for *_, held in of_states]
         best = losses.index(min(losses))
-        scaled, offset, held = (of_states[place] for of_states in fits[best])
+        scaled, offset, held = (of_all[place] for of_all in of_states[best])
         slope, shift = _calibration(held, wanted)
         maps.append((scaled * slope, offset * slope + shift))
         chosen[state] = {"penalty": PENALTIES[best], "log_loss": losses[best]}
@@ -160,16 +160,5 @@ def _calibration(logits: Tensor, targets: Tensor) -> Tensor:
         missed.backward()
         return missed.detach()
 
-    _minimise([values], loss)
+    minimise([values], loss)
     return torch.stack([values[0].exp(), values[1]]).detach()
-
-
-def _minimise(parameters: list[Tensor], loss: Callable[[], Tensor]) -> None:
-    """Minimise ``loss``, which also computes the gradients."""
-    optimizer = torch.optim.LBFGS(parameters, max_iter=_ITERATIONS, line_search_fn="strong_wolfe")
-
-    def closure() -> float:
-        optimizer.zero_grad()
-        return loss().item()
-
-    optimizer.step(closure)

@@ -20,6 +20,7 @@ from pacer.config import Decode
 from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.prefetch import prefetch
 from pacer.data.prompt import PromptIds, build_prompt
+from pacer.decoding.attributes import AttributeChances, cells
 from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch, ListedSearch, Opening, opened
 from pacer.decoding.extract import Extraction, extract_report, within
@@ -45,18 +46,20 @@ class Prefix(NamedTuple):
     gate: float | None
     depth_weights: dict[str, Tensor]
     findings: Probabilities | None
+    attributes: AttributeChances | None
 
 
 class Generated(NamedTuple):
     """Result for one record: raw ``text``, number of generated ``tokens`` (EOS included), ``gate`` (None without
     Calibrate), ``depth_weights`` [N, K] of the ``frontal`` and, if there is one, of the ``lateral`` image, and the
-    ``findings`` that were read (None without a reader)."""
+    ``findings`` that were read, and their ``attributes`` (None without a reader)."""
 
     text: str
     tokens: int
     gate: float | None
     depth_weights: dict[str, Tensor]
     findings: Probabilities | None = None
+    attributes: AttributeChances | None = None
 
 
 class Generator:
@@ -87,7 +90,7 @@ class Generator:
         self.model, self.tokenizer, self.features, self.decode = model.to(device), tokenizer, features, decode
         assert specification.prompt is not None, "a warm-up model"
         self.prompt, self.device = specification.prompt, torch.device(device)
-        self.commit, self.reader = specification.commits, reader
+        self.commit, self.attributes, self.reader = specification.commits, specification.attributes, reader
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
         if unknown and (decode.select == "agreement" or decode.commitment == "read"):
@@ -145,8 +148,13 @@ class Generator:
                 "record's features are damaged; regenerate the damaged files"
             )
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
-        findings = None if self.reader is None else self.reader(embedded.sources.fused[0])
-        return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights, findings)
+        findings, described, fused = None, None, embedded.sources.fused[0]
+        if self.reader is not None:
+            findings = self.reader(fused)
+            if self.reader.attributes is not None:
+                places = cells(batch.frontal, embedded.frontal)[0]
+                described = self.reader.attributes(places, fused, bool(batch.availability[0, 1]))
+        return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights, findings, described)
 
     def stream(self, records: Iterable[Row], workers: int = 0) -> Iterator[tuple[int, Generated]]:
         """Yield each record's index in ``records`` and its result, as soon as it is ready.
@@ -173,12 +181,13 @@ class Generator:
 
     def _search(self, listed: bool) -> Callable[..., Iterator]:
         language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
+        kinds = self.attributes
         agreeing = decode.select == "agreement" and self.commit
         if listed:
             count = decode.candidates if agreeing else 1
-            return ListedSearch(language, decode.model_copy(update={"candidates": count}), eos, self.text)
+            return ListedSearch(language, decode.model_copy(update={"candidates": count}), eos, self.text, kinds)
         return (
-            AgreeingSearch(language, decode, eos, self.text)
+            AgreeingSearch(language, decode, eos, self.text, kinds)
             if agreeing
             else ENGINES[decode.engine](language, decode, eos)
         )
@@ -193,6 +202,8 @@ class Generator:
         if commitment is None:
             assert prefix.findings is not None
             commitment = prefix.findings.commitment(record.get("threshold", self.decode.threshold))
+        if prefix.attributes is not None:
+            commitment = commitment.completed(prefix.attributes.stated())
         tokens = self.tokenizer(render_anchor(commitment), add_special_tokens=False)["input_ids"]
         if len(tokens) >= self.decode.max_new_tokens:
             raise DataError(
@@ -204,7 +215,7 @@ class Generator:
     def extract(self, text: str) -> Extraction:
         """Extract commitment and report from a generated text. With ``decode.commitment: read`` sentences that affirm
         what is not in the list are left out."""
-        extraction = extract_report(text, self.commit)
+        extraction = extract_report(text, self.commit, self.attributes)
         if self.decode.commitment == "generated" or extraction.anchor is None or extraction.fallback:
             return extraction
         return extraction._replace(report=within(extraction.report, extraction.anchor))

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from pacer.commitments.anchor import MAX_PER_FIELD, POLARITIES, Anchor
 from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_bytes, read_json, write_json
 from pacer.data.findings import FINDINGS
+from pacer.decoding.attributes import AttributeReader, summary
 from pacer.model.checkpoint import WEIGHTS, checkpoint_hash, read_record, read_weights
 
 READER, ABOUT = "reader.safetensors", "reader.json"
@@ -32,11 +32,6 @@ STATED = 0.5
 _TOKENS = ("router.", "interface.")
 #: First column of each state in the map.
 _PLACES = range(0, len(POLARITIES) * len(FINDINGS), len(FINDINGS))
-
-
-def summary(fused: Tensor) -> Tensor:
-    """Return the mean and the maximum over tokens [..., 2d] of fused tokens [..., Q, d]."""
-    return torch.cat([fused.mean(-2), fused.amax(-2)], -1)
 
 
 class Probabilities(NamedTuple):
@@ -67,10 +62,11 @@ class Probabilities(NamedTuple):
 
 @dataclass(frozen=True)
 class FindingsReader:
-    """A fitted reading: ``weight`` [2d, 39] and ``bias`` [39], by state, then by finding."""
+    """A fitted reading: ``weight`` [2d, 39] and ``bias`` [39], by state, then by finding; and that of attributes."""
 
     weight: Tensor
     bias: Tensor
+    attributes: AttributeReader | None = None
 
     @property
     def hash(self) -> str:
@@ -91,7 +87,8 @@ class FindingsReader:
         (directory / READER).write_bytes(self._content())
 
     def _content(self) -> bytes:
-        return save({"weight": self.weight.contiguous(), "bias": self.bias.contiguous()})
+        of_findings = {"weight": self.weight.contiguous(), "bias": self.bias.contiguous()}
+        return save(of_findings | ({} if self.attributes is None else self.attributes.tensors()))
 
 
 def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
@@ -109,4 +106,4 @@ def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
     if read_json(directory / ABOUT)["weights"] != (checkpoint_hash(checkpoint) if parent is None else parent.sha256):
         raise CheckpointError(f"{directory} does not match the weights of {checkpoint}; run `dvc repro findings`")
     tensors = read_weights(directory / READER)
-    return FindingsReader(tensors["weight"], tensors["bias"])
+    return FindingsReader(tensors["weight"], tensors["bias"], AttributeReader.of_tensors(tensors))

@@ -109,24 +109,22 @@ def decode_records(
     weights = weights_hash(checkpoint)
     search = config.model_dump(exclude=set(CHANGEABLE))
     read_by = None if generator.reader is None else generator.reader.hash
-    calibrated_on = of_split(records, "val").to_dicts() if config.risk.promised else []
+    val = of_split(records, "val") if config.risk.promised else records.clear()
     inputs = [(checkpoint / RECORD).read_text(), weights, search, cases.to_dicts(), content_hash(features)]
-    fingerprint = hash_json([*inputs, read_by, calibrated_on])
+    fingerprint = hash_json([*inputs, read_by, val.to_dicts()])
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
         lines, final = directory / "lines", directory / "out"
         if main:
             lines.mkdir(exist_ok=True)
         state.wait_for_everyone()
-        promise = _promise(generator, records, config, lines, state) if config.risk.promised else None
+        promise = _promise(generator, val, runs, lines, state) if config.risk.promised else None
         if promise is not None:
             runs = {name: part.with_columns(promised_thresholds(promise)) for name, part in runs.items()}
-        _decode(generator, runs, lines, state)
-        state.wait_for_everyone()
+        finished = _decode(generator, runs, lines, state)
         if main:
             if promise is not None:
                 write_json(final / PROMISE, promise)
-            finished = _finished(lines)
             if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
                 print(f"decode: empty reports (every sentence affirmed an unlisted finding): {empty:,}")
             _collect(finished, runs, final)
@@ -156,23 +154,34 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
 
 
 def _promise(
-    generator: Generator, records: pl.DataFrame, config: Decode, lines: Path, state: PartialState
+    generator: Generator, val: pl.DataFrame, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState
 ) -> dict[str, Any]:
-    """Decode split val with every threshold that is tested, and return the promise of the contexts of the run.
+    """Decode split val with every threshold that is tested, of those with one commitment only with the strictest, and
+    return the promise of the contexts of the runs.
 
     Raises:
-        DataError: no threshold keeps it in some context.
+        DataError: no threshold keeps it in some context, or a context has no records in val.
     """
-    contexts = plan_runs(records, config)[""]["context"].unique().implode()
-    val = of_split(records, "val").filter(pl.col("context").is_in(contexts))
-    if missing := sorted(set(contexts.explode()) - set(val["context"])):
-        raise DataError(f"decode.risk: the val split has no records to calibrate on in context {', '.join(missing)}")
-    runs = {f"val at {at}": val.with_columns(threshold=pl.lit(at)) for at in GRID}
-    _decode(generator, runs, lines, state)
-    state.wait_for_everyone()
-    finished = _finished(lines)
-    reports = {at: {key: finished[f"val at {at}", key]["report"] for key in val["record_id"]} for at in GRID}
-    return make_promise(config.risk, val, reports)
+    for name, part in runs.items():
+        if missing := sorted(set(part["context"]) - set(val["context"])):
+            raise DataError(
+                f"decode.risk: {name or 'test'} has context {', '.join(missing)}, of which split val has no records "
+                "to test; leave the control out of decode.controls, or add such records to val"
+            )
+    val = val.filter(pl.col("context").is_in({context for part in runs.values() for context in part["context"]}))
+    parts = {at: val.with_columns(threshold=pl.lit(at)) for at in GRID}
+    finished = _decode(generator, {f"val at {GRID[0]}": parts[GRID[0]]}, lines, state)
+    first = {key: _first_alike(finished[f"val at {GRID[0]}", key]["findings"]) for key in val["record_id"]}
+    distinct = {at: part.filter([first[key][at] == at for key in first]) for at, part in parts.items()}
+    finished = _decode(generator, {f"val at {at}": part for at, part in distinct.items()}, lines, state)
+    reports = {at: {key: finished[f"val at {of[at]}", key]["report"] for key, of in first.items()} for at in GRID}
+    return make_promise(generator.decode.risk, val, reports)
+
+
+def _first_alike(findings: Mapping[str, Mapping[str, float]]) -> dict[float, float]:
+    """Return for each threshold the strictest with the same commitment: the same findings reach both."""
+    reached = {at: sum(chance["present"] >= at for chance in findings.values()) for at in GRID}
+    return {at: max(other for other in GRID if reached[other] == reached[at]) for at in GRID}
 
 
 def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
@@ -191,8 +200,9 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
     return {name: part for name, part in runs.items() if len(part)}
 
 
-def _decode(generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState) -> None:
-    """Decode this process's share of the records without a prediction, and append their lines to its file."""
+def _decode(generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState) -> dict[Any, dict]:
+    """Decode this process's share of the records without a prediction, and append their lines to its file; return the
+    lines of all processes."""
     done = _finished(lines)
     state.wait_for_everyone()  # no process appends before all have read
     planned = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)]
@@ -208,6 +218,8 @@ def _decode(generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, st
             name, row = mine[place]
             journal.append({"run": name, **_line(row["record_id"], result, generator)})
             ticker.advance()
+    state.wait_for_everyone()
+    return _finished(lines)
 
 
 def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, object]:
@@ -221,8 +233,8 @@ def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, 
         "gate": result.gate,
         "tokens": result.tokens,
         "findings": None if result.findings is None else result.findings.as_dict(),
-        "agreement": agreement(anchor, report),
-    }
+        "agreement": None if fallback else agreement(anchor, report),
+    } | ({} if result.attributes is None else {"attributes": result.attributes.as_dict()})
 
 
 def _finished(folder: Path) -> dict[tuple[str, str], dict]:

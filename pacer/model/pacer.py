@@ -37,11 +37,13 @@ DepthWeights = dict[str, Tensor]
 
 
 class Embedded(NamedTuple):
-    """Input embeddings [B, T, d] before Calibrate, the sources behind them, and the depth weights."""
+    """Input embeddings [B, T, d] before Calibrate, the sources behind them, the depth weights, and the refined patches
+    of the frontal images [B, N, d_v]."""
 
     inputs: Tensor
     sources: SourceTokens
     depth_weights: DepthWeights
+    frontal: Tensor
 
 
 class Pacer(nn.Module):
@@ -151,12 +153,12 @@ class Pacer(nn.Module):
             sources, depth_weights = self.interface.frontal_only(frontal), {"frontal": weights}
         else:
             refined, depth_weights = self.refine_sources(batch)
-            sources = self.source_tokens(refined, batch)
+            sources, frontal = self.source_tokens(refined, batch), refined.frontal
         visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
         # keep the interface's type: Calibrate's residual is smaller than a visual token's rounding error in bfloat16
         inputs = text.to(visual.dtype).scatter(1, places.unsqueeze(-1).expand_as(visual), visual)
-        return Embedded(inputs, sources, depth_weights)
+        return Embedded(inputs, sources, depth_weights, frontal)
 
     def calibrate(self, embedded: Embedded, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Correct the prefix; return inputs [B, T, d], gate [B] and residual [B, P, d] (P: the longest prefix).

@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from pacer.commitments.anchor import read_list
+from pacer.commitments.description import KINDS
 from pacer.decoding import candidates
 from pacer.decoding.beam import BeamSearch
-from pacer.decoding.candidates import AgreeingSearch, Candidates, Opening, agreement, distance
+from pacer.decoding.candidates import AgreeingSearch, Candidate, Candidates, Opening, agreement, distance
 from tests.support.cases import listed_cases
 from tests.support.searches import EOS, Case, found, random_case
 from tests.support.sentences import anchor_of
@@ -60,9 +62,11 @@ def plain(case: Case, opening: Opening, noise: Tensor) -> tuple[list[int], float
             return finished[0][1], finished[0][0]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_candidates_are_those_of_a_plain_loop(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "beams"), [*((seed, None) for seed in range(6)), (5, 17)])
+def test_candidates_are_those_of_a_plain_loop(seed: int, beams: int | None) -> None:
     case, openings = drawn_case(seed)
+    if beams is not None:  # more than half of the continuations among which few beams draw
+        case, openings = case._replace(decode=case.decode.model_copy(update={"num_beams": beams})), openings[:2]
     own = found(BeamSearch(case.language, case.decode, EOS, Candidates), openings)
     noise = Candidates(1, case.decode, EOS, torch.device("cpu")).noise
     assert noise is not None and not noise[0].any() and noise[1:].all()
@@ -87,7 +91,7 @@ def test_the_candidate_that_keeps_the_commitment_is_taken(monkeypatch) -> None:
     case, _ = drawn_case(5)
     best = found(BeamSearch(case.language, case.decode, EOS), case.prefixes)
     search = AgreeingSearch(case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens)))
-    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (0, 0))
+    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (0, 0, 0))
     assert found(search, case.prefixes) == best
     monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:1] if len(tokens) > 1 else [])
     assert found(search, case.prefixes) == best
@@ -104,6 +108,23 @@ def test_how_far_a_report_is_from_its_commitment(
     anchor = anchor_of(commitment)
     assert apart is None or [*distance(anchor, report)] == apart
     assert agreement(anchor, report) == share and agreement(None, report) is None
+
+
+@pytest.mark.parametrize(("listed", "kinds", "report", "apart"), listed_cases(__file__, "described"))
+def test_a_side_that_the_list_does_not_have_is_a_contradiction(
+    listed: str, kinds: list[str] | None, report: str, apart: list[int]
+) -> None:
+    kinds = KINDS if kinds is None else kinds
+    assert [*distance(read_list(f"positive: {listed}", kinds), report, kinds)] == apart
+
+
+def test_a_candidate_without_a_report_comes_last() -> None:
+    """Its commitment, read as its report, would agree with itself."""
+    case, _ = drawn_case(5)
+    list_of = "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>"
+    texts = [list_of, f"{list_of} <REPORT> no edema . there is a pneumothorax . </REPORT>"]
+    search = AgreeingSearch(case.language, case.decode, EOS, lambda tokens: texts[tokens[0]])
+    assert search._best([[0]], [Candidate([0], 2.0), Candidate([1], 1.0)]) == [1]
 
 
 def test_the_end_of_a_commitment_is_found_in_its_text() -> None:

@@ -9,10 +9,11 @@ import torch
 
 from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
-from pacer.decoding import fit_reader
+from pacer.decoding import fit_reader, regression
 from pacer.decoding.extract import within
-from pacer.decoding.fit_reader import FOLDS, PENALTIES
+from pacer.decoding.fit_reader import PENALTIES
 from pacer.decoding.reader import FindingsReader, Probabilities, read_reader
+from pacer.decoding.regression import FOLDS
 from tests.support.cases import listed_cases
 from tests.support.sentences import anchor_of
 
@@ -34,7 +35,7 @@ def test_the_fit_finds_a_known_law(monkeypatch) -> None:
     targets, folds = torch.bernoulli(chance, generator=draw), torch.arange(rows) % FOLDS
     maps = []
     for chunk in (1500, rows):
-        monkeypatch.setattr(fit_reader, "_CHUNK", chunk)
+        monkeypatch.setattr(regression, "_CHUNK", chunk)
         weight, bias, _ = fit_reader.fit_maps(values, targets, folds)
         maps.append((values.float() @ weight + bias).sigmoid())
     assert (maps[1] - chance).abs().mean() < 0.02

@@ -1,0 +1,103 @@
+"""Where the side of a finding is lost: how well it can be read at each station of a trained parent.
+
+    python bench/places.py        # of models/parent on this repository's corpus; some minutes on the default dataset
+
+Prints R² of row and column of a patch, read from its state at each depth; then the share of held-out records whose
+side (and severity) is read rightly, as the stage `findings` reads them, from patches and from the tokens. An
+encoder below .9, or tokens far below the patches, cannot tell sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.attributes import read_attributes
+from pacer.core.devices import compute_device
+from pacer.core.errors import run_cleanly
+from pacer.data.schemas import read_records
+from pacer.decoding.attributes import FROM_PATCHES, cells
+from pacer.decoding.fit_attributes import attribute_classes, fit_attributes
+from pacer.decoding.regression import FOLDS
+from pacer.features.online import open_features
+from pacer.model.assemble import load_model
+from pacer.model.batch import read_sources
+
+_PLACED, _PASS = 100, 32
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parent", type=Path, default=Path("models/parent"))
+    parser.add_argument("--records", type=int, default=2000, help="train records at most")
+    options = parser.parse_args()
+    device, backbones = compute_device(), Path("models/backbones")
+    records = read_records("data/corpus/records.parquet").filter(split="train", context="sn").head(options.records)
+    anchors = read_anchors(records["report_raw"].to_list())
+    store = open_features(Path("data/features"), backbones, device)
+    model, record = load_model(options.parent, backbones)
+    model.to(device)
+    print("| Block | R² of row and column |\n|---|---:|")
+    for depth, explained in zip(record.model.features.depths, places(store, records["frontal"].to_list()), strict=True):
+        print(f"| {depth} | {explained:.3f} |")
+    rows = records.to_dicts()
+    stations: dict[str, list[Tensor]] = {"patches": [], "frontal tokens": [], "fused tokens": []}
+    with torch.no_grad():
+        for start in range(0, len(rows), _PASS):
+            sources = read_sources(rows[start : start + _PASS], store).to(device)
+            refined, _ = model.refine_sources(sources)
+            tokens = model.interface(refined)
+            parts = (cells(sources.frontal, refined.frontal), tokens.tokens[:, 0].flatten(1), tokens.fused.flatten(1))
+            for station, part in zip(stations.values(), parts, strict=True):
+                station.append(part.half().cpu())
+    patients = records["subject_id"].rank("dense").to_numpy().astype(int)
+    print("\n| Station | " + " | ".join(FROM_PATCHES) + " |\n|---|" + "---:|" * len(FROM_PATCHES))
+    classes = {kind: attribute_classes(anchors, np.zeros(len(rows), bool), kind) for kind in FROM_PATCHES}
+    for name, station in stations.items():
+        _, about = fit_attributes(
+            dict.fromkeys(FROM_PATCHES, torch.cat(station)),
+            {kind: of_kind for kind, (of_kind, _) in classes.items()},
+            {kind: read for kind, (_, read) in classes.items()},
+            patients,
+            torch.from_numpy(patients % FOLDS).to(device),
+        )
+        shares = []
+        for kind in FROM_PATCHES:
+            known = about[kind]["findings"].values()
+            total = sum(one["records"] for one in known) or 1
+            right, above = (
+                sum(one["records"] * one[key] for one in known) / total for key in ("right", "above_majority")
+            )
+            shares.append(f"{right:.3f} (majority {right - above:.3f}, n {total:,})")
+        print(f"| {name} | {' | '.join(shares)} |", flush=True)
+
+
+def read_anchors(reports: list[str]) -> list[Anchor]:
+    """Return the findings that each report affirms, with their attributes."""
+    read = map(read_attributes, reports)
+    return [Anchor.of(positive=known).described(known, FROM_PATCHES) for known in read]
+
+
+def places(store: object, images: list[str]) -> list[float]:
+    """Return by depth R² of row and column, read by least squares from patch states, on held-out images."""
+    states = store.depth_states(images[: 2 * _PLACED]).float()  # type: ignore[attr-defined]
+    line = torch.linspace(-1, 1, int(states.shape[2] ** 0.5), device=states.device)
+    wanted = torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).flatten(0, 1)
+    explained = []
+    for of_depth in states.unbind(1):
+        inputs = torch.nn.functional.pad(of_depth, (0, 1), value=1.0).double()
+        learnt, tested = inputs[:_PLACED], inputs[_PLACED:]
+        solution = torch.linalg.lstsq(learnt.flatten(0, 1), wanted.double().repeat(len(learnt), 1)).solution
+        error = (tested @ solution - wanted).square().mean() / (wanted - wanted.mean(0)).square().mean()
+        explained.append(1 - float(error))
+    return explained
+
+
+if __name__ == "__main__":
+    run_cleanly(main)
