@@ -104,8 +104,9 @@ def print_table(table: Table) -> None:
 def chips(anchor: Anchor | None, separator: str = "   ") -> Text:
     """Return a commitment: + present, ? uncertain, - absent."""
     parts = [
-        Text(f"{sign} {finding}", colour)
+        Text(f"{sign} {anchor.text(finding)}", colour)
         for polarity, (sign, colour) in _POLARITIES.items()
         for finding in getattr(anchor, polarity, ())
+        if anchor is not None
     ]
     return Text(separator).join(parts) if parts else Text("none")

@@ -17,6 +17,7 @@ from pacer.serving.sources import ImageSource
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pacer.decoding.attributes import AttributeChances
     from pacer.decoding.reader import Probabilities
 
 View = Literal["AP", "PA", "other"]
@@ -119,6 +120,7 @@ class Result(Displayed):
         gate: of Calibrate, 0 to 1; None without it. frontal, lateral: routing; ``lateral`` is None without that view.
         context, view, sections: what the model was given and asked for.
         probabilities: of each finding, as read from the sources; None without the stage ``findings``.
+        attributes: likewise, of each side, severity and course; None if the reading has none.
         given: whether ``commitment`` is a person's.
     """
 
@@ -137,11 +139,13 @@ class Result(Displayed):
     frontal: Routing
     lateral: Routing | None
     probabilities: Probabilities | None = None
+    attributes: AttributeChances | None = None
     given: bool = False
 
     def _shown(self) -> Shown:
-        committed = {} if self.commitment is None else self.commitment.as_dict()
-        rows = [("report", self.report), *((polarity, ", ".join(names)) for polarity, names in committed.items())]
+        rows = [("report", self.report)]
+        if (own := self.commitment) is not None:
+            rows += [(polarity, ", ".join(map(own.text, getattr(own, polarity)))) for polarity in POLARITIES]
         rows += [("contradicted by the report", ", ".join(self.contradictions()))] * bool(self.contradictions())
         return (self.context.upper(), self.name), [*rows, ("gate", three_decimals(self.gate))], self.notes
 
@@ -194,7 +198,7 @@ class Result(Displayed):
             "view": self.view,
             "sections": self.sections,
             "depth_weights": routing,
-        }
+        } | ({} if self.attributes is None else {"attributes": self.attributes.as_dict()})
 
 
 def notes_of(results: Collection[Result]) -> list[str]:

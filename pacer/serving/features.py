@@ -21,7 +21,7 @@ class CaseFeatures:
         dtype: type of the stored states (``features.dtype``).
 
     Attributes:
-        levels: the prepared images [1 or 3, H, W] uint8 of the current case, by image id.
+        levels: the prepared images [1 or 3, H, W] uint8 of the cases that are not done, by image id.
     """
 
     def __init__(self, images: ImageEncoder, texts: TextEncoder, dtype: str):

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
@@ -109,10 +109,10 @@ class _Handler(BaseHTTPRequestHandler):
             image, seen = load_image(body, f"given as {what}")
             direction = f", {seen.view}" if seen and seen.view != "other" else ""
             return view.preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
-        case, listed = read_case(body)
         reporter = self.server.reporter
+        case, listed = read_case(body, reporter.attributes)
         with self.server.writing:
-            return view.result_page(*reporter.generate([case]), listed, reporter.commit)
+            return view.result_page(*reporter.generate([case]), listed, reporter.commit, reporter.attributes)
 
     def _refusal(self) -> tuple[int, bytes] | None:
         """Return a status and a sentence for a request that the page would not send, else None."""
@@ -143,9 +143,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Do nothing; requests are not logged."""
 
 
-def read_case(body: bytes) -> tuple[Case, Anchor | None]:
+def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | None]:
     """Read the case from a request for a report: a line of JSON with texts and ``sizes``, then the bytes of the images.
-    If a person has changed the list (``commitment``), also return the list of the ``model``.
+    If a person has changed the list (``commitment``), also return the list of the ``model``. ``kinds``: of attributes
+    in the model's lists.
 
     Raises:
         DataError: the request has no image, or the page would not send it.
@@ -155,7 +156,7 @@ def read_case(body: bytes) -> tuple[Case, Anchor | None]:
         fields = json.loads(first)
         texts = {name: fields[name] or None for name in ("prior", "indication", "history", "view", "sections")}
         given, listed = fields.get("commitment"), fields.get("model")
-        model = None if given is None else read_list(listed)
+        model = None if given is None else read_list(listed, kinds)
         if not (sizes := fields["sizes"]):
             raise DataError("There is no frontal radiograph yet; drop or choose one on the left")
         if len(sizes) > 2 or min(sizes) < 0 or sum(sizes) != len(images):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
@@ -42,7 +43,8 @@ class Reporter:
 
     Attributes:
         settings: of the export. contexts: those of the model's training. commit: whether it states findings first.
-        depths: encoder blocks that it uses, counted from 1. notes: sentences that apply to each of its reports.
+        attributes: the kinds that its lists have. depths: encoder blocks that it uses, counted from 1.
+        notes: sentences that apply to each of its reports.
         fingerprint: SHA-256 of the manifest, and so of all files that reports depend on.
 
     Raises:
@@ -76,6 +78,7 @@ class Reporter:
         arguments = model, tokenizer, self._features, record.model, settings.decoding, self.device
         self._generator = Generator(*arguments, reader)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)
+        self.attributes = self._generator.attributes
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
     def __call__(self, *sources: Any, **named: Any) -> Result:
@@ -125,7 +128,7 @@ class Reporter:
             view=_one_of(stated or view or "other", get_args(View), f"view of {name}"),
             sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
-            commitment=None if case.commitment is None else read_list(case.commitment),
+            commitment=None if case.commitment is None else read_list(case.commitment, self.attributes),
         )
         if prepared.context not in self.contexts:
             raise DataError(
@@ -162,19 +165,21 @@ class Reporter:
             DataError: as :meth:`prepare`, when the case's turn comes.
         """
         batch_size = batch_size or self.batch_size
-        self._generator.decode = self._generator.decode.model_copy(update={"batch_size": batch_size})
+        generator, features = copy(self._generator), copy(self._features)
+        generator.decode = generator.decode.model_copy(update={"batch_size": batch_size})
+        generator.features, features.levels = features, dict[str, Tensor]()
         waiting: dict[int, Prepared] = {}
 
         def records() -> Iterator[dict[str, Any]]:
             for number, case in enumerate(map(self._prepared, cases)):
                 waiting[number] = case
-                images = {"frontal": case.frontal, "lateral": case.lateral}
-                self._features.levels = {name: image for name, image in images.items() if image is not None}
+                images = {f"frontal {number}": case.frontal, f"lateral {number}": case.lateral}
+                features.levels |= {name: image for name, image in images.items() if image is not None}
                 yield {
                     "record_id": case.name,
                     "context": case.context,
-                    "frontal": "frontal",
-                    "lateral": "lateral",
+                    "frontal": f"frontal {number}",
+                    "lateral": f"lateral {number}",
                     "prior_report": case.prior,
                     "view": case.view,
                     "sections": case.sections,
@@ -183,7 +188,9 @@ class Reporter:
                     "commitment": case.commitment,
                 }
 
-        for number, generated in self._generator.stream(records()):
+        for number, generated in generator.stream(records()):
+            for view in ("frontal", "lateral"):
+                features.levels.pop(f"{view} {number}", None)
             yield number, self._result(generated, waiting.pop(number))
 
     def _prepared(self, case: Case | Prepared) -> Prepared:
@@ -216,6 +223,7 @@ class Reporter:
             frontal=self._routing(case.frontal, generated.depth_weights["frontal"]),
             lateral=None if case.lateral is None else self._routing(case.lateral, generated.depth_weights["lateral"]),
             probabilities=generated.findings,
+            attributes=generated.attributes,
             given=case.commitment is not None,
         )
 

@@ -73,7 +73,11 @@ function problem(error) {
 
 function list(value) { // the findings of the shown list, as a person would write them
   const stated = { positive: [], negative: [], uncertain: [] };
-  for (const choice of document.querySelectorAll("#report select.state")) stated[value(choice)]?.push(choice.getAttribute("aria-label"));
+  for (const choice of document.querySelectorAll("#report select.state")) {
+    const state = value(choice), finding = choice.getAttribute("aria-label");
+    const attributes = state === "negative" ? [] : document.querySelectorAll(`#report .attribute[aria-label^="${finding},"]`);
+    stated[state]?.push([...[...attributes].map(value).filter(Boolean), finding].join(" "));
+  }
   return Object.entries(stated).map(([state, findings]) => `${state}: ${findings.join(", ") || "none"}`).join("; ");
 }
 
@@ -122,9 +126,11 @@ $("#remove-prior")?.addEventListener("click", () => { $("#prior").value = ""; ed
 $("#case").addEventListener("input", (event) => event.target.type !== "file" && edited());
 $("#case").addEventListener("submit", (event) => { event.preventDefault(); write(); });
 $("#cancel").addEventListener("click", () => { running?.abort(); running = null; busy(); tell("Cancelled."); $("#write").focus(); });
-$("#results").addEventListener("change", ({ target }) => { // a finding of the list was given another state
-  if (target.classList.contains("state"))
-    write({ commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) });
+$("#results").addEventListener("change", ({ target }) => { // a finding of the list was given another state or attribute
+  if (!target.matches(".state, .attribute")) return;
+  const again = $("#report .attribute") && `#report select[aria-label="${target.getAttribute("aria-label")}"]`;
+  write({ commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) })
+    .then(() => again && document.activeElement === document.body && $(again)?.focus({ preventScroll: true })); // for the next key
 });
 $("#results").addEventListener("input", ({ target }) => { // the sliders of a map
   const films = target.closest(".films");

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.serving.batch import read_cases, report_cases
+from pacer.serving.batch import _key, read_cases, report_cases
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.support import cases as table_of
@@ -125,3 +125,8 @@ def test_a_table_of_cases(tmp_path: Path) -> None:
 def test_tables_that_are_refused(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         read(tmp_path, text)
+
+
+def test_a_list_with_other_attributes_is_another_case(describing: Reporter, cases: list[Case]) -> None:
+    lists = [f"positive: {words}pleural effusion" for words in ("", "left ", "right ", "mild right ")]
+    assert len({_key(describing.prepare(replace(cases[0], commitment=one))) for one in lists}) == len(lists)

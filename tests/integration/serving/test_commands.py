@@ -39,7 +39,8 @@ def arguments_of(world: World, record_id: str) -> list[str]:
 
 
 def words_of(text: str) -> str:
-    return " ".join(text.split())
+    """The words of a text, but for carriage returns, which a terminal does not get."""
+    return " ".join(text.replace("\r", "").split())
 
 
 def prediction(world: World, record_id: str) -> dict:
@@ -57,6 +58,12 @@ def test_one_case_on_the_terminal(world: World, generate) -> None:
     ):
         assert text in shown.out
     assert words_of(line["report"]) in words_of(shown.out)
+
+
+def test_a_list_with_attributes_on_the_terminal(described: Path, world: World, pacer) -> None:
+    given = ["--commitment", "positive: mild left pleural effusion; negative: edema"]
+    shown = pacer("generate", "--model", described, "--frontal", world.case("sn-50000002").frontal, *given)
+    assert shown.code == 0 and "Commitment  + mild left pleural effusion   - edema" in shown.out
 
 
 def test_all_contexts_side_by_side(world: World, generate) -> None:
@@ -108,7 +115,9 @@ def test_what_is_refused_is_one_line(generate, arguments: str, sentence: str) ->
 def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) -> None:
     """In the folder of a pipeline, as in the README."""
     params = YAML(typ="safe").load(ROOT / "configs" / "phantom.yaml")
-    params["decode"] |= world.decode.model_dump(include={"min_new_tokens", "max_new_tokens", "num_beams"})
+    params["decode"] |= world.decode.model_dump(
+        include={"min_new_tokens", "max_new_tokens", "num_beams", "repetition_penalty"}
+    )
     YAML(typ="safe").dump(params, tmp_path / "params.yaml")
     for name, place in (
         ("model", "models/calibrate"),

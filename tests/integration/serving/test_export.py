@@ -17,6 +17,7 @@ from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataE
 from pacer.core.io import read_json, read_jsonl, write_json
 from pacer.core.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.data.schemas import RECORD_SCHEMA
+from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
@@ -25,6 +26,7 @@ from pacer.serving.layout import CARD
 from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
+from tests.support.serving import READ
 from tests.support.world import FEATURES, World, rehashed
 
 
@@ -202,3 +204,12 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, fol
     assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["sn", "mn"]
     with pytest.raises(DataError, match="has the sources of context sw, but the model was trained only on sn, mn"):
         reporter.prepare(world.case("sw-50000002"))
+
+
+def test_a_reading_of_attributes_is_exported(described: Path) -> None:
+    """As the stage wrote it."""
+    stage = read_reader(described.with_name("findings"), described.with_name("calibrate"))
+    exported = read_reader(described / "findings", described)
+    assert stage is not None and exported is not None and exported.attributes is not None
+    assert exported.hash == stage.hash and set(exported.attributes.maps) == set(READ)
+    assert exported.attributes.thresholds == {"severity": 0.3, "side": 0.3}

@@ -105,6 +105,13 @@ def test_a_case_that_the_page_would_not_send(site: Site, fields: dict, sentence:
     assert status == 422 and sentence in told.decode()
 
 
+def test_both_lists_may_have_the_attributes_of_the_models(describing: Reporter) -> None:
+    with serving(describing) as site:
+        lists = {"commitment": "positive: left pleural effusion", "model": "positive: mild right pleural effusion"}
+        status, told = ask(site, "/report", case(**lists))
+    assert status == 200 and b"the model: positive, right, mild</td>" in b" ".join(told.split())
+
+
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000 + b"\n", b'{"sizes": [1], "frontal": "/etc/passwd"}\n', b"[]\n", b"\xff\n", b""]
 )

@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from pacer.commitments.anchor import Anchor, render_anchor
+from pacer.commitments.anchor import Anchor, parse_anchor, render_anchor
+from pacer.commitments.description import KINDS
 from pacer.core.contexts import CONTEXTS
 from pacer.core.display import three_decimals
 from pacer.core.errors import ConfigError, DataError
@@ -27,6 +28,7 @@ from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.dicom import write_dicom
 from tests.support.searches import commit_to_two_tokens
+from tests.support.serving import READ
 from tests.support.world import World
 
 
@@ -44,6 +46,24 @@ def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter,
         assert result.gate == line["gate"] and three_decimals(result.gate) in repr(result)
         assert escape(result.report) in result._repr_html_()
         assert result.probabilities is not None and result.probabilities.as_dict() == line["findings"]
+
+
+def test_features_that_are_read_ahead_are_those_of_their_case(world: World, reporter: Reporter, monkeypatch) -> None:
+    """Two threads read them; a case's images are kept until it is done, also if two streams alternate."""
+    cases = [world.case(line["record_id"]) for context in ("sn", "mw") for line in world.predictions(context)]
+    expected = {number: reporter.generate([case])[0].generated for number, case in enumerate(cases)}
+    stream, kept = Generator.stream, []
+
+    def ahead(self: Generator, records):
+        for found in stream(self, records, workers=2):
+            kept.append(self.features.levels)
+            yield found
+
+    monkeypatch.setattr(Generator, "stream", ahead)
+    both = zip(reporter.stream(cases, 2), reporter.stream(cases, 1), strict=True)
+    first, second = ({number: result.generated for number, result in one} for one in zip(*both, strict=True))
+    assert first == second == expected and len(set(expected.values())) > 1
+    assert len(kept) == 2 * len(cases) and not any(kept)
 
 
 @pytest.mark.parametrize(("given", "listed_as"), listed_cases(__file__, "lists"))
@@ -66,6 +86,29 @@ def test_a_report_is_written_for_a_persons_list(
         finding for field in expected.as_dict().values() for finding in field if finding in results[1].departures()
     ]
     assert any(f"departs from the commitment on: {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
+
+
+@pytest.mark.parametrize(("given", "listed_as"), listed_cases(__file__, "described"))
+def test_a_persons_list_may_have_attributes(
+    describing: Reporter, reporter: Reporter, given: str, listed_as: str
+) -> None:
+    case = Case(Image.linear_gradient("L"), commitment=given)
+    if not listed_as.startswith("positive"):
+        with pytest.raises(DataError, match=listed_as):
+            describing.prepare(case)
+        return
+    result = describing.generate([case])[0]
+    expected = parse_anchor(f"<ANCHOR> {listed_as}", KINDS)
+    assert result.generated.startswith(f"<ANCHOR> {listed_as} </ANCHOR>") and result.commitment == expected
+    assert result.as_dict()["commitment"] == expected.as_dict() and expected.attributes
+    for text in map(expected.text, expected.positive):
+        assert text in repr(result)
+    assert {(finding, kind) for finding, kinds in result.attributes.chances.items() for kind in kinds} == {*READ}
+    assert result.as_dict()["attributes"]["edema"].keys() == {"mild", "moderate", "severe"}
+    if describing.prepare(case).commitment.attributes:
+        with pytest.raises(DataError, match=r"has attributes that the model's lists do not have; allowed: none"):
+            reporter.prepare(case)
+    assert "attributes" not in reporter(case.frontal).as_dict()
 
 
 CHOICES = [{"select": "agreement"}, {"commitment": "read"}, {"commitment": "read", "select": "agreement"}]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.commitments.anchor import Anchor
+from pacer.commitments.anchor import Anchor, read_list
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.decoding.attributes import AttributeChances
 from pacer.metrics import commitments as metrics
 from pacer.serving import view
 from pacer.serving.case import Result
@@ -64,6 +68,15 @@ def test_a_result_says_where_its_report_departs_from_its_commitment(
     assert replace(departs, fallback=True).departures() == replace(departs, commitment=None).departures() == {}
 
 
+def test_a_side_that_the_commitment_does_not_have_is_marked(result: Result) -> None:
+    right = Anchor.of_lists({"positive": ["pleural effusion"], "attributes": ["right pleural effusion"]})
+    for text, wrong in (("Left effusion.", True), ("Right effusion.", False)):
+        shown = view.result_page(replace(result, report=text, commitment=right, fallback=False))
+        assert shown.count("side: left here, right in the commitment") == shown.count(">wrong side<") == wrong
+        assert ("The report agrees with its commitment." in shown) is not wrong
+        assert "not committed" not in shown  # the finding is
+
+
 def test_what_is_missing_is_said(result: Result) -> None:
     bare = view.result_page(replace(result, commitment=None, gate=None, fallback=True, truncated=True))
     assert view.result_page(result, None, False).count(" disabled>") == 13 and " disabled>" not in bare
@@ -72,3 +85,38 @@ def test_what_is_missing_is_said(result: Result) -> None:
     assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))
     assert "only the last depth" in view.result_page(replace(result, frontal=one))
+
+
+ROW = re.compile(r'<tr( hidden)?><td colspan="4"[^>]*>(.*?)</td></tr>', re.S)
+SELECT = re.compile(r'<select class="attribute" aria-label="([^"]+)" data-model="([^"]*)">(.*?)</select>', re.S)
+OPTION = re.compile(r'<option value="([^"]*)"( selected)?>([^<]+)</option>')
+MODELS = "positive: mild moderate edema, left fracture; negative: pneumothorax"
+
+
+@pytest.mark.parametrize(("given", "chosen", "changed"), listed_cases(__file__, "attributes"))
+def test_a_person_may_choose_attributes(result: Result, given: str | None, chosen: dict, changed: dict) -> None:
+    kinds = ["side", "severity"]
+    read = {"pleural effusion": {"side": [0.04, 0.9, 0.06], "severity": [0.2, 0.7, 0.1]}}
+    chances = AttributeChances(read, dict.fromkeys(kinds, 0.5))
+    model, own = read_list(MODELS, kinds), read_list(given or MODELS, kinds)
+    if given is not None:
+        own = own.completed(chances.stated())
+    described = replace(result, commitment=own, given=given is not None, attributes=chances)
+    shown = view.result_page(described, None if given is None else model, True, kinds)
+    options = {name: OPTION.findall(inside) for name, _, inside in SELECT.findall(shown)}
+    assert len(options) == 26 and all(len([o for o in one if o[1]]) == 1 for one in options.values())
+    selected = {name: value for name, one in options.items() for value, chosen, _ in one if chosen}
+    hidden = {name for hides, row in ROW.findall(shown) for name, *_ in SELECT.findall(row) if hides}
+    assert {name: "hidden" if name in hidden else selected[name] for name in chosen} == chosen
+    assert {name.split(", ")[0] for name in options.keys() - hidden} == {*own.positive, *own.uncertain}
+    sent = {name: words for name, words, _ in SELECT.findall(shown) if words}
+    assert sent == {"edema, severity": "mild moderate", "fracture, side": "left"}
+    effusion, fracture = ([label for *_, label in options[f"{one}, side"]] for one in ("pleural effusion", "fracture"))
+    assert effusion == ["side: as read", "left 0.04", "right 0.90", "bilateral 0.06"]
+    assert fracture == ["side: none", "left", "right", "bilateral"]
+    saved = json.loads(unquote(re.findall(r'href="data:[^,]*,([^"]*)"', shown)[0]))
+    assert saved["changed"] == changed and saved["attributes"]["pleural effusion"]["right"] == 0.9
+    assert shown.count('<tr class="person">') == shown.count("<b>yours</b>") == len(changed)
+    for finding in own.attributes:
+        assert f'<span class="word">{own.text(finding)}</span>' in shown
+    assert "or its side or severity, to rewrite" in shown and "attribute" not in view.result_page(result)

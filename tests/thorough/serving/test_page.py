@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.data.findings import FINDINGS
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
-from tests.integration.serving.test_page import Site, site
+from tests.integration.serving.test_page import Site, serving, site
 from tests.support.browser import CHROMIUM
 from tests.support.world import World
 
@@ -31,8 +34,27 @@ def browser():
         found.close()
 
 
+@pytest.fixture(scope="module")
+def describing_site(describing: Reporter) -> Iterator[Site]:
+    with serving(describing) as found:
+        yield found
+
+
 @pytest.fixture
 def page(browser, site: Site):
+    with opened(browser, site) as found:
+        yield found
+
+
+@pytest.fixture
+def describing_page(browser, describing_site: Site):
+    """Of a model whose lists have attributes."""
+    with opened(browser, describing_site) as found:
+        yield found
+
+
+@contextmanager
+def opened(browser, site: Site):
     """An open page; nothing in it may log an error or ask any other server for anything."""
     problems: list[str] = []
     found = browser.new_page(viewport={"width": 1400, "height": 900})
@@ -165,7 +187,7 @@ def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter
     shown = page.locator("#report .result")
     row = page.locator(".listed tr.person")
     assert row.count() == 1 and "edema" in row.inner_text() and "yours" in row.inner_text()
-    saved = json.loads(unquote(str(page.get_attribute("a.save", "href")).partition(",")[2]))
+    saved = saved_by(page)
     expected = reporter(case.frontal, commitment=f"{state}: edema")
     assert report_of(shown) == plain(saved["report"]) == plain(expected.report) != before
     assert saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
@@ -177,9 +199,50 @@ def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter
     assert page.locator(".listed select.state").count() == 13
 
 
+def saved_by(page) -> dict:
+    return json.loads(unquote(str(page.get_attribute("a.save", "href")).partition(",")[2]))
+
+
+def test_attributes_are_chosen_with_the_keyboard(describing_page, describing: Reporter, world: World) -> None:
+    """For a finding that is listed and not denied; the choice is sent with the list, and the focus stays."""
+    page, case = describing_page, world.case("sn-50000003")
+    give(page, "frontal", case.frontal)
+    written(page)
+    page.click(".listed summary")
+    assert page.locator(".listed select.attribute").count() == 26
+    page.select_option("select.state[aria-label='pleural effusion']", "uncertain")
+    side = page.locator("select[aria-label='pleural effusion, side']")
+    side.wait_for(state="visible")
+    expect = page.locator("select:focus[aria-label='pleural effusion']")
+    expect.wait_for()
+    page.keyboard.press("Tab")
+    read = describing(case.frontal).attributes.as_dict()["pleural effusion"]
+    assert side.evaluate("one => one === document.activeElement")
+    assert f"{read[side.input_value()]:.2f}" in side.locator(":checked").inner_text()
+    other = "bilateral" if side.input_value() == "left" else "left"
+    page.keyboard.type(other)
+    page.wait_for_selector(f".chip:has-text('{other} pleural effusion')")
+    page.wait_for_selector("select:focus[aria-label='pleural effusion, side']")
+    saved = saved_by(page)
+    change = saved["changed"]["pleural effusion"]
+    assert change["person"] == "uncertain" and change["attributes"]["side"]["person"] == other
+    assert saved["report"] == describing(case.frontal, commitment=listed(saved)).report
+    page.select_option("select.state[aria-label='pleural effusion']", "negative")
+    side.wait_for(state="hidden")
+    assert "attributes" not in saved_by(page)["commitment"]
+
+
+def listed(saved: dict) -> str:
+    """The saved list as a person would write it."""
+    lists = Anchor.of_lists(saved["commitment"])
+    return "; ".join(f"{name}: {', '.join(map(lists.text, getattr(lists, name)))}" for name in POLARITIES)
+
+
+@pytest.mark.parametrize("opened_page", ["page", "describing_page"])
 @pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1400, "light")])
-def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) -> None:
+def test_axe_finds_nothing_serious(request, opened_page: str, world: World, width: int, scheme: str) -> None:
     """With a report, current and out of date, and with a file that was refused."""
+    page = request.getfixturevalue(opened_page)
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (extra dev)").Axe()
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
@@ -193,6 +256,10 @@ def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) 
     fill(page, world.case("mw-50000003"))
     written(page)
     check("report")
+    page.click(".listed summary")
+    page.select_option("select.state[aria-label='pleural effusion']", "positive")
+    page.wait_for_selector(".chip:has-text('pleural effusion')")
+    check("list")
     page.fill("#history", "edited")
     check("report, out of date")
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page is wider than the window"
