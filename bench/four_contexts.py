@@ -31,11 +31,18 @@ from pacer.reporting.results import Results, read_results
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
 RIGHT, MISSING, WRONG, COMPARES, NEUTRAL = "#d9efdf", "#fdeec2", "#f7dcea", "#dceaf8", "#eef1f4"
-OPPOSITE = "#f4b3a2"
-MARKS = {"opposite": OPPOSITE, "longitudinal": COMPARES, "unverified": WRONG, "matching": RIGHT}
+OPPOSITE, OTHER_SIDE = "#f4b3a2", "#e4d6f2"
+MARKS = {
+    "opposite": OPPOSITE,
+    "wrong-side": OTHER_SIDE,
+    "longitudinal": COMPARES,
+    "unverified": WRONG,
+    "matching": RIGHT,
+}
 LEGEND = (
     (RIGHT, "as in the reference"),
     (OPPOSITE, "the reference says the opposite"),
+    (OTHER_SIDE, "on another side in the reference"),
     (WRONG, "not in the reference"),
     (MISSING, "in the reference, missing here"),
     (COMPARES, "compares with an earlier study"),
@@ -189,7 +196,7 @@ def main() -> None:
         context(Column(figure.add_axes((left, 0.04, width - 0.03, 0.76))), report)
     for place, (colour, meaning) in enumerate(LEGEND):
         box = {"facecolor": colour, "edgecolor": "none", "pad": 2}
-        figure.text(0.014 + 0.19 * place, 0.012, meaning, fontsize=8.5, bbox=box)
+        figure.text(0.014 + 0.165 * place, 0.012, meaning, fontsize=8.5, bbox=box)
     figure.savefig(parser.parse_args().out)
     print(f"study {case.study_id}")
 

@@ -1,4 +1,4 @@
-"""Agreement of two reports in side, severity and course of the findings that both affirm."""
+"""Side, severity and course: agreement of two reports, of a report with its commitment, and of its sentences."""
 
 from __future__ import annotations
 
@@ -7,22 +7,49 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from pacer.commitments.attributes import Attributes, read_attributes
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.attributes import Attributes, read_attributes, sentence_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
 
 KINDS = Attributes._fields
+#: Numbers of each case; None: a case without them.
+Counts = list[list[int] | None]
 
 
-def attribute_counts(cases: pl.DataFrame) -> list[list[int]]:
-    """Return for each case how often ``hypothesis`` agrees with ``reference`` in each of :data:`KINDS`, over findings
-    that both affirm, then how often the reference names it; ``[n, 6]``."""
-    counts = []
-    for reference, hypothesis in cases.select("reference", "hypothesis").iter_rows():
-        both = set(extract_anchor(reference).positive) & set(extract_anchor(hypothesis).positive)
-        expected, stated = read_attributes(reference), read_attributes(hypothesis)
-        counts.append(_counts((expected[finding], stated[finding]) for finding in both))
+def attribute_counts(cases: pl.DataFrame, reports: str = "hypothesis", mirrored: bool = False) -> Counts:
+    """Return for each case how often a report agrees with ``reference``, or that of a ``mirrored`` picture, in each of
+    :data:`KINDS`, over findings that both affirm, then how often the reference names it, ``[n, 6]``; None where the
+    column ``reports`` has none."""
+    turned = {"left": "right", "right": "left"} if mirrored else {"left": "left", "right": "right"}
+    counts: Counts = []
+    for reference, report in zip(cases["reference"], cases.get_column(reports, default=[None] * len(cases))):
+        both = set(extract_anchor(reference).positive) & set(extract_anchor(report or "").positive)
+        expected, stated = read_attributes(reference), read_attributes(report or "")
+        sides = {finding: frozenset(turned[side] for side in expected[finding].side) for finding in both}
+        pairs = ((expected[finding]._replace(side=side), stated[finding]) for finding, side in sides.items())
+        counts.append(None if report is None else _counts(pairs))
     return counts
+
+
+def uncommitted_sides(cases: pl.DataFrame) -> Counts:
+    """Return for each case how many sides ``hypothesis`` states, of the findings that its commitment affirms with
+    attributes, that are not in the commitment, then how many it states; None without such a commitment."""
+    counts: Counts = []
+    for report, *lists in cases.select("hypothesis", "anchor_positive", "anchor_attributes").iter_rows():
+        known = Anchor.of_lists(dict(zip(("positive", "attributes"), lists, strict=True))).attributes
+        stated = read_attributes(report) if known else {}
+        sides = [(stated.get(finding, Attributes()).side, one.side) for finding, one in known.items()]
+        apart = sum(len(said - listed) for said, listed in sides)
+        counts.append([apart, sum(len(said) for said, _ in sides)] if known else None)
+    return counts
+
+
+def side_switches(report: str) -> list[str]:
+    """Return the findings that a report has on the left in one sentence and on the right in another, but in none on
+    both sides."""
+    sides = {finding: {" ".join(sorted(one.side)) for one in of} for finding, of in sentence_attributes(report).items()}
+    return [name for name, known in sides.items() if {"left", "right"} <= known and "left right" not in known]
 
 
 def _counts(pairs: Iterable[tuple[Attributes, Attributes]]) -> list[int]:

@@ -36,9 +36,9 @@ COLUMNS: dict[str, pl.DataType] = {
     "fallback": pl.Boolean(),
     "tokens": pl.Int64(),
 }
-#: Optional columns: findings in which a report contradicts its commitment, a property by which records can be grouped,
-#: the findings of a generated world, and the probabilities of findings.
-FURTHER = ("contradictions", "view", "truth", "present", "absent")
+#: Optional columns: findings in which a report contradicts its commitment, the described findings of the commitment, a
+#: property by which records can be grouped, the findings of a generated world, and the probabilities of findings.
+FURTHER = ("contradictions", "anchor_attributes", "view", "truth", "present", "absent")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:

@@ -35,7 +35,7 @@ _REPEATED, _UNKNOWN, _MISSING = (
     "select references (--split, --context), or use --missing=empty, which scores a missing or null report as empty",
 )
 #: Columns of predictions that other systems do not provide.
-_NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "tokens")
+_NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "anchor_attributes", "gate", "tokens")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 

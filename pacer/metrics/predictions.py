@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationError
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES
+from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.hygiene import LONGEST_ID
@@ -21,7 +21,8 @@ from pacer.data.values import quoted
 
 
 def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
-    if set(anchor) != set(POLARITIES) or set().union(*anchor.values()) - set(FINDINGS):
+    findings = set().union(*(of_kind for name, of_kind in anchor.items() if name != "attributes"))
+    if anchor.keys() - {"attributes"} != set(POLARITIES) or findings - set(FINDINGS):
         raise ValueError(f"expected {', '.join(POLARITIES)}, each a list of findings from the vocabulary")
     return anchor
 
@@ -61,7 +62,7 @@ _OF_RECORDS = (
 PREDICTIONS: dict[str, pl.DataType] = {
     "record_id": pl.String(),
     "hypothesis": pl.String(),
-    **{f"anchor_{polarity}": pl.List(pl.String()) for polarity in POLARITIES},
+    **{f"anchor_{name}": pl.List(pl.String()) for name in (*POLARITIES, *DESCRIBED)},
     "gate": pl.Float64(),
     "fallback": pl.Boolean(),
     "tokens": pl.Int64(),
@@ -103,7 +104,7 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
     check_pairs(record_ids, [line.record_id for line in lines], "the records", str(path))
     rows = {}
     for line in lines:
-        anchor = [None] * 3 if line.anchor is None else [line.anchor[polarity] for polarity in POLARITIES]
+        anchor = [(line.anchor or {}).get(name) for name in (*POLARITIES, *DESCRIBED)]
         ended = (line.gate, bool(line.fallback), line.tokens)
         chances = None if line.findings is None else [line.findings[finding] for finding in FINDINGS]
         read = [chances and [getattr(chance, what) for chance in chances] for what in ("present", "absent")]
@@ -160,7 +161,8 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     cases = pl.concat(parts, how="diagonal")
     if anchors is None:
         return cases
-    given = read_table(anchors, ANCHOR_SCHEMA).select("record_id", pl.col(POLARITIES).name.prefix("reference_"))
+    given = read_table(anchors, ANCHOR_SCHEMA, optional=DESCRIBED)
+    given = given.select("record_id", pl.col(POLARITIES).name.prefix("reference_"))
     if lacking := cases.join(given, on="record_id", how="anti")["record_id"].to_list():
         raise DataError(f"{anchors} has no anchor for record {named(lacking, 1)}")
     return cases.join(given, on="record_id", how="left", maintain_order="left")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
 from pacer.metrics.attributes import KINDS as ATTRIBUTES
-from pacer.metrics.attributes import attribute_counts, attribute_share
+from pacer.metrics.attributes import attribute_counts, attribute_share, side_switches, uncommitted_sides
 from pacer.metrics.cases import is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, Convention, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_rows
@@ -41,6 +42,7 @@ from pacer.metrics.score_kinds import (
 )
 from pacer.metrics.source_use import KINDS, REPORTS, affirmed, stated_rows
 
+_COUNTS = pl.List(pl.Int64)
 #: Whether a text has as many tokens as the decoder allows (including texts that happen to end exactly there).
 _TRUNCATED = pl.col("tokens") >= pl.col("token_limit")
 #: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such wording is invented.
@@ -110,6 +112,10 @@ def _repetition(side: str) -> Column:
     return Column(f"{side}_repetition", pl.Float64(), lambda cases: map(repetition, cases[side]))
 
 
+def _side_switches(side: str) -> Column:
+    return Column(f"{side}_side_switches", pl.List(pl.String), lambda cases: map(side_switches, cases[side]))
+
+
 def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Score:
     """Return the score of a kind of finding for the lists ``stated``, by default those of the column ``needs``."""
     kind, lists = KINDS[key], pl.col(needs) if stated is None else stated
@@ -126,22 +132,33 @@ def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Sc
     return Score(key + end, title, of, meaning, better=kind.better, sums=sums, needs=needs, case_column=column)
 
 
-def _attribute(kind: str | None) -> Score:
-    """Return the score of a kind of attribute; None: the mean over the kinds."""
-    column = Column("attributes", pl.List(pl.Int64), attribute_counts)
+def _of_counts(key: str, column: Column, width: int, share: Callable, counted: tuple[int, ...], **rest: Any) -> Score:
+    """Return a score that is a share of sums over a column of counts ``[n, width]``; left out if no case has them."""
 
     def rows(cases: pl.DataFrame) -> np.ndarray:
-        return np.array(cases[column.name].to_list(), dtype=float)
+        return np.array([counts or [0] * width for counts in cases[column.name].to_list()], dtype=float)
 
     def of(context: Context) -> Numbers:
-        value = float(attribute_share(rows(context.cases).sum(axis=0), kind))
-        return {f"attributes_{kind}" if kind else "attributes": None if np.isnan(value) else value}
+        value = float(share(rows(context.cases).sum(axis=0)))
+        return {key: None if np.isnan(value) else value} if context.cases[column.name].count() else {}
 
-    named = tuple(len(ATTRIBUTES) + ATTRIBUTES.index(one) for one in ([kind] if kind else ATTRIBUTES))
-    sums = Sums(lambda cases, _: rows(cases), lambda sums, _: attribute_share(sums, kind), named)
-    meaning = f"{kind or 'mean of side, severity and course'}: {_ATTRIBUTES}"
+    sums = Sums(lambda cases, _: rows(cases), lambda sums, _: share(sums), counted)
+    return Score(key, of=of, sums=sums, needs=column.name, case_column=column, **rest)
+
+
+def _attribute(kind: str | None, chance: bool = False) -> Score:
+    """Return the score of a kind of attribute; None: the mean over the kinds. By ``chance``: with the sources of other
+    patients."""
+    column = Column("attributes", _COUNTS, attribute_counts)
     key, title = (f"attributes_{kind}", f"{kind} agrees".capitalize()) if kind else ("attributes", "Attributes")
-    return Score(key, title, of, meaning, "contents", sums=sums, tested=True, needs=column.name, case_column=column)
+    meaning = f"{kind or 'mean of side, severity and course'}: {_ATTRIBUTES}{_CHANCE * chance}"
+    if chance:
+        column = Column("chance_attributes", _COUNTS, partial(attribute_counts, reports="another_patient_hypothesis"))
+        key, title = f"{key}_chance", f"{(kind or key).capitalize()} by chance"
+    named = tuple(len(ATTRIBUTES) + ATTRIBUTES.index(one) for one in ([kind] if kind else ATTRIBUTES))
+    share, better = partial(attribute_share, kind=kind), None if chance else "higher"
+    fields = {"title": title, "meaning": meaning, "place": "contents", "better": better, "tested": not chance}
+    return _of_counts(key, column, 2 * len(ATTRIBUTES), share, named, **fields)
 
 
 def _beside_references(
@@ -183,6 +200,9 @@ _OF_REPORT = "findings that the rules read in the report, against the reference 
 _OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
 _FOLLOWS = "the report has the polarity that its own commitment states, over the stated findings"
 _ATTRIBUTES = "of findings that both texts affirm and whose attribute the reference names, the share that agrees"
+_CHANCE = ", in reports written with another patient's sources (control another_patient)"
+_SWITCHES = "reports that have a finding on the left in one sentence, on the right in another, on both sides in none"
+_UNCOMMITTED = "of sides that reports state of findings committed with attributes, the share not in the commitment"
 _READ = "probabilities of present findings (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
 _UNFOUNDED = "the same in contexts whose input has no previous report"
@@ -240,8 +260,13 @@ SCORES: tuple[Score, ...] = (
             "prior_wording_rate", ("Compares", "References compare"), _compares, _COMPARES, column=_wording
         ),
         by_case("unfounded_prior_wording_rate", "Compares without a prior", _INVENTED, _UNFOUNDED, "lower"),
+        *_beside_references(
+            *("side_switch_rate", ("Switches sides", "References switch")),
+            lambda side: pl.col(f"{side}_side_switches").list.len() > 0,
+            *(_SWITCHES, _side_switches, "lower"),
+        ),
     ),
-    *map(_attribute, (None, *ATTRIBUTES)),
+    *(_attribute(kind, chance) for kind in (None, *ATTRIBUTES) for chance in (False, True)),
     *_at(
         "commitments",
         *(
@@ -257,6 +282,11 @@ SCORES: tuple[Score, ...] = (
             "lower",
             interval=True,
             case_column=Column("contradictions", pl.List(pl.String), contradictions),
+        ),
+        _of_counts(
+            "uncommitted_sides",
+            *(Column("uncommitted_sides", _COUNTS, uncommitted_sides), 2, mean, (1,)),
+            **{"title": "Uncommitted sides", "meaning": _UNCOMMITTED, "better": "lower", "tested": True},
         ),
         Score("read_f1", "Read F1", _reading, f"{_READ}; present from `decode.threshold` on"),
         Score("read_auroc", "Read AUROC", _reading, f"{_READ}; mean of the findings"),

@@ -30,13 +30,14 @@ class ContextReport:
     """The model's report for one record, with its reference.
 
     ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``sources``: in words.
-    ``generated``, ``reference``: the texts with their marks.
+    ``commitment``: the prediction's; None without one. ``generated``, ``reference``: the texts with their marks.
     """
 
     record: Mapping[str, Any]
     sources: str
     prediction: Mapping[str, Any]
     score: Mapping[str, Any]
+    commitment: Anchor | None
     reference: list[Span]
     generated: list[Span]
 
@@ -77,15 +78,16 @@ def study_case(results: Results, study: str) -> ExampleCase:
         wanted, written = row["report"], prediction["report"]
         reference, generated = stated = statements(wanted), statements(written)
         first = first or stated
-        commitment = committed(Anchor.of(**prediction["anchor"] or {}))
+        commitment = None if prediction["anchor"] is None else Anchor.of_lists(prediction["anchor"])
         reports.append(
             ContextReport(
                 row,
                 SOURCES[row["context"]],
                 prediction,
                 score,
+                commitment,
                 reference=spans(wanted, "generated", generated, first[0]),
-                generated=spans(written, "reference", reference, first[1], commitment),
+                generated=spans(written, "reference", reference, first[1], committed(commitment or Anchor())),
             )
         )
     pictures = [_image(name, rows, results) for name in ("frontal", "lateral") if any(row[name] for row in rows)]

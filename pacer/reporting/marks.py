@@ -4,8 +4,10 @@ A marked phrase is a mention of a finding, or it is **longitudinal**: wording th
 (:mod:`pacer.data.wording`), identified by its rule and its direction. A phrase is **matching** if the other text says
 the same. It is **reference-only** if a reference says it and the generated report does not. It is **unverified** if a
 generated report says it and the reference, or the preceding commitment, does not. It is **opposite** if one text
-affirms the finding and the other denies it. It **contradicts** where the report affirms what its own commitment denies,
-or the reverse. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the findings with their polarity.
+affirms the finding and the other denies it. It has a **wrong side** if both affirm the finding or leave it uncertain,
+on different sides, by all that each says of it. It **contradicts** where the report affirms what its own commitment
+denies, or the reverse, or has another side. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the
+findings with their polarity, and :mod:`pacer.commitments.attributes` their sides.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.description import Attributes, words
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.data.wording import find_wording
 
 #: Kind of text that a text is compared with.
 Other = Literal["reference", "generated", "commitment"]
 
-#: A finding and its polarity; or a rule of comparison with its direction, and :data:`LONGITUDINAL`.
+#: A finding and its polarity, or its side; or a rule of comparison with its direction, and :data:`LONGITUDINAL`.
 Statement = tuple[str, str]
 LONGITUDINAL = "longitudinal"
+_SIDES = ("left", "right", "bilateral")
 _OPPOSITE = {"positive": "negative", "negative": "positive"}
 #: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not the same.
 _DIRECTION = re.compile(
@@ -44,9 +49,9 @@ _COMPARED_WITH: Mapping[Other, tuple[str, str, str]] = {
 
 class Span(NamedTuple):
     """Characters of a report with the same marks, which are classes of ``style.css``; ``tooltip``: what is said, and by
-    which texts. Of ``matching``, ``reference-only``, ``unverified`` and ``opposite`` there is one on a phrase that
-    another text is compared with. Further marks: ``longitudinal``; ``contradicts`` (the report's own commitment states
-    the opposite); ``changed`` (the first context's text does not say this)."""
+    which texts. Of ``matching``, ``reference-only``, ``unverified``, ``opposite`` and ``wrong-side`` there is one on a
+    phrase that another text is compared with. Further marks: ``longitudinal``; ``contradicts`` (the report's own
+    commitment states the opposite, or another side); ``changed`` (the first context's text does not say this)."""
 
     text: str
     marks: Sequence[str] = ()
@@ -54,15 +59,21 @@ class Span(NamedTuple):
 
 
 def statements(report: str) -> frozenset[Statement]:
-    """Return every finding in a text with its polarity (both, if it is affirmed and denied), and the rules of
-    comparison that match."""
+    """Return every finding in a text with its polarity (both, if it is affirmed and denied), and with its side, and the
+    rules of comparison that match."""
     findings = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
-    return frozenset(findings | {statement for _, _, statement in _wording(report)})
+    return frozenset(findings | _sides(read_attributes(report)) | {statement for _, _, statement in _wording(report)})
 
 
 def committed(commitment: Anchor) -> frozenset[Statement]:
-    """Return the findings of a commitment with their polarities."""
-    return frozenset((finding, name) for name in POLARITIES for finding in getattr(commitment, name))
+    """Return the findings of a commitment with their polarities, and with their sides."""
+    findings = {(finding, name) for name in POLARITIES for finding in getattr(commitment, name)}
+    return frozenset(findings | _sides(commitment.attributes))
+
+
+def _sides(attributes: Mapping[str, Attributes]) -> set[Statement]:
+    """Return the findings that have a side with it, a value of :data:`_SIDES`."""
+    return {(finding, words(known.only(["side"]))[0]) for finding, known in attributes.items() if known.side}
 
 
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
@@ -101,13 +112,12 @@ def spans(
         "matching": with_support,
         unsupported: without_support,
         "opposite": "the other report says the opposite",
-        "contradicts": "the commitment says the opposite",
         "changed": "differs from the first context",
     }
     stated = (commitment or (other if compared_with == "commitment" else None)) or ()
     read = committed(extract_anchor(report))  # what the rules read in the whole report
     opposed = {(finding, kind) for finding, kind in read if (finding, _OPPOSITE.get(kind, "")) in stated}
-    marked = []
+    sides, marked = dict(_sides(read_attributes(report))), []
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):
         here = [statement for left, right, statement in phrases if left <= start and end <= right]
@@ -116,22 +126,40 @@ def spans(
         supported = checked and all(statement in (other or ()) for statement in compared)
         denied = compared_with != "commitment" and checked and not supported
         denied = denied and any((name, _OPPOSITE.get(kind, "")) in (other or ()) for name, kind in compared)
+        wrong = "" if denied else _apart(compared, sides, other or (), compared_with)
+        against = "" if opposed.isdisjoint(here) else "the commitment says the opposite"
+        against = against or _apart(here, sides, commitment or (), "commitment")
         applies = {
-            "matching": supported,
-            unsupported: checked and not supported and not denied,
+            "matching": supported and not wrong,
+            unsupported: checked and not supported and not denied and not wrong,
             "opposite": denied,
+            "wrong-side": bool(wrong),
             LONGITUDINAL: any(kind == LONGITUDINAL for _, kind in here),
-            "contradicts": not opposed.isdisjoint(here),
+            "contradicts": bool(against),
             "changed": first is not None and any(statement not in first for statement in here),
         }
         marks = [mark for mark, holds in applies.items() if holds]
         about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
-        about += [tooltips[mark] for mark in marks if mark in tooltips]
+        told = tooltips | {"wrong-side": wrong, "contradicts": against}
+        about += [told[mark] for mark in marks if mark in told]
         if named and checked:
-            matching = sorted(name for name, others in named.items() if others.issuperset(compared))
+            agree = {name: others for name, others in named.items() if not _apart(compared, sides, others)}
+            matching = sorted(name for name, others in agree.items() if others.issuperset(compared))
             about.append(f"said by {' and '.join(matching) or 'none'}")
         marked.append(Span(report[start:end], marks, "; ".join(about)))
     return marked
+
+
+def _apart(
+    phrase: Collection[Statement], sides: Mapping[str, str], other: Collection[Statement], name: Other = "reference"
+) -> str:
+    """Say on which sides another text has findings that a phrase affirms, unless one is the report's; empty: none."""
+    said, there = [], "generated report" if name == "generated" else name
+    for finding in sorted({finding for finding, kind in phrase if kind != "negative" and finding in sides}):
+        others = sorted(kind for named, kind in other if named == finding and kind in _SIDES)
+        if others and sides[finding] not in others:
+            said.append(f"side: {sides[finding]} here, {' and '.join(others)} in the {there}")
+    return "; ".join(said)
 
 
 def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:

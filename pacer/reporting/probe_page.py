@@ -9,7 +9,7 @@ from typing import Any
 
 from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.metrics.attributes import KINDS
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
 from pacer.metrics.probe.use import CHANCE, SystemUse, Use
 from pacer.metrics.probe.verdicts import LACKING, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
 from pacer.metrics.statistics.bootstrap import Interval
@@ -27,6 +27,7 @@ _NOTES = (
     "absence. Frontal and lateral radiographs are exchanged together unless the row names one.",
     "Score: F1 of positive findings, read by the rules; a report that affirms none scores 0. Of side, severity and "
     "course, it is the share that agrees, over all contexts together, of the findings whose number is in brackets.",
+    "Mirrored: agreement in side with mirrored references, of reports on mirrored views and (changed) as given.",
     "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
     "writes reports that fit any patient.",
 )
@@ -45,6 +46,7 @@ _WORDS = {
 }
 _TONES = {
     **{"used": "yes", "above chance": "yes", "misled": "no", "ignored": "no", "not above chance": "no"},
+    **{"reads the side": "yes", "swaps the side": "no", "ignores the side": "no"},
     **{THERE: "yes", NOT_THERE: "no", WITHOUT: "no"},
 }
 #: Columns of the table of findings: their heading, by change; without boxes those of coverings are left out.
@@ -105,6 +107,7 @@ def verdict_sentence(system: SystemUse) -> str:
     """Return what a system does with each source, and how many findings have which verdict, in words."""
     known = {source: system.uses[twin] for source, twin in _SOURCES.items() if twin in system.uses}
     parts = [_WORDS[use.verdict].format(source=name, changed=1 - (use.unchanged or 0)) for name, use in known.items()]
+    parts += [use.verdict for twin, use in system.uses.items() if twin == MIRRORED]
     for verdict in (THERE, NOT_THERE, WITHOUT, UNCLEAR):
         names = [one.finding for one in system.findings if one.verdict == verdict]
         if names:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
@@ -35,10 +35,12 @@ _VIEWS = ("frontal", "lateral")
 
 #: Kinds of twins that a record has for each finding that its report affirms.
 COVERED, ELSEWHERE, SAME_FINDING = "finding_covered", "elsewhere_covered", "same_finding"
+MIRRORED = "mirrored_frontal"  # if a finding is on one side
 #: The kinds of twins, with their titles.
 TITLES = {
     "another_radiograph": "another patient's radiographs",
     "another_frontal": "another patient's frontal view",
+    MIRRORED: "the frontal view mirrored (side)",
     SAME_FINDING: "another patient's radiographs with the same finding",
     COVERED: "finding covered where it is",
     ELSEWHERE: "an equal area covered elsewhere",
@@ -76,7 +78,11 @@ def make_probe(
     groups = {GIVEN: chosen} | _twins(chosen, seed)
     groups[SAME_FINDING] = exchange(affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed)
     pictures, twins = _coverings(affirmed, boxes or {})
-    groups |= twins
+    sided = affirmed.filter(pl.col("side").is_in(["left", "right"])).select("record_id")
+    turned = chosen.join(sided, on="record_id", how="semi", maintain_order="left")
+    names = {image: hash_json([MIRRORED, image])[:16] for image in turned["frontal"]}
+    pictures |= {name: (image, None) for image, name in names.items()}
+    groups |= twins | {MIRRORED: turned.with_columns(pl.col("frontal").replace_strict(names, return_dtype=pl.String))}
     key = pl.concat(
         [
             part.select(
@@ -159,8 +165,8 @@ def _affirmed(records: pl.DataFrame, states: pl.DataFrame | None) -> pl.DataFram
     )
 
 
-#: Pictures to write, by id: the image, and the region that is covered in it.
-_Pictures = dict[str, tuple[str, list]]
+#: Pictures to write, by id: the image, and the region that is covered in it; None: it is mirrored.
+_Pictures = dict[str, tuple[str, list | None]]
 
 
 def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
@@ -184,10 +190,12 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
 
 
 def _write_coverings(pictures: _Pictures, paths: Mapping[str, str], folder: Path, final: Path) -> dict[str, str]:
-    """Write the pictures of coverings; return their files in ``final``."""
+    """Write the changed pictures; return their files in ``final``."""
     with Ticker("coverings", len(pictures)) as ticker:
         for name, (image, region) in pictures.items():
-            covered(open_image(paths[image]), region).save(folder / f"{name}.jpg", quality=95)
+            picture = open_image(paths[image])
+            changed = ImageOps.mirror(picture) if region is None else covered(picture, region)
+            changed.save(folder / f"{name}.jpg", quality=95)
             ticker.advance()
     return {name: str(final / f"{name}.jpg") for name in pictures}
 

@@ -13,14 +13,13 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
 from pacer.core.io import read_json
 from pacer.data.twins import exchange
-from pacer.metrics.attributes import KINDS
+from pacer.metrics.attributes import KINDS, attribute_counts
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.predictions import check_pairs
-from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, TITLES
+from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, MIRRORED, TITLES
 from pacer.metrics.probe.verdicts import FindingUse, finding_uses
 from pacer.metrics.report_files import reports_of
-from pacer.metrics.scores import CASE_COLUMNS
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.metrics.statistics.sources import gains
 
@@ -58,6 +57,16 @@ class Use:
         if low is None or high is None or low <= 0 <= high:
             return "no gain shown"
         return "used" if low > 0 else "misled"
+
+
+class Mirrored(Use):
+    """What mirrored frontal views show: agreement in side with mirrored references, of the reports on them (``second``)
+    and of those on the records as given (``first``)."""
+
+    @property
+    def verdict(self) -> str:
+        words = {"used": "reads the side", "misled": "swaps the side", "ignored": "ignores the side"}
+        return words.get(super().verdict, "not shown to read the side")
 
 
 class SystemUse(NamedTuple):
@@ -100,11 +109,12 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, columns: tuple[str |
     uses = {}
     if len(others):  # else one patient has more than half of the records
         uses[CHANCE] = replace(_use(given, others), unchanged=None)
-        # in one context, since references without a previous report have no course
-        column, kind, counts = CASE_COLUMNS["attributes"]
-        pooled = pl.lit(UNKNOWN).alias("context")
-        both = [part.with_columns(pl.Series(column, counts(part), kind), pooled) for part in (given, others)]
+        both = list(map(_with_attributes, (given, others)))
         uses |= {kind: replace(_use(*both, f"attributes_{kind}"), unchanged=None) for kind in KINDS}
+    if (turned := groups.pop(MIRRORED, None)) is not None:
+        plain = given.join(turned, on="record_id", how="semi", maintain_order="left")
+        both = [_with_attributes(part, mirrored=True) for part in (turned, plain)]
+        uses[MIRRORED] = _use(*both, "attributes_side", kind=Mirrored)
     uses |= {twin: _use(given, part) for twin, part in groups.items()}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
     return SystemUse(name, uses, finding_uses(cases), empty)
@@ -121,8 +131,14 @@ def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl
     return cases.with_columns(expected + stated)
 
 
-def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1) -> Use:
+def _with_attributes(cases: pl.DataFrame, mirrored: bool = False) -> pl.DataFrame:
+    """Add counts of attributes, in one context, since references without a previous report have no course."""
+    counts = pl.Series("attributes", attribute_counts(cases, mirrored=mirrored), pl.List(pl.Int64))
+    return cases.with_columns(counts, pl.lit(UNKNOWN).alias("context"))
+
+
+def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1, *, kind: type[Use] = Use) -> Use:
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
     *_, last = gains(given, twins, _CONVENTION, [score], _RESAMPLES).values()  # the mean, if there are several contexts
-    return Use(len(twins), last[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))
+    return kind(len(twins), last[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))

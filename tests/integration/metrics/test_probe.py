@@ -15,8 +15,9 @@ from typer.testing import CliRunner, Result
 from pacer.cli.command import app
 from pacer.core.errors import DataError
 from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, KEY, SAME_FINDING
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, KEY, SAME_FINDING, make_probe
 from pacer.metrics.probe.use import CHANCE, read_probe, system_use
+from pacer.reporting.probe_page import use_table, verdict_sentence
 
 FINDINGS = ("pneumothorax", "pleural effusion", "cardiomegaly", "pneumonia", "edema", "fracture")
 CONTEXTS = ("sn", "sw", "mn", "mw")
@@ -175,6 +176,77 @@ def test_a_finding_is_covered_where_it_is_and_as_much_elsewhere(probe: Path) -> 
             before, now = (np.asarray(Image.open(path), int) for path in (given[row["record_id"]], row["file"]))
             changed = np.abs(before - now) > 12
             assert changed[:, columns].sum() > 15 and changed.sum() - changed[:, columns].sum() < 8, twin
+
+
+@pytest.fixture(scope="module")
+def sided(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The probe of frontal views with an effusion, whose half of the picture is bright; of each fifth patient both."""
+    folder, rows, paths = tmp_path_factory.mktemp("sided"), [], {}
+    for patient in range(PATIENTS):
+        side = "bilateral" if patient % 5 == 0 else ("left", "right")[patient % 2]
+        pixels = np.full((16, 16), 60 + patient, np.uint8)
+        pixels[:, {"left": slice(0, 8), "right": slice(8, 16), "bilateral": slice(0, 16)}[side]] += 90
+        pixels[8] = 20  # a picture of one colour is refused
+        paths[f"f{patient}"] = str(folder / f"{patient}.png")
+        Image.fromarray(pixels).save(paths[f"f{patient}"])
+        report = f"{side} pleural effusion . the heart is enlarged ."
+        rows.append(
+            dict.fromkeys(RECORD_SCHEMA)
+            | {"record_id": f"sw-{patient}", "context": "sw", "study_id": f"s{patient}", "subject_id": f"p{patient}"}
+            | {"view": "AP", "frontal": f"f{patient}", "report": report, "prior_report": report}
+        )
+    make_probe(pl.DataFrame(rows, schema=RECORD_SCHEMA), paths, folder / "probe", seed=0, limit=None)
+    return folder / "probe"
+
+
+def halves(row: Row) -> list[str]:
+    """The bright halves of the picture."""
+    columns = np.asarray(Image.open(row["frontal"] or "").convert("L"), int).mean(axis=0)
+    return [side for side, half in (("left", columns[:8]), ("right", columns[8:])) if half.mean() > 110]
+
+
+def effusion(sides: list[str]) -> str:
+    return f"{' and '.join(sides)} pleural effusion ."
+
+
+SIDED: dict[str, tuple[System, str, str]] = {
+    "reads": (lambda row: effusion(halves(row)), "reads the side", "above chance"),
+    "swaps": (
+        lambda row: effusion([{"left": "right", "right": "left"}[side] for side in halves(row)]),
+        *("swaps the side", "not above chance"),
+    ),
+    "copies": (prior, "ignores the side", "above chance"),
+    # no side on a changed picture: it changes, but not to the other side
+    "drops": (
+        lambda row: effusion(halves(row) if (row["frontal"] or "").endswith(".png") else []),
+        *("not shown to read the side", "above chance"),
+    ),
+    "constant": (lambda _: "left pleural effusion .", "ignores the side", "not above chance"),
+}
+
+
+@pytest.mark.parametrize("name", SIDED)
+def test_a_mirrored_picture_shows_who_reads_the_side(name: str, sided: Path, tmp_path: Path) -> None:
+    system, verdict, chance = SIDED[name]
+    key, kinds, manifest = read_probe(sided)
+    assert manifest["reports"]["mirrored_frontal"] == {"reports": 28, "without": 8}  # both sides are not mirrored
+    use = system_use(name, key, reports(sided, system, tmp_path / "r.csv"))
+    assert (use.uses["mirrored_frontal"].verdict, use.uses["side"].verdict) == (verdict, chance)
+    assert use.uses["mirrored_frontal"].records == 28
+    assert f"; {verdict}" in verdict_sentence(use)
+    assert ("the frontal view mirrored (side)", verdict) in [row[:2] for row in use_table([use], kinds).rows]
+
+
+def test_a_mirrored_picture_is_that_of_the_record(sided: Path) -> None:
+    key = pl.read_parquet(sided / KEY).join(
+        pl.read_csv(sided / INPUTS).select("probe_id", file="frontal"), on="probe_id"
+    )
+    given = dict(key.filter(twin=GIVEN).select("record_id", "file").iter_rows())
+    mirrored = dict(key.filter(twin="mirrored_frontal").select("record_id", "file").iter_rows())
+    assert len(mirrored) == 28
+    for record, file in mirrored.items():
+        before, now = (np.asarray(Image.open(path), int) for path in (given[record], file))
+        assert np.abs(before[:, ::-1] - now).max() < 8 and "mirror" not in file
 
 
 def test_a_probe_is_the_same_in_a_seed(corpus: Path, probe: Path, tmp_path: Path) -> None:

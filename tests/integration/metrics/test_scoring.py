@@ -107,6 +107,10 @@ def test_scores_of_every_context_and_their_mean(case):
         assert scores["mean"][name] == pytest.approx((scores["sn"][name] + scores["mn"][name]) / 2)
     assert scores["sn"]["report_follows_anchor"] == 1.0
     assert scores["sn"]["contradiction_rate"] == 0
+    assert (
+        scores["sn"]["attributes_chance"] is None and "attributes_chance" in scores["mn"]
+    )  # that control affirms nothing
+    assert "uncommitted_sides" not in scores["sn"] and cases["anchor_attributes"].null_count() == len(cases)
     assert {name: list(runs) for name, runs in scores["controls"].items()} == {
         "another_patient": ["sn", "mn"],
         "no_lateral": ["mn"],

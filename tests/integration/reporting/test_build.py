@@ -209,6 +209,33 @@ def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run,
     assert re.search(r'<mark class="(matching|unverified) contradicts changed" title="edema: positive; ', html)
 
 
+def test_a_case_shows_a_side_that_is_not_the_commitments(full_run, tmp_path: Path):
+    study = read_json(full_run.root / "predictions" / "manifest.json")["examples"][0]
+    anchor = {
+        "positive": ["pleural effusion"],
+        "negative": [],
+        "uncertain": [],
+        "attributes": ["right pleural effusion"],
+    }
+    said = {"fallback": False, "anchor": anchor, "report": "left pleural effusion ."}
+    change_predictions(full_run, lambda row: said if row["record_id"] == f"sn-{study}" else {})
+    html = page_of(full_run, tmp_path / "reports").html
+    assert re.search(r'contradicts" title="pleural effusion: positive; [^"]*side: left here, right in the comm', html)
+
+
+def test_a_case_shows_its_commitment_with_attributes(full_run, tmp_path: Path):
+    """Nothing else of the page depends on them."""
+    pages, described = [], "stable mild left pleural effusion"
+    for attributes in ({}, {"attributes": [described]}):
+        anchor = {"positive": ["pleural effusion"], "negative": ["edema"], "uncertain": [], **attributes}
+        row = {"fallback": False, "report": "there is edema and an effusion .", "anchor": anchor}
+        change_predictions(full_run, lambda _, row=row: row)
+        pages.append(page_of(full_run, tmp_path / "reports").html)
+    plain, shown = pages
+    assert f'<span class="word">{described}</span>' in shown
+    assert shown.replace(f">{described}<", ">pleural effusion<") == plain
+
+
 def another_corpus(root: Path) -> None:
     records = root / "corpus" / "records.parquet"
     table = pl.read_parquet(records)

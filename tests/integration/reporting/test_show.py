@@ -66,6 +66,15 @@ def test_two_scored_runs_need_nothing_else(both, tmp_path: Path) -> None:
     assert marks(later[0])["picc"] == "matching changed"  # what the previous report adds
 
 
+def test_another_side_than_the_references_is_marked_in_both(tmp_path: Path) -> None:
+    systems = [("ours", scored(tmp_path / "a", {"sn": "small right effusion . no pneumothorax ."}))]
+    reference, ours = columns(systems, tmp_path, contexts=["sn"])
+    assert marks(reference) == marks(ours) == {"effusion": "wrong-side", "no pneumothorax": "matching"}
+    assert 'title="pleural effusion: positive; side: right here, left in the reference"' in ours
+    page = (tmp_path / "study-s1.html").read_text()
+    assert "mark.wrong-side {" in page and '<mark class="wrong-side">wrong side</mark> left in one, right' in page
+
+
 @pytest.mark.parametrize(
     ("texts", "references", "message"),
     [

@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.wording import prior_wording
-from pacer.metrics.attributes import attribute_counts
+from pacer.metrics.attributes import attribute_counts, uncommitted_sides
 from pacer.metrics.cases import COLUMNS
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_f1, states
 from pacer.metrics.repetition import repetition
 from pacer.metrics.score_kinds import Context
-from pacer.metrics.scores import score_of
+from pacer.metrics.scores import CASE_COLUMNS, context_counts, score_of
 from pacer.metrics.statistics.sources import warnings
 from tests.support.cases import listed_cases
 
+TEXTS = pl.List(pl.String)
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
 
 
@@ -35,6 +36,11 @@ def scored(cases: pl.DataFrame, *keys: str) -> dict[str, float | None]:
     """The scores of some keys that apply."""
     context = Context(cases, None, "llm-rg4")
     return {key: value for name in keys for key, value in score_of(name).of(context).items()}
+
+
+def with_case_columns(cases: pl.DataFrame, *names: str) -> pl.DataFrame:
+    columns = (CASE_COLUMNS[name] for name in names)
+    return cases.with_columns(pl.Series(name, list(values(cases)), kind) for name, kind, values in columns)
 
 
 def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
@@ -106,6 +112,37 @@ def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(
 @pytest.mark.parametrize(("reference", "report", "counts"), listed_cases(__file__, "attributes"))
 def test_attributes_that_the_reference_names_are_compared(reference: str, report: str, counts: list[int]) -> None:
     assert attribute_counts(pl.DataFrame({"reference": [reference], "hypothesis": [report]})) == [counts]
+
+
+def test_attributes_have_those_of_another_patients_report_beside_them() -> None:
+    """The mean and the number are over the cases whose control was decoded."""
+    texts = {"context": "sn", "reference": ["left effusion ."] * 2, "hypothesis": ["left effusion ."] * 2}
+    cases = pl.DataFrame(texts | {"another_patient_hypothesis": ["right effusion .", None]})
+    for table, chance in ((cases, {"attributes_side_chance": 0.0}), (cases.drop("another_patient_hypothesis"), {})):
+        made = with_case_columns(table, "attributes", "chance_attributes")
+        assert scored(made, "attributes_side", "attributes_side_chance") == {"attributes_side": 1.0} | chance
+        counted = context_counts(made, "llm-rg4", [])
+        assert (counted["attributes_side"], counted.get("attributes_side_chance")) == (2, 1 if chance else None)
+
+
+@pytest.mark.parametrize(("described", "report", "counts"), listed_cases(__file__, "sides"))
+def test_sides_that_are_not_in_the_commitment_are_counted(
+    described: list[str] | None, report: str, counts: list[int] | None
+) -> None:
+    affirmed = {"anchor_positive": [["pleural effusion", "pneumothorax"]], "hypothesis": [report]}
+    cases = pl.DataFrame(affirmed | {"anchor_attributes": [described]}, schema_overrides={"anchor_attributes": TEXTS})
+    assert uncommitted_sides(cases) == [counts]
+    share = {} if counts is None else {"uncommitted_sides": counts[0] / counts[1] if counts[1] else None}
+    assert scored(with_case_columns(cases, "uncommitted_sides"), "uncommitted_sides") == share
+
+
+@pytest.mark.parametrize(("text", "findings"), listed_cases(__file__, "switches"))
+def test_two_sides_of_one_finding_in_two_sentences_are_found(text: str, findings: list[str]) -> None:
+    cases = pl.DataFrame({"hypothesis": [text], "reference": ["left effusion . right effusion ."]})
+    cases = with_case_columns(cases, "hypothesis_side_switches", "reference_side_switches")
+    assert sorted(cases["hypothesis_side_switches"][0]) == sorted(findings)
+    keys = ("side_switch_rate", "reference_side_switch_rate")
+    assert scored(cases, *keys) == dict(zip(keys, (float(bool(findings)), 1.0), strict=True))
 
 
 def test_wording_of_comparison():

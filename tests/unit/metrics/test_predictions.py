@@ -15,6 +15,13 @@ LISTS = {"positive": ["edema"], "negative": [], "uncertain": []}
 LINE = {"record_id": "sn-1", "report": SECRET, "anchor": LISTS, "fallback": False, "gate": 0.5, "tokens": 7}
 
 
+def test_the_described_findings_of_a_commitment_are_kept(tmp_path):
+    path, described = tmp_path / "sn.jsonl", ["mild left pleural effusion"]
+    lines = [LINE | {"anchor": LISTS | {"attributes": described}}, LINE | {"record_id": "b"}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, LINE | {"record_id": "c", "anchor": None}]))
+    assert read_predictions(path, ["sn-1", "b", "c"])["anchor_attributes"].to_list() == [described, None, None]
+
+
 def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     path = tmp_path / "sn.jsonl"
     path.write_text(json.dumps({"record_id": "sn-2", "report": "x"}) + "\n" + json.dumps(LINE) + "\n")

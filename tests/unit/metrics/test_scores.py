@@ -36,7 +36,7 @@ def test_a_score_of_cases_is_one_row() -> None:
 def test_what_a_score_counts_is_what_it_is_a_share_of() -> None:
     """One case with ones in the columns that it counts has a value, one with ones in all others has none."""
     counting = [score for score in (*SCORES, score_of("mine")) if score.sums and score.sums.counted]
-    assert {"attributes", "attributes_side", "new_stated", "contradiction_rate", "mine"} <= {s.key for s in counting}
+    assert {"attributes", "attributes_side", "new_stated", "uncommitted_sides", "mine"} <= {s.key for s in counting}
     for score in counting:
         counted = np.isin(
             np.arange(6 if "attributes" in score.key else 3 if "stated" in score.key else 2), score.sums.counted

@@ -23,6 +23,7 @@ SENTENCES = (
     "no pneumothorax , effusion or consolidation .",
     "the study is of good quality .",
     "effusion on the left , none on the right .",
+    "right effusion .",
 )
 REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
 
@@ -44,10 +45,11 @@ def test_spans_are_the_report_and_agree_with_the_other_text(report: str, other: 
     found = spans(report, "reference", theirs, None if first is None else statements(first))
     marks = {mark for span in found for mark in span.marks}
     assert "".join(span.text for span in found) == report
-    assert marks <= {"matching", "unverified", "opposite", "longitudinal", "changed"}
-    assert not {"unverified", "opposite"} & marks or said - theirs
+    compared = {"matching", "unverified", "opposite", "wrong-side"}
+    assert marks <= compared | {"longitudinal", "changed"}
+    assert not {"unverified", "opposite", "wrong-side"} & marks or said - theirs
     assert "matching" not in marks or said & theirs
-    assert bool({"matching", "unverified", "opposite"} & marks) == bool(said)
+    assert bool(compared & marks) == bool(said) and all(len(compared & {*span.marks}) <= 1 for span in found)
     assert ("changed" in marks) == bool(first is not None and said - statements(first))
 
 
@@ -63,6 +65,38 @@ def test_a_phrase_says_which_text_has_it(against: Other, known: str, unknown: st
     found = spans("small effusion . possible edema .", against, committed(Anchor.of(positive=["pleural effusion"])))
     told = ["pleural effusion: positive; " + known, "edema: uncertain; " + unknown]
     assert [span.tooltip for span in found if span.marks] == told
+
+
+@pytest.mark.parametrize(("report", "compared_with", "other", "expected"), listed_cases(__file__, "sides"))
+def test_a_finding_on_another_side_is_marked_with_both_sides(
+    report: str, compared_with: Other, other: str, expected: dict[str, str]
+):
+    found = [span for span in spans(report, compared_with, statements(other)) if "wrong-side" in span.marks]
+    assert {span.text: span.tooltip.partition("; side: ")[2] for span in found} == expected
+    assert not any({"matching", "unverified", "reference-only"} & {*span.marks} for span in found)
+
+
+@pytest.mark.parametrize(
+    ("described", "here"), [("right", True), ("bilateral", True), ("left", False), ("mild", False)]
+)
+def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(described: str, here: bool):
+    own = committed(
+        Anchor.of_lists({"positive": ["pleural effusion"], "attributes": [f"{described} pleural effusion"]})
+    )
+    said = f"side: left here, {described} in the commitment"
+    alone = next(span for span in spans("left effusion .", "commitment", own) if span.text == "effusion")
+    assert [*alone.marks] == ["wrong-side" if here else "matching"] and (said in alone.tooltip) is here
+    beside = next(s for s in spans("left effusion .", "reference", statements("left effusion ."), None, own) if s.marks)
+    assert [*beside.marks] == ["matching", *["contradicts"] * here] and (said in beside.tooltip) is here
+
+
+def test_a_reference_is_on_the_wrong_side_where_no_system_has_its_side():
+    systems = {"A": statements("right effusion ."), "B": statements("left effusion .")}
+    for names, marks, said in (("A", ["wrong-side"], "said by none"), ("AB", ["matching"], "said by B")):
+        named = {name: systems[name] for name in names}
+        union = frozenset[tuple[str, str]]().union(*named.values())
+        [found] = [span for span in spans("left effusion .", "generated", union, named=named) if span.marks]
+        assert [*found.marks] == marks and found.tooltip.endswith(said)
 
 
 @pytest.mark.parametrize(("one", "other", "same"), listed_cases(__file__, "directions"))
