@@ -16,17 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pacer.backbones.standins.vision import place_told
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.attributes import read_attributes
 from pacer.core.devices import compute_device
 from pacer.core.errors import run_cleanly
 from pacer.data.schemas import read_records
 from pacer.decoding.attributes import FROM_PATCHES, cells
-from pacer.decoding.fit_attributes import attribute_classes, fit_attributes
+from pacer.decoding.fit_attributes import fit_attributes
 from pacer.decoding.regression import FOLDS
 from pacer.features.online import open_features
 from pacer.model.assemble import load_model
-from pacer.model.batch import read_sources
+from pacer.model.batch import FeatureSource, read_sources
 
 _PLACED, _PASS = 100, 32
 
@@ -58,15 +59,10 @@ def main() -> None:
                 station.append(part.half().cpu())
     patients = records["subject_id"].rank("dense").to_numpy().astype(int)
     print("\n| Station | " + " | ".join(FROM_PATCHES) + " |\n|---|" + "---:|" * len(FROM_PATCHES))
-    classes = {kind: attribute_classes(anchors, np.zeros(len(rows), bool), kind) for kind in FROM_PATCHES}
+    folds, prior = torch.from_numpy(patients % FOLDS).to(device), np.zeros(len(rows), bool)
     for name, station in stations.items():
-        _, about = fit_attributes(
-            dict.fromkeys(FROM_PATCHES, torch.cat(station)),
-            {kind: of_kind for kind, (of_kind, _) in classes.items()},
-            {kind: read for kind, (_, read) in classes.items()},
-            patients,
-            torch.from_numpy(patients % FOLDS).to(device),
-        )
+        values = dict.fromkeys(FROM_PATCHES, torch.cat(station))
+        _, about = fit_attributes(values, anchors, np.arange(len(rows)), prior, patients, folds)
         shares = []
         for kind in FROM_PATCHES:
             known = about[kind]["findings"].values()
@@ -84,19 +80,10 @@ def read_anchors(reports: list[str]) -> list[Anchor]:
     return [Anchor.of(positive=known).described(known, FROM_PATCHES) for known in read]
 
 
-def places(store: object, images: list[str]) -> list[float]:
-    """Return by depth R² of row and column, read by least squares from patch states, on held-out images."""
-    states = store.depth_states(images[: 2 * _PLACED]).float()  # type: ignore[attr-defined]
-    line = torch.linspace(-1, 1, int(states.shape[2] ** 0.5), device=states.device)
-    wanted = torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).flatten(0, 1)
-    explained = []
-    for of_depth in states.unbind(1):
-        inputs = torch.nn.functional.pad(of_depth, (0, 1), value=1.0).double()
-        learnt, tested = inputs[:_PLACED], inputs[_PLACED:]
-        solution = torch.linalg.lstsq(learnt.flatten(0, 1), wanted.double().repeat(len(learnt), 1)).solution
-        error = (tested @ solution - wanted).square().mean() / (wanted - wanted.mean(0)).square().mean()
-        explained.append(1 - float(error))
-    return explained
+def places(store: FeatureSource, images: list[str]) -> list[float]:
+    """Return by depth R² of row and column of a patch, on held-out images."""
+    states = store.depth_states(images[: 2 * _PLACED]).float()
+    return [place_told(*of_depth.split(_PLACED)) for of_depth in states.unbind(1)]
 
 
 if __name__ == "__main__":

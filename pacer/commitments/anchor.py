@@ -77,10 +77,15 @@ class Anchor:
 
     @classmethod
     def of_lists(cls, lists: Mapping[str, Sequence[str]], kinds: Collection[str] = KINDS) -> Anchor:
-        """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`; of attributes these ``kinds``."""
+        """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`; of attributes these ``kinds``.
+
+        Raises:
+            ValueError: as the class: an unknown word is taken for a part of a finding's name.
+        """
         described = (split_words(text, KINDS) for text in lists.get("attributes") or ())
+        attributes = {finding: known for known, finding in described}
         anchor = cls.of(*(lists.get(name) or () for name in POLARITIES))
-        return anchor.described({finding: attributes for attributes, finding in described}, kinds)
+        return replace(anchor, attributes=attributes).described(attributes, kinds)
 
     def described(self, attributes: Mapping[str, Attributes], kinds: Collection[str]) -> Anchor:
         """Return the anchor with these ``kinds`` of the ``attributes`` of the findings that it does not deny."""
@@ -140,8 +145,9 @@ def render_anchor(anchor: Anchor) -> str:
     A field without findings is ``none``; at most the first eight findings of a field are written. A finding follows the
     words for its attributes (:mod:`pacer.commitments.description`).
     """
-    lists = [", ".join(map(anchor.text, getattr(anchor, name)[:MAX_PER_FIELD])) or "none" for name in POLARITIES]
-    return f"<ANCHOR> {'; '.join(f'{name}: {of_name}' for name, of_name in zip(POLARITIES, lists))} </ANCHOR>"
+    shown = {name: map(anchor.text, getattr(anchor, name)[:MAX_PER_FIELD]) for name in POLARITIES}
+    fields = (f"{name}: {', '.join(findings) or 'none'}" for name, findings in shown.items())
+    return f"<ANCHOR> {'; '.join(fields)} </ANCHOR>"
 
 
 def contains_anchor(text: str) -> bool:

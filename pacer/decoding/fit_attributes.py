@@ -8,7 +8,7 @@ out: a report that omits a side that the model does not know is better than one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ NAMED, ENOUGH = 0.5, 40
 THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
 
 
-def attribute_classes(anchors: list[Anchor], prior: np.ndarray, kind: str) -> tuple[np.ndarray, list[str]]:
+def attribute_classes(anchors: Sequence[Anchor], prior: np.ndarray, kind: str) -> tuple[np.ndarray, list[str]]:
     """Return the class of each finding in each commitment [n, 13], -1 without one, and the findings to be read.
 
     Args:
@@ -50,34 +50,37 @@ def attribute_classes(anchors: list[Anchor], prior: np.ndarray, kind: str) -> tu
 
 def fit_attributes(
     values: Mapping[str, Tensor],
-    classes: Mapping[str, np.ndarray],
-    read: Mapping[str, list[str]],
+    anchors: Sequence[Anchor],
+    rows: np.ndarray,
+    prior: np.ndarray,
     patients: np.ndarray,
     folds: Tensor,
 ) -> tuple[AttributeReader, dict[str, Any]]:
     """Fit all maps.
 
     Args:
-        values: by kind the numbers that it is read from [n, D]. classes, read: by kind, of :func:`attribute_classes`.
-        patients: number of each record's patient [n]. folds: of each record [n], on the device of the fit.
+        values: by kind the numbers that it is read from, of the m records ``rows`` [m, D].
+        anchors, prior, patients, folds: of all n records: the commitment, whether there is a previous report, the
+            patient's number, and the fold, which is on the device of the fit.
 
     Returns:
         the reading; by kind, for its record: the threshold, and by finding what is known of the held-out records.
     """
     maps: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
     thresholds, about = {}, {}
-    for kind in classes:
+    for kind, of_kind in values.items():
+        classes, read = attribute_classes(anchors, prior, kind)
         held, known = [], {}
-        for finding in read[kind]:
-            wanted = classes[kind][:, FINDINGS.index(finding)]
-            rows = np.flatnonzero(wanted >= 0)
-            of_rows, fold = torch.from_numpy(wanted[rows]).to(folds.device), folds[torch.from_numpy(rows)]
-            weight, bias, chances, penalty = _fit(
-                values[kind][torch.from_numpy(rows)], of_rows, fold, len(CLASSES[kind])
-            )
-            right, margin, error = _margin(chances.argmax(1).cpu().numpy(), wanted[rows], patients[rows])
+        for finding in read:
+            wanted = classes[rows, FINDINGS.index(finding)]
+            places = np.flatnonzero(wanted >= 0)
+            expected, chosen = wanted[places], rows[places]
+            of_rows, fold = torch.from_numpy(expected).to(folds.device), folds[torch.from_numpy(chosen)]
+            fitted = of_kind[torch.from_numpy(places)]
+            weight, bias, chances, penalty = _fit(fitted, of_rows, fold, len(CLASSES[kind]))
+            right, margin, error = _margin(chances.argmax(1).cpu().numpy(), expected, patients[chosen])
             stated = margin > error
-            known[finding] = {"records": len(rows), "right": right, "above_majority": margin, "error": error}
+            known[finding] = {"records": len(chosen), "right": right, "above_majority": margin, "error": error}
             known[finding] |= {"penalty": penalty, "stated": bool(stated)}
             if stated:
                 maps[finding, kind] = weight.cpu(), bias.cpu()

@@ -29,7 +29,7 @@ from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
 from pacer.decoding.attributes import FROM_PATCHES, AttributeReader, cells, summary
-from pacer.decoding.fit_attributes import attribute_classes, fit_attributes
+from pacer.decoding.fit_attributes import fit_attributes
 from pacer.decoding.reader import FindingsReader
 from pacer.decoding.regression import FOLDS, fits, minimise, shares_of
 from pacer.features.online import open_features
@@ -74,15 +74,9 @@ def fit_reader(
     about = {"weights": checkpoint_hash(checkpoint), "records": len(train), "patients": patients, "states": states}
     attributes: AttributeReader | None = None
     if kinds:
+        read_from = {kind: places if kind in FROM_PATCHES else values[torch.from_numpy(named)] for kind in kinds}
         prior = train["prior_report"].is_not_null().to_numpy()
-        classes, read = zip(*(attribute_classes(commitments, prior, kind) for kind in kinds), strict=True)
-        attributes, about["attributes"] = fit_attributes(
-            {kind: places if kind in FROM_PATCHES else values[torch.from_numpy(named)] for kind in kinds},
-            {kind: of_kind[seen] for kind, of_kind in zip(kinds, classes, strict=True)},
-            dict(zip(kinds, read, strict=True)),
-            numbers[seen],
-            folds[torch.from_numpy(named).to(device)],
-        )
+        attributes, about["attributes"] = fit_attributes(read_from, commitments, named, prior, numbers, folds)
     with atomic_directory(out) as directory:
         FindingsReader(weight.cpu(), bias.cpu(), attributes).save(directory, about)
 

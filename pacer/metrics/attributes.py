@@ -7,12 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.attributes import Attributes, read_attributes, sentence_attributes
+from pacer.commitments.attributes import read_attributes, sentence_attributes
+from pacer.commitments.description import KINDS, Attributes, split_words
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
 
-KINDS = Attributes._fields
 #: Numbers of each case; None: a case without them.
 Counts = list[list[int] | None]
 
@@ -37,7 +36,9 @@ def uncommitted_sides(cases: pl.DataFrame) -> Counts:
     attributes, that are not in the commitment, then how many it states; None without such a commitment."""
     counts: Counts = []
     for report, *lists in cases.select("hypothesis", "anchor_positive", "anchor_attributes").iter_rows():
-        known = Anchor.of_lists(dict(zip(("positive", "attributes"), lists, strict=True))).attributes
+        affirmed, described = lists
+        pairs = (split_words(text, KINDS) for text in described or ())
+        known = {finding: attributes for attributes, finding in pairs if finding in affirmed}
         stated = read_attributes(report) if known else {}
         sides = [(stated.get(finding, Attributes()).side, one.side) for finding, one in known.items()]
         apart = sum(len(said - listed) for said, listed in sides)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationError
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES
+from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.hygiene import LONGEST_ID
@@ -24,6 +24,10 @@ def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
     findings = set().union(*(of_kind for name, of_kind in anchor.items() if name != "attributes"))
     if anchor.keys() - {"attributes"} != set(POLARITIES) or findings - set(FINDINGS):
         raise ValueError(f"expected {', '.join(POLARITIES)}, each a list of findings from the vocabulary")
+    try:
+        Anchor.of_lists(anchor)
+    except ValueError:
+        raise ValueError("attributes: expected listed findings that are not denied, such as 'mild edema'") from None
     return anchor
 
 

@@ -18,7 +18,7 @@ A corpus has few radiographs, so each one is cropped, rotated and exposed a litt
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,9 +177,8 @@ def _taught_loss(
     outputs = model(pixel_values=pixels, output_hidden_states=True)
     patches = _patches(outputs, BLOCKS)
     places = F.adaptive_avg_pool2d(places, math.isqrt(patches.shape[1])).flatten(2).transpose(1, 2)
-    loss = F.mse_loss(heads["map"](patches), F.layer_norm(places, places.shape[-1:])) + PLACE * _place_loss(
-        heads, outputs
-    )
+    loss = F.mse_loss(heads["map"](patches), F.layer_norm(places, places.shape[-1:]))
+    loss = loss + PLACE * _place_loss(heads, outputs)
     return loss + F.binary_cross_entropy_with_logits(heads["label"](patches.mean(1)), answers.sigmoid())
 
 
@@ -210,24 +209,21 @@ def _places(count: int) -> Tensor:
     return torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).flatten(0, 1)
 
 
-def _place_loss(heads: nn.ModuleDict, outputs: Any) -> Tensor:
+def _place_loss(heads: nn.ModuleDict, outputs: Any, depths: Sequence[int] = DEPTHS) -> Tensor:
     """Return the squared error of the places that patches tell, summed over depths."""
     loss = torch.zeros(())
-    for depth in DEPTHS:
-        patches = _patches(outputs, depth)
-        loss = loss + F.mse_loss(
-            heads[f"place{depth}"](patches), _places(patches.shape[1]).expand(len(patches), -1, -1)
-        )
+    for depth in depths:
+        told = heads[f"place{depth}"](_patches(outputs, depth))
+        loss = loss + F.mse_loss(told, _places(told.shape[1]).expand_as(told))
     return loss
 
 
 def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
     """Return the loss of extensive findings from every patch of the endpoint and from their mean, plus the variance of
     patches within an image relative to that between images."""
-    patches = _patches(model(pixel_values=_pixels(data.images[rows])), BLOCKS)
-    labels = torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
-    told = heads[f"place{BLOCKS}"](patches)
-    loss = PLACE * F.mse_loss(told, _places(told.shape[1]).expand_as(told))
+    outputs = model(pixel_values=_pixels(data.images[rows]))
+    patches, labels = _patches(outputs, BLOCKS), torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
+    loss = PLACE * _place_loss(heads, outputs, DEPTHS[-1:])
     patches = patches - patches.mean(0, keepdim=True) + patches.mean((0, 1))  # alike, but for their place
     mean = patches.mean(1, keepdim=True)
     for states in (patches, mean):
@@ -267,19 +263,23 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
 
 @torch.no_grad()
 def _place_probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, float]:
-    """Return, by block, R² of row and column of a patch, read from its state by least squares fitted on images
-    ``rows``."""
+    """Return :func:`place_told` by block."""
     images = [
         model(pixel_values=_pixels(data.images[part[:_PLACED]]), output_hidden_states=True) for part in (rows, tested)
     ]
-    explained = {}
-    for depth in DEPTHS:
-        inputs, tests = (F.pad(_patches(outputs, depth), (0, 1), value=1.0).double() for outputs in images)
-        wanted = _places(inputs.shape[1]).double()
-        solution = torch.linalg.lstsq(inputs.flatten(0, 1), wanted.repeat(len(inputs), 1)).solution
-        error = (tests @ solution - wanted).square().mean() / (wanted - wanted.mean(0)).square().mean()
-        explained[f"block {depth}"] = round(1 - float(error), 3)
-    return explained
+    return {
+        f"block {depth}": round(place_told(*(_patches(outputs, depth) for outputs in images)), 3) for depth in DEPTHS
+    }
+
+
+def place_told(learnt: Tensor, tested: Tensor) -> float:
+    """Return R² of row and column of a patch in images ``tested`` [B, N, d], read from its state by least squares
+    fitted on ``learnt``."""
+    inputs, tests = (F.pad(states, (0, 1), value=1.0).double() for states in (learnt, tested))
+    wanted = _places(inputs.shape[1]).to(inputs)
+    solution = torch.linalg.lstsq(inputs.flatten(0, 1), wanted.repeat(len(inputs), 1)).solution
+    error = (tests @ solution - wanted).square().mean() / (wanted - wanted.mean(0)).square().mean()
+    return 1 - float(error)
 
 
 @torch.no_grad()

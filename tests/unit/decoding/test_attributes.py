@@ -9,7 +9,7 @@ import torch
 from pacer.commitments.anchor import Anchor, read_list
 from pacer.commitments.description import KINDS, Attributes
 from pacer.data.findings import FINDINGS
-from pacer.decoding.attributes import AttributeReader, cells
+from pacer.decoding.attributes import CLASSES, AttributeReader, cells
 from pacer.decoding.fit_attributes import attribute_classes, fit_attributes
 from pacer.decoding.regression import FOLDS
 
@@ -25,10 +25,9 @@ def fitted(known: bool, per_patient: int = 1) -> tuple[AttributeReader, dict, to
     chance = ((values.float() - 3) @ law).softmax(-1)
     side = torch.multinomial(chance, 1, generator=draw)[:, 0].repeat_interleave(per_patient).numpy()
     values, patients = values.repeat_interleave(per_patient, 0), np.arange(ROWS) // per_patient
-    classes = np.full((ROWS, len(FINDINGS)), -1)
-    classes[:, EFFUSION] = side
-    folds = torch.from_numpy(patients % FOLDS)
-    reader, about = fit_attributes({"side": values}, {"side": classes}, {"side": ["pleural effusion"]}, patients, folds)
+    lists = [read_list(f"positive: {CLASSES['side'][one]} pleural effusion", KINDS) for one in side]
+    rows, prior = np.arange(ROWS), np.zeros(ROWS, bool)
+    reader, about = fit_attributes({"side": values}, lists, rows, prior, patients, torch.from_numpy(patients % FOLDS))
     return reader, about, values, chance.repeat_interleave(per_patient, 0).numpy()
 
 

@@ -16,7 +16,7 @@ LINE = {"record_id": "sn-1", "report": SECRET, "anchor": LISTS, "fallback": Fals
 
 
 def test_the_described_findings_of_a_commitment_are_kept(tmp_path):
-    path, described = tmp_path / "sn.jsonl", ["mild left pleural effusion"]
+    path, described = tmp_path / "sn.jsonl", ["mild edema"]
     lines = [LINE | {"anchor": LISTS | {"attributes": described}}, LINE | {"record_id": "b"}]
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, LINE | {"record_id": "c", "anchor": None}]))
     assert read_predictions(path, ["sn-1", "b", "c"])["anchor_attributes"].to_list() == [described, None, None]
