@@ -5,6 +5,7 @@ The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the p
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 import signal
@@ -55,6 +56,19 @@ def stoppable() -> Generator[None]:
         if not _Stop.postponed:
             raise Stopped(number)
 
+    def raise_again(number: int, frame: FrameType | None) -> None:
+        raise Stopped(_Stop.number)
+
+    def report(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, Stopped):
+            return hook(unraisable)
+        # raised in a callback, such as a weak reference's, from which Python lets no exception out
+        signal.signal(signal.SIGINT, raise_again)
+        timer = threading.Timer(0.1, _thread.interrupt_main)
+        timer.daemon = True
+        timer.start()
+
+    hook, sys.unraisablehook = sys.unraisablehook, report
     # a shell script's background jobs ignore Ctrl-C
     handled = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in handled}
@@ -65,6 +79,7 @@ def stoppable() -> Generator[None]:
             raise Stopped(_Stop.number) from error
         raise
     finally:
+        sys.unraisablehook = hook
         if not _Stop.number:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -18,8 +18,9 @@ ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
 TEXTS = YAML(typ="safe").load(Path(__file__).with_name("stops.yaml"))
 #: Scripts of stages: one that works; one in the middle of what a stop does not interrupt; one in the same place that
-#: another process has asked to stop; and one that is still importing.
-STAGE, FINISHING, AGREED = (TEXTS[name] for name in ("stage", "finishing", "agreed"))
+#: another process has asked to stop; one whose work is a callback, which lets no exception out; and one that is still
+#: importing.
+STAGE, FINISHING, AGREED, IN_CALLBACK = (TEXTS[name] for name in ("stage", "finishing", "agreed", "in_callback"))
 IMPORTING = f"{STAGE}\nmain()\n"
 
 
@@ -84,7 +85,7 @@ SIGNALS = pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 
 
 @SIGNALS
-@pytest.mark.parametrize(("starter", "stage"), [(RUN, STAGE), (LAUNCH, STAGE), (LAUNCH, IMPORTING)])
+@pytest.mark.parametrize(("starter", "stage"), [(RUN, STAGE), (RUN, IN_CALLBACK), (LAUNCH, STAGE), (LAUNCH, IMPORTING)])
 def test_a_stage(stage: str, starter: str, sent: signal.Signals, tmp_path: Path) -> None:
     process = start(tmp_path, sys.executable, starter, "stage.py", stage=stage)
     assert stop(tmp_path, process, sent) == (128 + sent, LINE)
