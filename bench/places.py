@@ -22,7 +22,7 @@ from pacer.commitments.attributes import read_attributes
 from pacer.core.devices import compute_device
 from pacer.core.errors import run_cleanly
 from pacer.data.schemas import read_records
-from pacer.decoding.attributes import FROM_PATCHES, cells
+from pacer.decoding.attributes import FROM_PATCHES, GRIDS, cells
 from pacer.decoding.fit_attributes import fit_attributes
 from pacer.decoding.regression import FOLDS
 from pacer.features.online import open_features
@@ -54,7 +54,7 @@ def main() -> None:
             sources = read_sources(rows[start : start + _PASS], store).to(device)
             refined, _ = model.refine_sources(sources)
             tokens = model.interface(refined)
-            parts = (cells(sources.frontal, refined.frontal), tokens.tokens[:, 0].flatten(1), tokens.fused.flatten(1))
+            parts = (cells(sources.frontal, refined.frontal, GRIDS[-1]), tokens.tokens[:, 0].flatten(1), tokens.fused.flatten(1))
             for station, part in zip(stations.values(), parts, strict=True):
                 station.append(part.half().cpu())
     patients = records["subject_id"].rank("dense").to_numpy().astype(int)

@@ -23,8 +23,8 @@ from torch.nn import functional as F
 
 from pacer.commitments.description import KINDS, VALUES, Attributes, split_words, words
 
-#: Rows, and columns, of the grid.
-GRID = 4
+#: Rows, and columns, of the grid, at least and at most.
+GRIDS = range(4, 9)
 #: Kinds that are read from patches; the course is read from the tokens.
 FROM_PATCHES = ("side", "severity")
 #: The classes of each kind, in words.
@@ -36,19 +36,19 @@ def summary(fused: Tensor) -> Tensor:
     return torch.cat([fused.mean(-2), fused.amax(-2)], -1)
 
 
-def cells(depths: Tensor, refined: Tensor) -> Tensor:
+def cells(depths: Tensor, refined: Tensor, grid: int) -> Tensor:
     """Return the means of patch states over the cells of the grid, in float32 on the CPU.
 
     Args:
-        depths: what Refine reads [B, K, N, d]. refined: what it returns [B, N, d].
+        depths: what Refine reads [B, K, N, d]. refined: what it returns [B, N, d]. grid: its rows, and columns, G.
 
     Returns:
-        [B, GRID² (K + 1) d].
+        [B, (K + 1) d G²].
     """
     states = torch.cat([depths, refined.unsqueeze(1).to(depths.dtype)], 1).float()
     side = math.isqrt(states.shape[2])
     squares = states.permute(0, 1, 3, 2).flatten(1, 2).unflatten(-1, (side, side))
-    return F.adaptive_avg_pool2d(squares, GRID).flatten(1).cpu()
+    return F.adaptive_avg_pool2d(squares, grid).flatten(1).cpu()
 
 
 def class_of(attributes: Attributes, kind: str) -> int:
@@ -89,19 +89,21 @@ class AttributeChances(NamedTuple):
 
 @dataclass(frozen=True)
 class AttributeReader:
-    """Fitted maps, weight [D, C] and bias [C], by finding and kind; and the probability from which a kind is stated."""
+    """Fitted maps, weight [D, C] and bias [C], by finding and kind; the probability from which a kind is stated; and
+    the grid of the :func:`cells` that they read."""
 
     maps: Mapping[tuple[str, str], tuple[Tensor, Tensor]]
     thresholds: Mapping[str, float]
+    grid: int
 
-    def __call__(self, places: Tensor, fused: Tensor, prior: bool) -> AttributeChances:
+    def __call__(self, depths: Tensor, refined: Tensor, fused: Tensor, prior: bool) -> AttributeChances:
         """Return the probabilities of one record.
 
         Args:
-            places: :func:`cells` of its frontal image. fused: its tokens [Q, d]. prior: whether it has a previous
-                report, without which no course is read.
+            depths, refined: states of its frontal image, for :func:`cells`, with B = 1. fused: its tokens [Q, d].
+            prior: whether it has a previous report, without which no course is read.
         """
-        tokens = summary(fused.float()).cpu()
+        places, tokens = cells(depths, refined, self.grid)[0], summary(fused.float()).cpu()
         chances: dict[str, dict[str, list[float]]] = {}
         for (finding, kind), (weight, bias) in self.maps.items():
             if kind != "course" or prior:
@@ -114,7 +116,8 @@ class AttributeReader:
         named = {f"{kind}/{finding}": pair for (finding, kind), pair in self.maps.items()}
         numbers = {f"{name}/{part}": t for name, pair in named.items() for part, t in zip(("weight", "bias"), pair)}
         thresholds = {f"{kind}/threshold": torch.tensor(value) for kind, value in self.thresholds.items()}
-        return {name: tensor.contiguous() for name, tensor in (numbers | thresholds).items()}
+        numbers |= thresholds | {"grid": torch.tensor(self.grid)}
+        return {name: tensor.contiguous() for name, tensor in numbers.items()}
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor]) -> AttributeReader | None:
@@ -126,4 +129,4 @@ class AttributeReader:
             for kind, finding, part in (name for name in names if len(name) == 3)
             if part == "bias"
         }
-        return cls(maps, thresholds) if thresholds else None
+        return cls(maps, thresholds, int(tensors["grid"])) if thresholds else None

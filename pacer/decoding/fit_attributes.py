@@ -3,7 +3,9 @@
 A map is fitted on the train records whose report names the kind of the finding, if at least half of those that state
 the finding do (for the course: of those with a previous report). Penalty, temperature and threshold come from the
 held-out records of the folds. A map that does not beat the majority class by a standard error over patients is left
-out: a report that omits a side that the model does not know is better than one that guesses it.
+out: a report that omits a side that the model does not know is better than one that guesses it. A report whose list
+omits an attribute may still guess it. So the threshold maximises right minus wrong statements, where an omitted one
+counts as a guess by chance in as many reports as name the attribute.
 """
 
 from __future__ import annotations
@@ -19,19 +21,24 @@ from torch.nn.functional import cross_entropy
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.description import Attributes
 from pacer.data.findings import FINDINGS
-from pacer.decoding.attributes import CLASSES, AttributeReader, class_of
+from pacer.decoding.attributes import CLASSES, class_of
 from pacer.decoding.regression import FOLDS, Fit, fits, minimise
 
+#: Weight [D, C] and bias [C] by finding and kind.
+Maps = dict[tuple[str, str], tuple[Tensor, Tensor]]
 #: L2 penalties, from the strongest.
-PENALTIES = (3.0, 0.3, 0.03)
+PENALTIES = (30.0, 3.0, 0.3, 0.03)
 #: Share of the reports with a finding that name a kind of it, and records that name it, from which a map is fitted.
 NAMED, ENOUGH = 0.5, 40
 #: Thresholds that are compared.
 THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
 
 
-def attribute_classes(anchors: Sequence[Anchor], prior: np.ndarray, kind: str) -> tuple[np.ndarray, list[str]]:
-    """Return the class of each finding in each commitment [n, 13], -1 without one, and the findings to be read.
+def attribute_classes(
+    anchors: Sequence[Anchor], prior: np.ndarray, kind: str
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings to be read, with the
+    share of the reports with the finding that name the kind.
 
     Args:
         prior: whether each record has a previous report [n].
@@ -44,8 +51,9 @@ def attribute_classes(anchors: Sequence[Anchor], prior: np.ndarray, kind: str) -
             classes[row, column] = class_of(anchor.attributes.get(finding, Attributes()), kind)
     classes[~stated] = -1
     named = (classes >= 0).sum(0)
-    read = (named >= ENOUGH) & (named >= NAMED * stated.sum(0))
-    return classes, [finding for finding, chosen in zip(FINDINGS, read, strict=True) if chosen]
+    shares = named / stated.sum(0).clip(1)
+    read = (named >= ENOUGH) & (shares >= NAMED)
+    return classes, {finding: float(shares[place]) for place, finding in enumerate(FINDINGS) if read[place]}
 
 
 def fit_attributes(
@@ -55,7 +63,7 @@ def fit_attributes(
     prior: np.ndarray,
     patients: np.ndarray,
     folds: Tensor,
-) -> tuple[AttributeReader, dict[str, Any]]:
+) -> tuple[Maps, dict[str, float], dict[str, Any]]:
     """Fit all maps.
 
     Args:
@@ -64,14 +72,15 @@ def fit_attributes(
             patient's number, and the fold, which is on the device of the fit.
 
     Returns:
-        the reading; by kind, for its record: the threshold, and by finding what is known of the held-out records.
+        maps and thresholds of an :class:`pacer.decoding.attributes.AttributeReader`; by kind, for its record: the
+        threshold, and by finding what is known of the held-out records.
     """
-    maps: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
+    maps: Maps = {}
     thresholds, about = {}, {}
     for kind, of_kind in values.items():
-        classes, read = attribute_classes(anchors, prior, kind)
+        classes, shares = attribute_classes(anchors, prior, kind)
         held, known = [], {}
-        for finding in read:
+        for finding, share in shares.items():
             wanted = classes[rows, FINDINGS.index(finding)]
             places = np.flatnonzero(wanted >= 0)
             expected, chosen = wanted[places], rows[places]
@@ -84,11 +93,12 @@ def fit_attributes(
             known[finding] |= {"penalty": penalty, "stated": bool(stated)}
             if stated:
                 maps[finding, kind] = weight.cpu(), bias.cpu()
-                held.append((chances.amax(1), chances.argmax(1) == of_rows))
+                guess = share * float(2 * np.square(np.bincount(expected) / len(expected)).sum() - 1)
+                held.append((chances.amax(1), 2.0 * (chances.argmax(1) == of_rows) - 1 - guess))
         if held:
             thresholds[kind] = _threshold(*(torch.cat(parts) for parts in zip(*held, strict=True)))
         about[kind] = {"threshold": thresholds.get(kind), "findings": known}
-    return AttributeReader(maps, thresholds), about
+    return maps, thresholds, about
 
 
 def _fit(values: Tensor, classes: Tensor, folds: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, float]:
@@ -125,7 +135,6 @@ def _margin(predicted: np.ndarray, expected: np.ndarray, patients: np.ndarray) -
     return round(float((predicted == expected).mean()), 4), round(float(better.mean()), 4), round(error, 4)
 
 
-def _threshold(chances: Tensor, right: Tensor) -> float:
-    """Return the threshold with the largest number of right minus wrong statements; the lowest of equals."""
-    gain = 2.0 * right.double() - 1
+def _threshold(chances: Tensor, gain: Tensor) -> float:
+    """Return the threshold with the largest gain of the statements that reach it; the lowest of equals."""
     return max(THRESHOLDS, key=lambda at: (float(gain[chances >= at].sum()), -at))

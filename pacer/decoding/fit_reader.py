@@ -7,8 +7,8 @@ chosen on. Penalty and calibration come from cross-validation over folds of pati
 and their logits calibrate the probabilities.
 
 No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB for 400,000 records
-with d = 4,096. At most :data:`_LOOKED` records that name an attribute give the means of their patches: 10 GB at the
-published sizes.
+with d = 4,096. At most :data:`_LOOKED` records that name an attribute give the means of their patches, on a grid as
+fine as :data:`_MEMORY` allows: at the published sizes 4 × 4 for 100,000 records, 8 × 8 for 25,000.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pacer.core.io import atomic_directory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
-from pacer.decoding.attributes import FROM_PATCHES, AttributeReader, cells, summary
+from pacer.decoding.attributes import FROM_PATCHES, GRIDS, AttributeReader, cells, summary
 from pacer.decoding.fit_attributes import fit_attributes
 from pacer.decoding.reader import FindingsReader
 from pacer.decoding.regression import FOLDS, fits, minimise, shares_of
@@ -41,8 +41,8 @@ from pacer.model.checkpoint import checkpoint_hash, read_record
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
 #: Records of a pass through the model; it does not change a map beyond rounding.
 _PASS = 64
-#: Records that attributes are read from, at most.
-_LOOKED = 100_000
+#: Records that attributes are read from, at most; and bytes of their patches' means.
+_LOOKED, _MEMORY = 100_000, 10e9
 
 
 def fit_reader(
@@ -67,7 +67,7 @@ def fit_reader(
     named = np.flatnonzero([bool(one.attributes) for one in commitments])
     named = named[:: -(-len(named) // _LOOKED) or 1]
     seen = np.isin(np.arange(len(rows)), named)
-    values, places = _summaries(checkpoint, backbones, features, rows, seen, device)
+    values, places, grid = _summaries(checkpoint, backbones, features, rows, seen, device)
     numbers = train["subject_id"].rank("dense").to_numpy().astype(int)
     folds = torch.from_numpy(numbers % FOLDS).to(device)
     weight, bias, states = fit_maps(values, _targets(train).to(device), folds)
@@ -76,7 +76,8 @@ def fit_reader(
     if kinds:
         read_from = {kind: places if kind in FROM_PATCHES else values[torch.from_numpy(named)] for kind in kinds}
         prior = train["prior_report"].is_not_null().to_numpy()
-        attributes, about["attributes"] = fit_attributes(read_from, commitments, named, prior, numbers, folds)
+        maps, thresholds, about["attributes"] = fit_attributes(read_from, commitments, named, prior, numbers, folds)
+        attributes = AttributeReader(maps, thresholds, grid)
     with atomic_directory(out) as directory:
         FindingsReader(weight.cpu(), bias.cpu(), attributes).save(directory, about)
 
@@ -84,15 +85,15 @@ def fit_reader(
 @torch.no_grad()
 def _summaries(
     checkpoint: Path, backbones: Path, features: Path, rows: list[dict], seen: np.ndarray, device: torch.device
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, int]:
     """Return the summaries [n, 2d] of the tokens of these records, and the cells of the patches of those that are
-    ``seen`` [n], in float16."""
+    ``seen`` [n], in float16; and the grid of the cells."""
     model, _ = load_model(checkpoint, backbones)
     for part in (model.router, model.interface, model.endpoint_norm):
         part.to(device)
     store = open_features(features, backbones, device)
     parts = [slice(start, start + _PASS) for start in range(0, len(rows), _PASS)]
-    summaries, places = [], [torch.zeros(0, 0, dtype=torch.float16)]
+    summaries, places, grid = [], [torch.zeros(0, 0, dtype=torch.float16)], GRIDS[0]
     with Ticker("tokens", len(rows)) as ticker:
         batches = prefetch(lambda part: (part, read_sources(rows[part], store)), parts, workers=2)
         for part, sources in batches:
@@ -101,9 +102,13 @@ def _summaries(
             summaries.append(summary(model.interface(refined).fused).half().cpu())
             if seen[part].any():
                 wanted = torch.from_numpy(seen[part]).to(device)
-                places.append(cells(sources.frontal[wanted], refined.frontal[wanted]).half())
+                states = sources.frontal[wanted], refined.frontal[wanted]
+                _, depths, _, width = states[0].shape
+                fits_memory = [at for at in GRIDS if 2 * seen.sum() * at**2 * (depths + 1) * width <= _MEMORY]
+                grid = max(fits_memory, default=GRIDS[0])
+                places.append(cells(*states, grid).half())
             ticker.advance(len(summaries[-1]))
-    return torch.cat(summaries), torch.cat(places[1:] or places)
+    return torch.cat(summaries), torch.cat(places[1:] or places), grid
 
 
 def _targets(rows: pl.DataFrame) -> Tensor:

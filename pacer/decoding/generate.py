@@ -20,7 +20,7 @@ from pacer.config import Decode
 from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.prefetch import prefetch
 from pacer.data.prompt import PromptIds, build_prompt
-from pacer.decoding.attributes import AttributeChances, cells
+from pacer.decoding.attributes import AttributeChances
 from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch, ListedSearch, Opening, opened
 from pacer.decoding.extract import Extraction, extract_report, within
@@ -152,8 +152,8 @@ class Generator:
         if self.reader is not None:
             findings = self.reader(fused)
             if self.reader.attributes is not None:
-                places = cells(batch.frontal, embedded.frontal)[0]
-                described = self.reader.attributes(places, fused, bool(batch.availability[0, 1]))
+                states = batch.frontal, embedded.frontal, fused
+                described = self.reader.attributes(*states, prior=bool(batch.availability[0, 1]))
         return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights, findings, described)
 
     def stream(self, records: Iterable[Row], workers: int = 0) -> Iterator[tuple[int, Generated]]:

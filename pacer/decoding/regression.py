@@ -2,7 +2,8 @@
 reads.
 
 A map for each fold, fitted on the other folds, and the one on all records, which is kept, are fitted together:
-full-batch L-BFGS on the standardised summaries. Summaries stay in float16 on the CPU; the fit widens them chunk by
+full-batch L-BFGS on the standardised summaries, or on their coordinates in an orthonormal basis where the records are
+fewer than the numbers: the same maps. Summaries stay in float16 on the CPU; the fit widens them chunk by
 chunk. Shapes: n records, D numbers of a summary, C outputs.
 """
 
@@ -55,13 +56,17 @@ def fits(values: Tensor, folds: Tensor, bias: Tensor, missed: Missed, penalties:
     squares = torch.stack([part.double().square().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
     spread = (squares - mean.square()).clamp(min=1e-12).sqrt().float().to(device)
     mean = mean.float().to(device)
-    weight = torch.zeros(len(mean), *bias.shape, device=device, requires_grad=True)
-    bias = bias.clone().requires_grad_()
 
     def standardised(place: slice) -> Tensor:
         return (values[place].to(device).float() - mean) / spread
 
     only = standardised(places[0]) if len(places) == 1 else None
+    basis: Tensor | None = None
+    if only is not None and count < len(mean):
+        basis, triangle = torch.linalg.qr(only.T)
+        only = triangle.T
+    weight = torch.zeros(len(mean) if basis is None else count, *bias.shape, device=device, requires_grad=True)
+    bias = bias.clone().requires_grad_()
 
     def logits(place: slice) -> Tensor:
         scaled = standardised(place) if only is None else only
@@ -81,7 +86,7 @@ def fits(values: Tensor, folds: Tensor, bias: Tensor, missed: Missed, penalties:
         minimise([weight, bias], partial(loss, penalty))
         with torch.no_grad():
             held = torch.cat([logits(place)[torch.arange(len(folds[place])), folds[place]] for place in places])
-            scaled = weight[:, -1] / spread[:, None]
+            scaled = (weight[:, -1] if basis is None else basis @ weight[:, -1]) / spread[:, None]
             yield Fit(scaled, bias[-1] - mean @ scaled, held)
 
 

@@ -220,7 +220,7 @@ def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]]
         for finding, kind in described
     }
     if maps:
-        reader = replace(reader, attributes=AttributeReader(maps, dict.fromkeys(inputs, 0.3)))
+        reader = replace(reader, attributes=AttributeReader(maps, dict.fromkeys(inputs, 0.3), GRID))
     reader.save(folder, {"weights": checkpoint_hash(parent)})
 
 
