@@ -11,7 +11,7 @@ from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.metrics.attributes import KINDS
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
 from pacer.metrics.probe.use import CHANCE, SystemUse, Use
-from pacer.metrics.probe.verdicts import LACKING, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
+from pacer.metrics.probe.verdicts import LACKING, LEAST, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import render
@@ -63,9 +63,9 @@ _OF_FINDINGS = (
     "with this change. Effect of place: covered elsewhere minus covered, over the records that have both, with its "
     "95 % interval over patients.",
     f"{THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). {NOT_THERE}: as "
-    "given minus another patient's without it is shown, and the interval of the effect of place lies within ±.1. "
-    f"{WITHOUT}: the interval of as given minus mean radiograph lies within ±.1, and more than .1 state it with the "
-    "mean radiograph. An interval within ±.1 needs 30 records.",
+    "given minus another patient's without it is shown, and an effect of place of .1 or more is excluded (p at most "
+    f".025 after Holm's correction). {WITHOUT}: that as given and mean radiograph differ by .1 or more is excluded "
+    f"likewise, and more than .1 state it with the mean radiograph. All need {LEAST} patients.",
     f"{UNCLEAR}: anything else; beside it the reason, or the number of records at which an effect of place of .2 would "
     "be shown with power .8. Without boxes the place cannot be tested.",
 )
@@ -140,7 +140,7 @@ def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tupl
     if verdict == UNCLEAR and COVERED not in one.rates:
         verdict += " (no control region)" if boxes else " (no boxes given)"
     elif verdict == UNCLEAR and place is None:
-        verdict += " (fewer than 10 patients)"
+        verdict += f" (fewer than {LEAST} patients)"
     elif verdict == UNCLEAR:
         verdict += f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
     return (one.finding, verdict, str(one.records), *rates, *[effect] * boxes)

@@ -1,14 +1,14 @@
 """Whether a system reads a finding where it is: a verdict for each finding, from rates at which reports affirm it.
 
 All rates are over records whose reference affirms the finding. The intervals resample patients, with all changes of a
-patient's records together; the p values are corrected for the number of findings (Holm).
+patient's records together; the p values, of an effect and of none, are corrected for the number of findings (Holm).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, sqrt
 from statistics import NormalDist
 
 import polars as pl
@@ -17,7 +17,7 @@ from pacer.commitments.anchor import FINDINGS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
 from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Difference, Key, Summed, by_unit, differences, holm
+from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
 from pacer.metrics.statistics.intervals import Units, resampled_units
 
 #: Another patient's radiographs, of those whose reference does not affirm the finding.
@@ -32,9 +32,9 @@ THERE, NOT_THERE, WITHOUT, UNCLEAR = (
 )
 #: Effects by name: rate with the first change minus rate with the second.
 EFFECTS = {"place": (ELSEWHERE, COVERED), "picture": (GIVEN, LACKING), "any picture": (GIVEN, MEAN_PICTURE)}
-#: Level of the tests; reach of an interval that shows no effect, and the records that it needs; least rate that counts
-#: as saying a finding; effect and power for which records are counted.
-_LEVEL, _NONE, _LEAST, _SAID, _EFFECT, _POWER = 0.05, 0.1, 30, 0.1, 0.2, 0.8
+#: Level of the tests; patients that they need; least effect that counts as one; least rate that counts as saying a
+#: finding; effect and power for which records are counted.
+_LEVEL, LEAST, _NONE, _SAID, _EFFECT, _POWER = 0.05, 20, 0.1, 0.1, 0.2, 0.8
 _RESAMPLES = 5_000
 
 
@@ -71,13 +71,28 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
         for finding, table in tables.items()
         for effect, changes in EFFECTS.items()
     }
-    pairs = {key: part for key, part in pairs.items() if part["unit"].n_unique() >= LEAST_UNITS}
-    compared = _differences(pairs, units)
+    pairs = {key: part for key, part in pairs.items() if part["unit"].n_unique() >= LEAST}
+    compared, absent = _differences(pairs, units), set[tuple[str, str]]()
     for effect in EFFECTS:
         tested = [key for key in pairs if key[1] == effect]
         for key, p in zip(tested, holm([compared[key].p for key in tested]), strict=True):
             compared[key] = replace(compared[key], p=p)
-    return [_judged(finding, table, compared, pairs, len(tables)) for finding, table in tables.items()]
+        none = holm([_no_effect(pairs[key], *EFFECTS[effect]) for key in tested])
+        absent |= {key for key, p in zip(tested, none, strict=True) if p is not None and p <= _LEVEL / 2}
+    return [_judged(finding, table, compared, absent, pairs, len(tables)) for finding, table in tables.items()]
+
+
+def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
+    """Return p of an effect of at least :data:`_NONE`, from the score test of paired proportions (Tango, Stat. Med. 17,
+    1998: 891). As records of a patient are alike, fewer count, by the design effect; at least the patients."""
+    apart, units, spread = (part[first] - part[second]).to_numpy(), part["unit"].to_numpy(), _NONE * (1 - _NONE)
+    rows = (apart - apart.mean())[:, None]
+    alike = (by_unit(rows, units, units.max() + 1) ** 2).sum()
+    count = min(len(part), max(part["unit"].n_unique(), len(part) * (rows**2).sum() / max(alike, 1e-9)))
+    fewer, more = sorted(float((side * apart > 0).mean()) for side in (1, -1))
+    b = (2 - more + fewer) * _NONE - more - fewer
+    deviation = sqrt((sqrt(b * b + 8 * fewer * spread) - b) / 2 + spread)
+    return NormalDist().cdf((more - fewer - _NONE) * sqrt(count) / deviation)
 
 
 def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFrame:
@@ -113,6 +128,7 @@ def _judged(
     finding: str,
     table: pl.DataFrame,
     compared: Mapping[tuple[str, str], Difference],
+    absent: Collection[tuple[str, str]],
     pairs: Mapping[tuple[str, str], pl.DataFrame],
     tests: int,
 ) -> FindingUse:
@@ -125,17 +141,12 @@ def _judged(
         one = effects.get(effect)
         return one is not None and (one.difference or 0) > 0 and one.p is not None and one.p < _LEVEL
 
-    def no_effect(effect: str) -> bool:
-        one = effects.get(effect)
-        known = one is not None and one.low is not None and one.high is not None and counts[effect] >= _LEAST
-        return known and one.low >= -_NONE and one.high <= _NONE
-
     verdict = UNCLEAR
     if shown("place"):
         verdict = THERE
-    elif shown("picture") and no_effect("place"):
+    elif shown("picture") and (finding, "place") in absent:
         verdict = NOT_THERE
-    elif no_effect("any picture") and rates[MEAN_PICTURE] > _SAID:
+    elif (finding, "any picture") in absent and rates[MEAN_PICTURE] > _SAID:
         verdict = WITHOUT
     first = next(iter(effects), None)
     needed = None if first is None else records_needed(effects[first], counts[first], tests)

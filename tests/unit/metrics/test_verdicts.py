@@ -13,10 +13,11 @@ import pytest
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.data.findings import FINDINGS
 from pacer.metrics.probe.covering import Box, control_region, covered, read_boxes
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
 from pacer.metrics.probe.use import system_use
-from pacer.metrics.probe.verdicts import MEAN_PICTURE, THERE, finding_uses, records_needed
+from pacer.metrics.probe.verdicts import MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, finding_uses, records_needed
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world
@@ -91,6 +92,34 @@ def test_rates_lead_to_a_verdict(rates: list[float | None], patients: int, expec
     [found] = finding_uses(key(rates, patients))
     assert (found.finding, found.records, found.verdict) == ("edema", patients, expected)
     assert ("place" in found.effects) == (rates[2] is not None)
+
+
+@pytest.mark.parametrize(("patients", "apart", "findings", "expected"), listed_cases(__file__, "no_effect"))
+def test_no_effect_is_shown_only_where_one_of_a_tenth_is_excluded(
+    patients: int, apart: int, findings: int, expected: bool
+) -> None:
+    """Reports of ``apart`` patients lose the finding when it is covered; several findings are tested."""
+    rows = key([1.0, 1.0, 1.0, 1.0, 0.1, 0.1], patients)
+    lost = (pl.col("twin") == COVERED) & pl.col("record_id").is_in([f"r{number}" for number in range(apart)])
+    rows = rows.with_columns(report_positive=pl.when(lost).then([]).otherwise("report_positive"))
+    named = [rows.with_columns(pl.col("record_id", "study_id", "subject_id", "frontal") + name) for name in FINDINGS]
+    renamed = [
+        part.with_columns(
+            pl.col(column).list.eval(pl.element().replace("edema", name))
+            for column in ("reference_positive", "report_positive")
+        ).with_columns(pl.col("finding").replace("edema", name))
+        for part, name in zip(named, FINDINGS, strict=True)
+    ]
+    found = finding_uses(pl.concat(renamed[:findings]))
+    assert [one.verdict == NOT_THERE for one in found] == [expected] * findings
+
+
+def test_records_of_one_patient_are_no_evidence_of_their_own() -> None:
+    rows = key([1.0, 1.0, 1.0, 1.0, 0.1, 0.1], 60)
+    assert finding_uses(rows)[0].verdict == NOT_THERE
+    patient = pl.col("subject_id").str.extract(r"(\d+)$").cast(pl.Int64) % 30
+    fewer = rows.with_columns(subject_id=pl.format("{}{}", pl.col("subject_id").str.head(1), patient))
+    assert finding_uses(fewer)[0].verdict == UNCLEAR
 
 
 def test_another_patients_picture_counts_only_where_that_patient_lacks_the_finding() -> None:
