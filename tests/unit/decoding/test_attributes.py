@@ -38,8 +38,8 @@ def test_the_fit_finds_a_known_law() -> None:
     assert np.abs((values.float() @ weight + bias).softmax(-1).numpy() - chance).mean() < 0.04
     known = about["side"]["findings"]["pleural effusion"]
     assert known["stated"] and known["above_majority"] > 2 * known["error"] > 0
-    # every report names the side, by chance if its list does not: the most probable one is always stated
-    assert reader.thresholds["side"] == about["side"]["threshold"] == 0.3
+    # every report names the side: one that the list omits is guessed, and right in a third
+    assert reader.thresholds["side"] == about["side"]["threshold"] == pytest.approx(0.37, abs=0.1)
 
 
 @pytest.mark.parametrize("per_patient", [1, 6])

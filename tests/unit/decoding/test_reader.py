@@ -45,13 +45,13 @@ def test_the_fit_finds_a_known_law(monkeypatch) -> None:
 def test_with_fewer_records_than_numbers_the_maps_are_the_same(monkeypatch) -> None:
     draw = torch.Generator().manual_seed(4)
     values = (torch.randn(60, 90, generator=draw) * 5 + 3).half()
-    targets, folds = torch.bernoulli(torch.full((60, 39), 0.4), generator=draw), torch.arange(60) % FOLDS
+    targets, folds = (values.float() @ torch.randn(90, 39, generator=draw) > 0).float(), torch.arange(60) % FOLDS
     logits = []
     for chunk in (40, 60):  # in one chunk the fit is in the records' coordinates
         monkeypatch.setattr(regression, "_CHUNK", chunk)
         weight, bias, _ = fit_reader.fit_maps(values, targets, folds)
         logits.append(values.float() @ weight + bias)
-    torch.testing.assert_close(*logits, atol=2e-3, rtol=0)
+    torch.testing.assert_close(*logits, atol=5e-3, rtol=0)
     assert logits[0].std() > 0.1
 
 
