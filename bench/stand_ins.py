@@ -13,7 +13,6 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import polars as pl
 import torch
 from safetensors.torch import load_file, save_file
@@ -21,10 +20,8 @@ from transformers import AutoModelForCausalLM
 
 from pacer.backbones.make_backbones import MODELS, WEIGHTS, make_standins
 from pacer.backbones.standins.data import Instruct, PhantomData
-from pacer.backbones.standins.language import BOS, EOS, encode, prefix_slots
+from pacer.backbones.standins.language import encode, lists_kept
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.commitments.anchor import OPEN_REPORT
-from pacer.commitments.rules import extract_anchor
 from pacer.config import Backbone
 from pacer.config.backbones import CARD
 from pacer.config.profiles import load_profile
@@ -79,26 +76,18 @@ def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, fl
         folder: a language stand-in. slots, instruct: as in its training.
     """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    tokenizer = read_tokenizer(folder)
-    embedding = model.get_input_embeddings()
+    tokenizer = read_tokenizer(folder).backend_tokenizer
     texts = PhantomData(_LISTS_WORLD).texts(_LISTS)
-    encodings = [encode(tokenizer.backend_tokenizer, text, instruct) for text in texts]
-    rates = {}
-    for name in ("agreeing", "uninformed", "contrary"):
-        rng, contradicting = np.random.default_rng(0), 0
-        for text, encoded, other in zip(texts, encodings, encodings[1:] + encodings[:1], strict=True):
-            stated = {"agreeing": encoded.stated, "uninformed": [], "contrary": other.stated}[name]
-            after = [*encoded.after[True], BOS, *encoded.target[True][: encoded.commitment]]
-            condition = prefix_slots(embedding.weight, stated, slots, rng)
-            inputs = [embedding(torch.tensor([BOS, *encoded.before])), condition, embedding(torch.tensor(after))]
-            written = model.generate(
-                inputs_embeds=torch.cat(inputs)[None], max_new_tokens=200, do_sample=False, pad_token_id=EOS
-            )
-            report = extract_anchor(tokenizer.decode(written[0]).rpartition(OPEN_REPORT)[2])
-            listed, denied = set(text.anchor.positive), set(text.anchor.negative)
-            contradicting += bool(listed & set(report.negative) | denied & set(report.positive))
-        rates[name] = round(contradicting / len(texts), 4)
-    return rates
+    own = [encode(tokenizer, text, instruct) for text in texts]
+    heard = {
+        "agreeing": [one.stated for one in own],
+        "uninformed": [[] for _ in own],
+        "contrary": [one.stated for one in own[1:] + own[:1]],
+    }
+    return {
+        name: lists_kept(model, tokenizer, list(zip(texts, own, of_case, strict=True)), slots)["contradictions"]
+        for name, of_case in heard.items()
+    }
 
 
 def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> None:

@@ -105,7 +105,8 @@ def _train_share(
                 facts = vision.make_vision_standin(settings, images, seed, folder)
             case "language":
                 tokenizer, texts = data.tokenizer(settings.vocabulary), data.texts(settings.texts)
-                facts = language.make_language_standin(settings, tokenizer, texts, instruct, seed, folder)
+                more = data.recombined
+                facts = language.make_language_standin(settings, tokenizer, texts, instruct, seed, folder, more)
             case "text":
                 facts = text.make_text_standin(settings, data.texts(settings.texts), seed, folder)
             case _:

@@ -5,7 +5,17 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from pacer.config.corpus import Cleaner
-from pacer.config.strict import Beams, LengthPenalty, Natural, Positive, PositiveFloat, Share, Strict, Tokens
+from pacer.config.strict import (
+    Beams,
+    LengthPenalty,
+    Natural,
+    NaturalFloat,
+    Positive,
+    PositiveFloat,
+    Share,
+    Strict,
+    Tokens,
+)
 
 
 class Risk(Strict):
@@ -29,6 +39,7 @@ class Decode(Strict):
     limit: Positive | None
     engine: Literal["beam", "generate"]
     commitment: Literal["generated", "read"] = "generated"
+    list_bias: NaturalFloat = 0.0
     threshold: Share = 0.4
     risk: Risk = Risk()
     select: Literal["score", "agreement"] = "score"
@@ -41,16 +52,17 @@ class Decode(Strict):
     length_penalty: LengthPenalty
     batch_size: Positive
     examples: Natural
-    controls: list[Literal["another_patient", "no_lateral", "no_prior"]]
+    controls: list[Literal["another_patient", "no_lateral", "no_prior", "gold_list"]]
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError("min_new_tokens must not exceed max_new_tokens")
-        if self.engine != "beam" and (self.select == "agreement" or self.commitment == "read"):
+        listed = self.select == "agreement" or self.commitment == "read" or "gold_list" in self.controls
+        if self.engine != "beam" and listed:
             raise ValueError(
-                "engine = 'generate' cannot write a report for a given commitment, which select = 'agreement' and "
-                "commitment = 'read' need; set engine: beam"
+                "engine = 'generate' cannot write a report for a given commitment, which select = 'agreement', "
+                "commitment = 'read' and the control gold_list need; set engine: beam"
             )
         if self.risk.promised and self.commitment != "read":
             raise ValueError("risk needs commitment = 'read', because its limits are met by choosing a threshold")

@@ -51,10 +51,12 @@ class Params(Strict):
             )
         if self.decode.split == "all":
             raise ValueError("decode.split = 'all' is only for `pacer decode`; the pipeline decodes test or val")
-        if self.decode.commitment == "read" and self.commit.route == "direct":
+        listed = self.decode.commitment == "read" or "gold_list" in self.decode.controls
+        if listed and self.commit.route == "direct":
             raise ValueError(
-                "decode.commitment = 'read' needs a model that is trained to write from a commitment, but "
-                "commit.route = 'direct' trains none; set decode.commitment: generated"
+                "decode.commitment = 'read' and the control gold_list need a model that is trained to write from a "
+                "commitment, but commit.route = 'direct' trains none; set decode.commitment: generated, and leave "
+                "gold_list out of decode.controls"
             )
         if self.decode.risk.promised and self.train.checkpoint == "best":
             raise ValueError(

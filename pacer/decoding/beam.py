@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from pacer.config import Decode
 from pacer.core.errors import BackboneError
 from pacer.decoding.hypotheses import Hypotheses
+from pacer.decoding.list_bias import ListBias
 from pacer.decoding.tree import ATTENTION, TokenTree
 from pacer.model.pacer import attending, autocast_to_weights
 
@@ -46,7 +47,8 @@ class BeamSearch:
 
     Args:
         language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
-        decode: beams, minimum and maximum tokens, penalties, batch size. eos: the token that ends a report.
+        decode: beams, minimum and maximum tokens, penalties, batch size. eos: the token that ends a report. bias: on
+            findings of commitments.
         hypotheses: makes the state of the searches: :class:`Hypotheses`, or for openings
             :class:`pacer.decoding.candidates.Candidates`, whose results are lists of candidates.
 
@@ -54,10 +56,17 @@ class BeamSearch:
         BackboneError: this search does not support the attention of the language model.
     """
 
-    def __init__(self, language: Any, decode: Decode, eos: int, hypotheses: Callable[..., Hypotheses] = Hypotheses):
+    def __init__(
+        self,
+        language: Any,
+        decode: Decode,
+        eos: int,
+        bias: ListBias | None = None,
+        hypotheses: Callable[..., Hypotheses] = Hypotheses,
+    ):
         if unknown := unknown_attention(language.config):
             raise BackboneError(f"beam search does not support {unknown}; set decode.engine: generate")
-        self.language, self.decode, self.eos, self.hypotheses = language, decode, eos, hypotheses
+        self.language, self.decode, self.eos, self.bias, self.hypotheses = language, decode, eos, bias, hypotheses
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, Any]]:
@@ -108,7 +117,7 @@ class _Search:
         config, decode = engine.language.config, engine.decode
         places, self.language, device = decode.batch_size, engine.language, engine.language.device
         heads = config.num_attention_heads // config.num_key_value_heads
-        self.hypotheses = engine.hypotheses(places, decode, engine.eos, device)
+        self.hypotheses = engine.hypotheses(places, decode, engine.eos, device, engine.bias)
         self.tree = TokenTree(places, self.hypotheses.beams, config.num_hidden_layers, heads, device)
         self.prefix = torch.zeros(places, dtype=torch.long, device=device)
         self.type = engine.language.dtype

@@ -27,6 +27,7 @@ from pacer.data.findings import FINDINGS
 from pacer.decoding.beam import BeamSearch, search_with
 from pacer.decoding.extract import extract_report
 from pacer.decoding.hypotheses import Hypotheses
+from pacer.decoding.list_bias import ListBias
 
 #: The best continuations of a step among which candidates draw, if two for each beam are not more.
 _DRAWN = 32
@@ -57,13 +58,13 @@ class Candidate(NamedTuple):
 class Candidates(Hypotheses):
     """The searches of C candidates for each row, each from the tokens of the row's :class:`Opening`."""
 
-    def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device):
+    def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device, bias: None = None):
         draw = torch.Generator().manual_seed(_SEED)
         shape = decode.candidates, decode.max_new_tokens, max(_DRAWN, 2 * decode.num_beams)
         noise = torch.empty(shape).exponential_(generator=draw).log()
         noise *= -decode.temperature  # Gumbel's distribution
         noise[0] = 0.0
-        super().__init__(rows, decode, eos, device, noise.to(device))
+        super().__init__(rows, decode, eos, device, bias, noise.to(device))
 
     def start(self, rows: slice, prefixes: Sequence[Opening]) -> Tensor:
         """Begin these rows with the tokens of their openings; return their numbers [n]."""
@@ -94,7 +95,7 @@ class ListedSearch:
         self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str], kinds: Sequence[str] = ()
     ):
         several = decode.model_copy(update={"batch_size": max(1, decode.batch_size // decode.candidates)})
-        self.candidates = BeamSearch(language, several, eos, Candidates)
+        self.candidates = BeamSearch(language, several, eos, hypotheses=Candidates)
         self.text, self.most, self.kinds = text, decode.max_new_tokens, kinds
 
     @torch.no_grad()
@@ -117,9 +118,9 @@ class AgreeingSearch(ListedSearch):
     """An engine that searches the best hypothesis, then candidates for its commitment, and returns the one of them all
     that keeps it best; between equals the best hypothesis. A hypothesis without a commitment is returned as it is."""
 
-    def __init__(self, language: Any, decode: Decode, eos: int, *text: Any):
+    def __init__(self, language: Any, decode: Decode, eos: int, *text: Any, bias: ListBias | None = None):
         super().__init__(language, decode, eos, *text)
-        self.best, self.embeddings = BeamSearch(language, decode, eos), language.get_input_embeddings()
+        self.best, self.embeddings = BeamSearch(language, decode, eos, bias), language.get_input_embeddings()
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, list[int]]]:

@@ -37,11 +37,14 @@ def extract_report(generated: str, commit: bool = True, kinds: Collection[str] =
 
 
 def within(report: str, commitment: Anchor) -> str:
-    """Leave out the sentences of a report that affirm a finding which the commitment does not affirm."""
+    """Leave out the sentences of a report that affirm a finding which the commitment does not affirm, or deny one that
+    it affirms and the report as a whole denies."""
+    denied = {*extract_anchor(report).negative} & {*commitment.positive}
     sentences = [report[start:end].strip() for start, end in pairwise([0, *sentence_ends(report)])]
 
     def supported(*texts: str) -> bool:
-        return set(commitment.positive).issuperset(extract_anchor(" ".join(texts)).positive)
+        read = extract_anchor(" ".join(texts))
+        return set(read.positive) <= set(commitment.positive) and not denied & {*read.negative}
 
     kept = [one for one in sentences if supported(one)]
     if not supported(*kept):  # without its neighbours "a small one persists" may be another finding

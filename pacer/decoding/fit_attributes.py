@@ -34,11 +34,9 @@ NAMED, ENOUGH = 0.5, 40
 THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
 
 
-def attribute_classes(
-    anchors: Sequence[Anchor], prior: np.ndarray, kind: str
-) -> tuple[np.ndarray, dict[str, float]]:
-    """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings to be read, with the
-    share of the reports with the finding that name the kind.
+def attribute_classes(anchors: Sequence[Anchor], prior: np.ndarray, kind: str) -> tuple[np.ndarray, dict[str, float]]:
+    """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings to be read, each
+    with the share of its reports that name the kind.
 
     Args:
         prior: whether each record has a previous report [n].

@@ -7,8 +7,9 @@ chosen on. Penalty and calibration come from cross-validation over folds of pati
 and their logits calibrate the probabilities.
 
 No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB for 400,000 records
-with d = 4,096. At most :data:`_LOOKED` records that name an attribute give the means of their patches, on a grid as
-fine as :data:`_MEMORY` allows: at the published sizes 4 × 4 for 100,000 records, 8 × 8 for 25,000.
+with d = 4,096. They are written in parts as it goes, so that a stopped run continues. At
+most :data:`_LOOKED` records that name an attribute give the means of their patches, on a grid as fine as
+:data:`_MEMORY` allows: at the published sizes 4 × 4 for 100,000 records, 8 × 8 for 25,000.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_directory
+from pacer.core.io import atomic_directory, atomic_path, hash_json, remove_scratch, scratch_directory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
@@ -33,14 +36,15 @@ from pacer.decoding.fit_attributes import fit_attributes
 from pacer.decoding.reader import FindingsReader
 from pacer.decoding.regression import FOLDS, fits, minimise, shares_of
 from pacer.features.online import open_features
+from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
 from pacer.model.batch import read_sources
 from pacer.model.checkpoint import checkpoint_hash, read_record
 
 #: L2 penalties of the weights, from the strongest.
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
-#: Records of a pass through the model; it does not change a map beyond rounding.
-_PASS = 64
+#: Records of a pass through the model, and of a part that is written; they do not change a map beyond rounding.
+_PASS, _PART = 64, 2048
 #: Records that attributes are read from, at most; and bytes of their patches' means.
 _LOOKED, _MEMORY = 100_000, 10e9
 
@@ -62,16 +66,19 @@ def fit_reader(
             f"the `findings` stage needs at least {FOLDS} training patients, but there are {patients}; see corpus.split"
         )
     device, kinds = compute_device(), read_record(checkpoint).model.attributes
-    rows = train.to_dicts()
-    commitments = [Anchor.of_lists(row, kinds) for row in rows]
+    lists = train.select(anchors.drop("record_id").columns)
+    commitments = [Anchor.of_lists(row, kinds) for row in lists.iter_rows(named=True)]
     named = np.flatnonzero([bool(one.attributes) for one in commitments])
     named = named[:: -(-len(named) // _LOOKED) or 1]
-    seen = np.isin(np.arange(len(rows)), named)
-    values, places, grid = _summaries(checkpoint, backbones, features, rows, seen, device)
+    seen = np.isin(np.arange(len(train)), named)
+    weights = checkpoint_hash(checkpoint)
+    fingerprint = hash_json([weights, content_hash(features), train["record_id"].to_list(), named.tolist()])
+    with scratch_directory(out, fingerprint) as directory:
+        values, places, grid = _summaries(checkpoint, backbones, features, train, seen, device, directory)
     numbers = train["subject_id"].rank("dense").to_numpy().astype(int)
     folds = torch.from_numpy(numbers % FOLDS).to(device)
     weight, bias, states = fit_maps(values, _targets(train).to(device), folds)
-    about = {"weights": checkpoint_hash(checkpoint), "records": len(train), "patients": patients, "states": states}
+    about = {"weights": weights, "records": len(train), "patients": patients, "states": states}
     attributes: AttributeReader | None = None
     if kinds:
         read_from = {kind: places if kind in FROM_PATCHES else values[torch.from_numpy(named)] for kind in kinds}
@@ -80,35 +87,62 @@ def fit_reader(
         attributes = AttributeReader(maps, thresholds, grid)
     with atomic_directory(out) as directory:
         FindingsReader(weight.cpu(), bias.cpu(), attributes).save(directory, about)
+    remove_scratch(out)
 
 
 @torch.no_grad()
 def _summaries(
-    checkpoint: Path, backbones: Path, features: Path, rows: list[dict], seen: np.ndarray, device: torch.device
+    checkpoint: Path,
+    backbones: Path,
+    features: Path,
+    train: pl.DataFrame,
+    seen: np.ndarray,
+    device: torch.device,
+    scratch: Path,
 ) -> tuple[Tensor, Tensor, int]:
     """Return the summaries [n, 2d] of the tokens of these records, and the cells of the patches of those that are
-    ``seen`` [n], in float16; and the grid of the cells."""
-    model, _ = load_model(checkpoint, backbones)
+    ``seen`` [n], in float16; and the grid of the cells. Parts in ``scratch`` are not computed again."""
+    model, record = load_model(checkpoint, backbones)
     for part in (model.router, model.interface, model.endpoint_norm):
         part.to(device)
     store = open_features(features, backbones, device)
-    parts = [slice(start, start + _PASS) for start in range(0, len(rows), _PASS)]
-    summaries, places, grid = [], [torch.zeros(0, 0, dtype=torch.float16)], GRIDS[0]
-    with Ticker("tokens", len(rows)) as ticker:
-        batches = prefetch(lambda part: (part, read_sources(rows[part], store)), parts, workers=2)
-        for part, sources in batches:
-            sources = sources.to(device)
-            refined, _ = model.refine_sources(sources)
-            summaries.append(summary(model.interface(refined).fused).half().cpu())
-            if seen[part].any():
-                wanted = torch.from_numpy(seen[part]).to(device)
-                states = sources.frontal[wanted], refined.frontal[wanted]
-                _, depths, _, width = states[0].shape
-                fits_memory = [at for at in GRIDS if 2 * seen.sum() * at**2 * (depths + 1) * width <= _MEMORY]
-                grid = max(fits_memory, default=GRIDS[0])
-                places.append(cells(*states, grid).half())
-            ticker.advance(len(summaries[-1]))
-    return torch.cat(summaries), torch.cat(places[1:] or places), grid
+    width, depths = model.endpoint_norm.weight.shape[-1], len(record.model.features.depths)
+    fits_memory = [at for at in GRIDS if 2 * seen.sum() * at**2 * (depths + 1) * width <= _MEMORY]
+    grid = max(fits_memory, default=GRIDS[0])
+    files = {start: scratch / f"{start}.safetensors" for start in range(0, len(train), _PART)}
+    done = sum(len(train[start : start + _PART]) for start, file in files.items() if file.exists())
+    with Ticker("tokens", len(train), done=done) as ticker:
+        for start, file in files.items():
+            if file.exists():
+                continue
+            end = min(start + _PART, len(train))
+            passes = [slice(at, min(at + _PASS, end)) for at in range(start, end, _PASS)]
+            summaries, places = [], [torch.zeros(0, grid**2 * (depths + 1) * width, dtype=torch.float16)]
+            for one, sources in prefetch(lambda one: (one, read_sources(train[one].to_dicts(), store)), passes, 2):
+                sources = sources.to(device)
+                refined, _ = model.refine_sources(sources)
+                summaries.append(summary(model.interface(refined).fused).half().cpu())
+                if seen[one].any():
+                    wanted = torch.from_numpy(seen[one]).to(device)
+                    places.append(cells(sources.frontal[wanted], refined.frontal[wanted], grid).half())
+                ticker.advance(len(summaries[-1]))
+            with atomic_path(file) as path:
+                save_file({"summaries": torch.cat(summaries), "places": torch.cat(places)}, path)
+    return *(_joined(list(files.values()), name) for name in ("summaries", "places")), grid
+
+
+def _joined(files: list[Path], name: str) -> Tensor:
+    """Return the tensors of this name of all files, one after the other, which are in memory once."""
+    shapes = []
+    for file in files:
+        with safe_open(file, "pt") as opened:
+            shapes.append(opened.get_slice(name).get_shape())
+    joined, place = torch.empty(sum(count for count, _ in shapes), shapes[0][1], dtype=torch.float16), 0
+    for file, (count, _) in zip(files, shapes, strict=True):
+        with safe_open(file, "pt") as opened:
+            joined[place : place + count] = opened.get_tensor(name)
+        place += count
+    return joined
 
 
 def _targets(rows: pl.DataFrame) -> Tensor:

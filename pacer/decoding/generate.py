@@ -16,6 +16,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pacer.commitments.anchor import render_anchor
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.prefetch import prefetch
@@ -24,6 +26,7 @@ from pacer.decoding.attributes import AttributeChances
 from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch, ListedSearch, Opening, opened
 from pacer.decoding.extract import Extraction, extract_report, within
+from pacer.decoding.list_bias import ListBias
 from pacer.decoding.reader import FindingsReader, Probabilities
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.batch import Batch, FeatureSource, SourceStates, read_sources
@@ -33,8 +36,8 @@ from pacer.model.pacer import Pacer
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
 
-#: A row of ``records.parquet``. It may have a ``commitment`` that the report is written for, or a ``threshold`` in the
-#: place of ``decode.threshold``.
+#: A row of ``records.parquet``. It may have a ``commitment`` that the report is written for, or ask for that of its
+#: reference (``gold_list``), or have a ``threshold`` in the place of ``decode.threshold``.
 Row = dict[str, Any]
 
 
@@ -177,7 +180,8 @@ class Generator:
 
     def _is_listed(self, record: Row) -> bool:
         """Return whether the commitment of a record's report is not generated."""
-        return self.decode.commitment == "read" or record.get("commitment") is not None
+        given = record.get("commitment") is not None or bool(record.get("gold_list"))
+        return self.decode.commitment == "read" or given
 
     def _search(self, listed: bool) -> Callable[..., Iterator]:
         language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
@@ -186,23 +190,28 @@ class Generator:
         if listed:
             count = decode.candidates if agreeing else 1
             return ListedSearch(language, decode.model_copy(update={"candidates": count}), eos, self.text, kinds)
+        bias = ListBias(self.tokenizer, decode.list_bias) if self.commit and decode.list_bias else None
         return (
-            AgreeingSearch(language, decode, eos, self.text, kinds)
+            AgreeingSearch(language, decode, eos, self.text, kinds, bias=bias)
             if agreeing
-            else ENGINES[decode.engine](language, decode, eos)
+            else ENGINES[decode.engine](language, decode, eos, bias)
         )
 
     def _opening(self, record: Row, prefix: Prefix) -> Opening:
-        """Return what the record's report is written after: its prefix, and the commitment given or read.
+        """Return what the record's report is written after: its prefix, and the commitment given, read, or of its
+        reference.
 
         Raises:
             DataError: the commitment leaves no room for a report.
         """
         commitment = record.get("commitment")
-        if commitment is None:
+        if commitment is None and not record.get("gold_list"):
             assert prefix.findings is not None
             commitment = prefix.findings.commitment(record.get("threshold", self.decode.threshold))
-        if prefix.attributes is not None:
+        if record.get("gold_list"):
+            told = read_attributes(record["report_raw"]) if self.attributes else {}
+            commitment = extract_anchor(record["report_raw"]).described(told, self.attributes)
+        elif prefix.attributes is not None:
             commitment = commitment.completed(prefix.attributes.stated())
         tokens = self.tokenizer(render_anchor(commitment), add_special_tokens=False)["input_ids"]
         if len(tokens) >= self.decode.max_new_tokens:

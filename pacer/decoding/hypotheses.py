@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pacer.config import Decode
+from pacer.decoding.list_bias import ListBias
 
 #: The definition's "minus infinity" for scores.
 _MINUS_INFINITY = -1.0e9
@@ -39,12 +40,21 @@ class Hypotheses:
 
     Args:
         noise: [C, T, M] for the tokens of each search of a row. None: one search, the definition.
+        bias: is added last to the scores of a step. None: the definition.
     """
 
-    def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device, noise: Tensor | None = None):
+    def __init__(
+        self,
+        rows: int,
+        decode: Decode,
+        eos: int,
+        device: torch.device,
+        bias: ListBias | None = None,
+        noise: Tensor | None = None,
+    ):
         beams, most = decode.num_beams, decode.max_new_tokens
         self.decode, self.eos, self.most = decode, eos, most
-        self.noise, self.count = noise, 1 if noise is None else len(noise)
+        self.bias, self.noise, self.count = bias, noise, 1 if noise is None else len(noise)
         searches = rows * self.count
         # the definition divides by a Python float
         self.powers = torch.tensor(
@@ -164,19 +174,19 @@ class Hypotheses:
         return _pick(parents, chosen), self.done[rows]
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
-        """Apply the definition's processors in order: no EOS before the minimum length, then the repetition penalty.
+        """Apply the definition's processors in order: no EOS before the minimum length, then the repetition penalty,
+        then the bias.
 
         Args:
             scores: [n, K, V] logits (greedy) or log-probabilities (beams); modified.
         """
         early = self.length[rows] < self.decode.min_new_tokens
         scores[..., self.eos].masked_fill_(early.unsqueeze(1), -torch.inf)
-        penalty = self.decode.repetition_penalty
-        if longest == 0 or penalty == 1.0:
-            return scores
-        generated = self.tokens[rows, :, :longest]
-        before = scores.gather(2, generated)
-        return scores.scatter(2, generated, torch.where(before < 0, before * penalty, before / penalty))
+        penalty, generated = self.decode.repetition_penalty, self.tokens[rows, :, :longest]
+        if longest and penalty != 1.0:
+            before = scores.gather(2, generated)
+            scores = scores.scatter(2, generated, torch.where(before < 0, before * penalty, before / penalty))
+        return scores if self.bias is None else self.bias(scores, generated, self.length[rows])
 
 
 def _pick(values: Tensor, places: Tensor) -> Tensor:

@@ -12,14 +12,15 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
 from pacer.config import Decode
+from pacer.decoding.list_bias import ListBias
 from pacer.model.pacer import autocast_to_weights
 
 
 class Generate:
     """An engine with the interface of :class:`pacer.decoding.beam.BeamSearch`; runs ``generate`` batch by batch."""
 
-    def __init__(self, language: Any, decode: Decode, eos: int):
-        self.language, self.decode, self.eos = language, decode, eos
+    def __init__(self, language: Any, decode: Decode, eos: int, bias: ListBias | None = None):
+        self.language, self.decode, self.eos, self.bias = language, decode, eos, bias
         # a checkpoint may have generation settings, which generate would add to those of `decode`
         language.generation_config = GenerationConfig()
 
@@ -42,6 +43,8 @@ class Generate:
         processors = LogitsProcessorList()
         if self.decode.repetition_penalty != 1.0:
             processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
+        if self.bias is not None:
+            processors.append(self._biased)
         embedded = pad_sequence(inputs, batch_first=True, padding_side="left")
         # generated tokens are embedded in the type of the prefix, as in training
         embeddings = self.language.get_input_embeddings()
@@ -59,3 +62,7 @@ class Generate:
                 eos_token_id=self.eos,
                 pad_token_id=self.eos,
             ).tolist()
+
+    def _biased(self, tokens: Tensor, scores: Tensor) -> Tensor:
+        assert self.bias is not None
+        return self.bias(scores[:, None], tokens[:, None], tokens.new_full(tokens.shape[:1], tokens.shape[1]))[:, 0]

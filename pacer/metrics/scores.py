@@ -273,6 +273,11 @@ SCORES: tuple[Score, ...] = (
             Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_ANCHOR, beside=f"Commitment {p} F1")
             for p in ("positive", "negative", "uncertain")
         ),
+        *_beside_references(
+            *("affirms_nothing", ("Lists nothing", "References list nothing")),
+            lambda side: pl.col("anchor_positive" if side == "hypothesis" else "reference_positive").list.len() == 0,
+            "commitments that affirm no finding",
+        ),
         Score("report_follows_anchor", "Report follows", _commitments, _FOLLOWS),
         by_case(
             "contradiction_rate",

@@ -5,8 +5,9 @@ It is cheap to import and to pickle, because each process that trains stand-ins 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
 from pacer.data.cleaning import clean_report
 from pacer.data.radiographs import open_image
+from pacer.data.sentences import sentence_ends
 from pacer.phantom.language import contexts_of, write_report
 from pacer.phantom.tokenizer import phantom_tokenizer, train_tokenizer
 from pacer.phantom.training import TrainingImages, training_images
@@ -31,6 +33,8 @@ from pacer.phantom.world import PhantomStudy, make_world
 Instruct = Callable[..., tuple[str, str]]
 #: The world of ``backbones.seed`` 0.
 _FIRST_WORLD = 1_000_003
+#: Of a composed report: share of the stating sentences that are exchanged, and most sentences that are added.
+EXCHANGED, ADDED = 0.5, 2
 
 
 class LabelledText(NamedTuple):
@@ -78,6 +82,10 @@ class PhantomData:
         studies = (study for patient in make_world(self.world, count) for study in patient.studies)
         return [_written(study, rng) for study in islice(studies, count)]
 
+    def recombined(self, texts: Sequence[LabelledText], count: int) -> list[LabelledText]:
+        """Return none: the world has as many texts as are wanted."""
+        return []
+
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
         """Return ``count`` radiographs [size, size], with labels and with masks [grid, grid] of findings."""
         return training_images(self.world, count, size, grid)
@@ -113,6 +121,36 @@ class CorpusData:
         chosen = np.random.default_rng(self.seed).permutation(len(self.reports))[:count]
         return [_labelled(*self.reports[i]) for i in chosen]
 
+    def recombined(self, texts: Sequence[LabelledText], count: int) -> list[LabelledText]:
+        """Compose ``count`` reports of the sentences of ``texts``, so that lists of findings are many and few of them
+        empty: a text's sentences are exchanged for others that state the same, and sentences that affirm drawn findings
+        take the places of those that mention these findings."""
+        rng = np.random.default_rng(self.seed)
+        parts = [_sentences(text.cleaned) for text in texts]
+        alike, affirming = defaultdict[Anchor, list[str]](list), defaultdict[str, list[str]](list)
+        for sentence, anchor in chain.from_iterable(parts):
+            alike[anchor].append(sentence)
+            for finding in anchor.positive:
+                affirming[finding].append(sentence)
+        present = sorted(affirming)
+        composed = []
+        for row in rng.integers(len(texts), size=count if present else 0):
+            chosen = []
+            for sentence, anchor in parts[row]:
+                others = alike[anchor]
+                stated = anchor != Anchor() and rng.random() < EXCHANGED
+                chosen.append((others[rng.integers(len(others))] if stated else sentence, anchor))
+            for _ in range(int(rng.integers(ADDED + 1))):
+                sentences = affirming[present[rng.integers(len(present))]]
+                sentence = sentences[rng.integers(len(sentences))]
+                added = extract_anchor(sentence)
+                place = next((i for i, (_, a) in enumerate(chosen) if _mentioned(a) & _mentioned(added)), len(chosen))
+                chosen = [pair for pair in chosen if not _mentioned(pair[1]) & _mentioned(added)]
+                chosen.insert(place, (sentence, added))
+            text = " ".join(sentence for sentence, _ in chosen)
+            composed.append(_labelled(text, text, *texts[row][4:]))
+        return composed
+
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
         """Return at most ``count`` radiographs [size, size], labelled by the rules, without masks."""
         images = self.train.select("report_raw", image_id=pl.concat_list("frontal", "lateral")).explode("image_id")
@@ -121,6 +159,16 @@ class CorpusData:
         present = [{*a.positive, *a.uncertain} for a in map(extract_anchor, images["report_raw"])]
         labels = np.array([[finding in p for finding in FINDINGS] for p in present], dtype=np.float32)
         return TrainingImages(np.stack([_grey_square(path, size) for path in paths]), labels, None)
+
+
+def _sentences(text: str) -> list[tuple[str, Anchor]]:
+    """Return the sentences of a text, each with what it states."""
+    sentences = (text[start:end].strip() for start, end in pairwise([0, *sentence_ends(text)]))
+    return [(sentence, extract_anchor(sentence)) for sentence in sentences if sentence]
+
+
+def _mentioned(anchor: Anchor) -> set[str]:
+    return {*anchor.positive, *anchor.negative, *anchor.uncertain}
 
 
 def _labelled(raw: str, cleaned: str, *about: Any) -> LabelledText:

@@ -12,7 +12,7 @@ attributes, a part or none (``commit.attributes``), so that the model can write 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pacer.backbones.standins.data import Instruct, LabelledText, commitment_first
 from pacer.backbones.standins.training import train
+from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.commitments.description import KINDS
+from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report
 
@@ -41,6 +43,8 @@ BARE, BARE_STEPS, COMMIT = 0.15, 0.6, 0.7
 GIVEN, HEARD = 0.5, 0.8
 #: Share of the lists without attributes, and of each kind of attribute in the others.
 PLAIN, DESCRIBED = 0.5, 0.8
+#: Held-out lists that reports are written for, and tokens of such a report, at most.
+LISTS, MOST_WRITTEN = 100, 200
 #: Batches drawn together and divided by length.
 _WINDOW = 10
 
@@ -52,8 +56,10 @@ def make_language_standin(
     instruct: Instruct,
     seed: int,
     out: Path,
+    recombined: Callable[[Sequence[LabelledText], int], list[LabelledText]],
 ) -> dict[str, object]:
-    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2."""
+    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. Where there are fewer ``texts`` than
+    configured, more are ``recombined`` of those that are not held out."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     architecture = LlamaConfig(
@@ -69,9 +75,10 @@ def make_language_standin(
         tie_word_embeddings=False,
     )
     model = LlamaForCausalLM(architecture)
+    held_out = max(1, len(texts) // 20)
+    texts = [*texts, *recombined(texts[held_out:], config.texts - len(texts))]
     encoded = [encode(tokenizer, text, instruct, _kinds(rng)) for text in texts]
     lengths = np.array([len(text.target[True]) for text in encoded])
-    held_out = max(1, len(encoded) // 20)
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
         # reading the slots is learnt first, on short sequences; the instruction and the commitment follow
@@ -91,6 +98,8 @@ def make_language_standin(
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
         held_out_loss = float(np.mean([_loss(model, part, config.slots, BARE, rng).item() for part in parts]))
+    listed = [place for place in range(held_out) if texts[place].anchor.positive][:LISTS]
+    kept = lists_kept(model, tokenizer, [(texts[place], encoded[place], []) for place in listed], config.slots)
     model.save_pretrained(out)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
@@ -101,6 +110,7 @@ def make_language_standin(
         "steps": config.steps,
         "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
+        "held_out_lists": kept,
         "objective": "next token given noisy sums of stated sentences' word embeddings in prefix slots; in a part, the "
         "commitment and fewer sentences",
     }
@@ -163,6 +173,43 @@ def _loss(
     hidden = model.model(inputs_embeds=inputs, use_cache=False).last_hidden_state[:, :-1]
     known = wanted[:, 1:] != -100
     return F.cross_entropy(model.lm_head(hidden[known]), wanted[:, 1:][known])
+
+
+@torch.inference_mode()
+def lists_kept(
+    model: LlamaForCausalLM,
+    tokenizer: Tokenizer,
+    cases: Sequence[tuple[LabelledText, _Encoded, list[list[int]]]],
+    slots: int,
+) -> dict[str, float]:
+    """Return the share of the ``stated`` findings that lists affirm, and of the reports with ``contradictions``, in
+    reports that are written greedily for the list of each case; its slots have the sentences (token ids) beside it."""
+    embedding: Any = model.get_input_embeddings()
+    rng, inputs = np.random.default_rng(0), []
+    for _, encoded, sentences in cases:
+        before, after = [BOS, *encoded.before], [*encoded.after[True], BOS, *encoded.target[True][: encoded.commitment]]
+        ids = torch.tensor(before + after)
+        parts = embedding(ids[: len(before)]), prefix_slots(embedding.weight, sentences, slots, rng)
+        inputs.append(torch.cat([*parts, embedding(ids[len(before) :])]))
+    if not inputs:
+        return {}
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(one)) for one in inputs], True, 0.0, "left")
+    written = model.generate(
+        inputs_embeds=torch.nn.utils.rnn.pad_sequence(inputs, True, 0.0, "left"),
+        attention_mask=mask.long(),
+        max_new_tokens=MOST_WRITTEN,
+        do_sample=False,
+        pad_token_id=EOS,
+        eos_token_id=EOS,
+    )
+    findings = stated = contradicting = 0
+    for (text, *_), tokens in zip(cases, written.tolist(), strict=True):
+        report = extract_anchor(tokenizer.decode(tokens).rpartition(OPEN_REPORT)[2].partition(CLOSE_REPORT)[0])
+        listed, denied = set(text.anchor.positive), set(text.anchor.negative)
+        findings, stated = findings + len(listed), stated + len(listed & set(report.positive))
+        contradicting += bool(listed & set(report.negative) | denied & set(report.positive))
+    shares = {"stated": stated / max(findings, 1), "contradictions": contradicting / len(cases)}
+    return {name: round(share, 4) for name, share in shares.items()}
 
 
 def prefix_slots(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.random.Generator) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,10 +13,17 @@ from pacer.metrics.source_use import REPORTS
 from pacer.metrics.statistics.bootstrap import Difference, differences
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
 
-#: What is said if a share exceeds that of the references by so much.
-_BESIDE_REFERENCES = {
-    "most_frequent_share": ("Many reports are identical", 0.25),
-    "repetition": ("Many words repeat the words just before them, or an earlier sentence", 0.05),
+#: What is said of a share, and when, given it and that of the references.
+_BESIDE_REFERENCES: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "most_frequent_share": ("Many reports are identical", lambda share, expected: share - expected >= 0.25),
+    "repetition": (
+        "Many words repeat the words just before them, or an earlier sentence",
+        lambda share, expected: share - expected >= 0.05,
+    ),
+    "affirms_nothing": (
+        "Commitments affirm nothing far more or less often than references; see decode.list_bias and decode.threshold",
+        lambda share, expected: abs(share - expected) > max(expected / 2, 0.05),
+    ),
 }
 #: Share of reports that may stay the same when given another patient's sources.
 UNCHANGED = 0.5
@@ -31,12 +38,12 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
     """
     sentences = []
-    for key, (words, excess) in _BESIDE_REFERENCES.items():
-        shares = {c: (scores[c][key], scores[c][f"reference_{key}"]) for c in contexts_of(cases) if key in scores[c]}
+    for key, (words, is_off) in _BESIDE_REFERENCES.items():
+        shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts_of(cases)}
         beyond = [
             f"{context.upper()} {share:.0%} (references {expected:.0%})"
             for context, (share, expected) in shares.items()
-            if share - expected >= excess
+            if share is not None and expected is not None and is_off(share, expected)
         ]
         if beyond:
             sentences.append(f"{words}: {', '.join(beyond)}.")

@@ -67,7 +67,7 @@ def test_candidates_are_those_of_a_plain_loop(seed: int, beams: int | None) -> N
     case, openings = drawn_case(seed)
     if beams is not None:  # more than half of the continuations among which few beams draw
         case, openings = case._replace(decode=case.decode.model_copy(update={"num_beams": beams})), openings[:2]
-    own = found(BeamSearch(case.language, case.decode, EOS, Candidates), openings)
+    own = found(BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates), openings)
     noise = Candidates(1, case.decode, EOS, torch.device("cpu")).noise
     assert noise is not None and not noise[0].any() and noise[1:].all()
     with torch.no_grad():
@@ -80,9 +80,10 @@ def test_candidates_are_those_of_a_plain_loop(seed: int, beams: int | None) -> N
 @pytest.mark.parametrize("batch_size", [1, 2, 9])
 def test_company_does_not_change_candidates(batch_size: int) -> None:
     case, openings = drawn_case(5)
-    expected = [found(BeamSearch(case.language, case.decode, EOS, Candidates), [opening])[0] for opening in openings]
+    search = BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates)
+    expected = [found(search, [opening])[0] for opening in openings]
     decode = case.decode.model_copy(update={"batch_size": batch_size})
-    results = found(BeamSearch(case.language, decode, EOS, Candidates), openings)
+    results = found(BeamSearch(case.language, decode, EOS, hypotheses=Candidates), openings)
     assert [[r.tokens for r in row] for row in results] == [[r.tokens for r in row] for row in expected]
 
 

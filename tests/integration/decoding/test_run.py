@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.config.decode import Risk
 from pacer.core.errors import DataError
@@ -62,6 +63,16 @@ def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataF
             assert [line["record_id"] for line in lines] == expected["record_id"].to_list()
             assert all(0 < line["gate"] < 1 and 0 < line["tokens"] <= 20 for line in lines)
     assert set(files) >= {"routing.safetensors", "manifest.json", "controls/no_lateral/mn.jsonl"}
+
+
+def test_a_report_is_written_for_the_list_of_its_reference(stage, records: pl.DataFrame) -> None:
+    """Also where no reading is: the list comes from the rules."""
+    files = stage("out", controls=["gold_list"], max_new_tokens=120)
+    reports = dict(records.select("record_id", "report_raw").iter_rows())
+    lines = [json.loads(line) for line in files["controls/gold_list/sw.jsonl"].decode().splitlines()]
+    assert len(lines) == 8 and any(line["anchor"]["positive"] for line in lines)
+    for line in lines:
+        assert line["anchor"] == extract_anchor(reports[line["record_id"]]).as_dict()
 
 
 def test_empty_reports_are_counted(stage, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,5 +85,5 @@ def test_a_missing_reading_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("report", "commitment", "remaining"), listed_cases(__file__, "sentences"))
-def test_sentences_that_affirm_more_than_the_list_are_left_out(report: str, commitment: str, remaining: str) -> None:
+def test_sentences_against_the_list_are_left_out(report: str, commitment: str, remaining: str) -> None:
     assert within(report, anchor_of(commitment)) == remaining
