@@ -8,8 +8,6 @@ report > score of the faulty one) over pairs of one report, ties as one half. Ch
 given, which is a stand-in where no other is at hand.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import random

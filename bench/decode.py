@@ -11,8 +11,6 @@ tokens are compared in double precision on a model of fewer layers: else the two
 when scores are nearly equal.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Sequence

@@ -14,8 +14,6 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
     previous       what the previous report contributes, by context
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Mapping, Sequence

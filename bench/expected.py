@@ -5,8 +5,6 @@
 It prints nothing where parameters other than `train.seed` are not those of `configs/phantom.yaml`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -8,8 +8,6 @@ it is" if there is none. The seeds are the numbers of patients. Last, the test t
 .1, for patients with four records each that are half of the time alike.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -6,8 +6,6 @@ Images/s of the stage from JPG files are compared in turns with the bare forward
 encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
 """
 
-from __future__ import annotations
-
 import shutil
 import statistics
 import tempfile

@@ -6,8 +6,6 @@ Run it in the root of the repository, on the outputs that the report page was ma
 well its reports are: :func:`chosen_study` has the rule.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import io

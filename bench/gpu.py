@@ -9,8 +9,6 @@ bench/results/gpu.md, which also says whether it failed or ran out of time, and 
 if one did. If you stop it (Ctrl-C, SIGTERM), what the running part has printed is appended as well.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Measurement in the benches: presets, agreement of two sides, seconds in turns, peak memory, tables."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import os

@@ -13,8 +13,6 @@ The other gives every record the most frequent train report of its context.
 A line has row, replicate, control, record_id, report, and the commitment's lists (null if none was written).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

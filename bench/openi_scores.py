@@ -9,8 +9,6 @@ are given for all test reports, and for those that do not occur word for word am
 resample patients; they apply to these trained models, not to other training runs.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -7,8 +7,6 @@ side (and severity) is read rightly, as the stage `findings` reads them, from pa
 encoder below .9, or tokens far below the patches, cannot tell sides.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -5,8 +5,6 @@ row, and prints how often each verdict was given, and how often wrongly by :data
 first run. In every report each finding is flipped with probability .1 and the wording is drawn, so twins differ.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import re

@@ -14,8 +14,6 @@ the draws, and that of the measured half in more, because a measured half varies
 WORK keeps the models and predictions, so a stopped run continues.
 """
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path

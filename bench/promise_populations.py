@@ -7,8 +7,6 @@ risk at that threshold is above the limit. Most populations have it just above a
 case. The seeds are the numbers of patients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -4,8 +4,6 @@ python bench/release_check.py            # both; make release-check
 python bench/release_check.py --stale    # only name the stages that would run again
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Inputs of the speed benches: shapes, and for `bench/train.py` records of realistic lengths, batches and models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -3,8 +3,6 @@
 They replace the models that real corpora need downloaded; :func:`~pacer.backbones.make_backbones.unpack` reads them.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from functools import partial

@@ -10,8 +10,6 @@ Calibrate: the share of reports that refer to a previous examination without one
 with 95 % intervals over patients.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from pathlib import Path

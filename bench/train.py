@@ -10,8 +10,6 @@ step does forward, loss, backward and AdamW on a batch that is on the device. Me
 time. Nothing else should run meanwhile. Results are printed as Markdown.
 """
 
-from __future__ import annotations
-
 import copy
 import gc
 import statistics

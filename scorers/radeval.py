@@ -7,8 +7,6 @@ Run it in RadEval's own environment, which `make radeval` creates:
 `crimson` weights errors by the patient's indication, which it reads from `--records data/corpus/records.parquet`.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """What holds for every test: how many examples a property gets, and how many threads a process."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Checks, before any other stage runs, that external models can be used, and with the given settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pacer.backbones.families import check_language, check_lora_targets, read_config, vision_config

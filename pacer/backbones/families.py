@@ -4,8 +4,6 @@ An image encoder needs a row in :data:`VISION`. A language model needs blocks an
 no row. The text encoder is a BERT.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

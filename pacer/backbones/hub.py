@@ -4,8 +4,6 @@ Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision
 Provider ``local``: any directory in Hugging Face format.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from huggingface_hub import snapshot_download

@@ -1,7 +1,5 @@
 """Collect the four frozen models in one directory, as pointers, unpacked or trained."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A frozen parent with added modules: what SimMLM and RAGPT have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -8,8 +8,6 @@
 It contains only records of split train whose subject is in no other split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any

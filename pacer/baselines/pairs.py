@@ -1,7 +1,5 @@
 """Pairs of the same examination with more and with fewer sources, drawn as in SimMLM."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

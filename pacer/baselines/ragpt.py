@@ -5,8 +5,6 @@ Adapted from RAGPT (Lang et al., 2025) as described in PACER's appendix "Incompl
 parent's projection.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

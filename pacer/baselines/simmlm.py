@@ -4,8 +4,6 @@ Adapted from SimMLM (Li et al., 2025) as described in PACER's appendix "Incomple
 ``docs/experiments.md`` lists our own interpretations.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The command ``pacer``: all commands, and those about the project itself; heavy imports wait until one runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

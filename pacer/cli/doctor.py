@@ -1,7 +1,5 @@
 """Checks of this machine and of what ``params.yaml`` names: what is available, and what a run lacks."""
 
-from __future__ import annotations
-
 import configparser
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """The commands ``pacer probe ...``: does a system use the sources that it is given? Heavy imports wait."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Answers of the labelling model: conversion of chat completions to anchors, and the file of answers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

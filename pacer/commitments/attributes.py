@@ -5,8 +5,6 @@ findings that it names, or those of the phrase before it: "small effusion, uncha
 and in "effusion and atelectasis are stable" the course describes both.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import lru_cache

@@ -3,8 +3,6 @@
 Source: paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt" (input format).
 """
 
-from __future__ import annotations
-
 import json
 from importlib import resources
 from pathlib import Path

@@ -7,8 +7,6 @@ earlier stratum do not count towards the share of a later one. Records are order
 the sample does not depend on their order in the table.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from pacer.core.contexts import CONTEXTS

@@ -1,7 +1,5 @@
 """The anchors of a corpus: from labelling answers for sampled training records, from rules for all others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path

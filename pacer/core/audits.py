@@ -1,7 +1,5 @@
 """Lines of an audit, which the module that writes the audit emits, and the form of their numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The four contexts: which of the two optional sources a record has (paper, section "Problem Formulation")."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Context = Literal["sn", "sw", "mn", "mw"]

@@ -1,7 +1,5 @@
 """What this process computes on: its device, the CPU's threads, and which arithmetic is fast."""
 
-from __future__ import annotations
-
 import torch
 
 from pacer.core.machine import core_count

@@ -1,7 +1,5 @@
 """Results as tables: as text in a terminal, as HTML in a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

@@ -4,8 +4,6 @@ Every message says what was received, what was expected and what to do, and name
 No message may contain report text, because patient text must stay out of terminals and logs.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """Checks of the texts, ids and paths in users' files, the same wherever they are read."""
 
-from __future__ import annotations
-
 import html
 import os
 import re

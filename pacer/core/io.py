@@ -3,8 +3,6 @@
 Nothing is ever half-written under its final name: content goes to a temporary path next to the target, then is renamed.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Locks on folders that one process uses at a time, also on file systems without locks."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import sys

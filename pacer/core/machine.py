@@ -1,7 +1,5 @@
 """What the operating system says about this machine; nothing here imports torch."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

@@ -1,7 +1,5 @@
 """Where the pipeline writes, and the start of a stage."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

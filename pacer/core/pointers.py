@@ -3,8 +3,6 @@
 ``pointer.json`` is ``{"path": absolute directory, "files": {name: SHA-256}}``.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from pathlib import Path

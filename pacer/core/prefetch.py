@@ -4,8 +4,6 @@ Threads suffice, because the slow work (reading states from files, decoding imag
 Python's lock. Processes would have to exchange batches of a hundred megabytes.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The processes of one run."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from accelerate import Accelerator, InitProcessGroupKwargs, PartialState

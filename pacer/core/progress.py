@@ -1,7 +1,5 @@
 """Progress of long work: a live bar with rate and time left on a terminal, plain lines in a log or a child process."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 from typing import Any

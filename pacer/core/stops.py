@@ -3,8 +3,6 @@
 The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the process at once.
 """
 
-from __future__ import annotations
-
 import _thread
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Account of the input rows: each is used, beyond ``corpus.limit``, or listed in ``problems.csv``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path

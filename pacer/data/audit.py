@@ -1,7 +1,5 @@
 """The audit of a corpus: counts, leaks, and the lines that show whether the corpus can be trusted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path

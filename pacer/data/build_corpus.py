@@ -1,7 +1,5 @@
 """The corpus stage: converts annotation files and images to checked tables and an audit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

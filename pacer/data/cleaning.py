@@ -18,8 +18,6 @@ sentence, and spaces are single, so that cleaning twice does no harm.
 Scores of different cleaners are not comparable.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The fixed vocabulary of 13 clinical findings (paper, appendix "Preserved Commitment-Labeling Prompt")."""
 
-from __future__ import annotations
-
 #: In the order in which commitments list them.
 FINDINGS: tuple[str, ...] = (
     "atelectasis",

@@ -1,7 +1,5 @@
 """What the decoding of any radiograph shares: limits, refusals, and the range of grey."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The images of a corpus: inspection of each image that a record names, and search for copies of one picture."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterable

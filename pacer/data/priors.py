@@ -5,8 +5,6 @@ order of ids. An unknown order is never guessed. A study without a date has no p
 on the same day, neither precedes the other if one has no time. Of equally near ones, the larger id is taken.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta

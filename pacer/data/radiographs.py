@@ -1,7 +1,5 @@
 """Decoding of all radiographs: JPG, PNG, TIFF or DICOM becomes an 8-bit image with dark lungs and bright bones."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import BinaryIO, NamedTuple

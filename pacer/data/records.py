@@ -4,8 +4,6 @@ This is the only place where report text is cleaned. All contexts of a study sha
 ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a previous report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A row is one scenario record: one examination in one context. An examination has
 sources allow.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager

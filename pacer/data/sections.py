@@ -7,8 +7,6 @@ rule that the last paragraphs of a report without headings are the conclusion, f
 exceptions: docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a period.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from itertools import chain

@@ -1,7 +1,5 @@
 """Sentences of reports: their removal from raw text, and their ends and marks (emphasis) in cleaned text."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence

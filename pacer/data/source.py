@@ -8,8 +8,6 @@ The size and hash of each file are recorded, because the files are outside the p
 fails until the source is made again. A folder is recorded by the names and sizes of its files.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 from collections.abc import Mapping

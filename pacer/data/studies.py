@@ -1,7 +1,5 @@
 """The frame that every reader returns: one row per examination, with its available sources."""
 
-from __future__ import annotations
-
 import hashlib
 
 import polars as pl

@@ -6,8 +6,6 @@ pads short rows. Messages name the file, the line (the row in Parquet) and the c
 of value; they never quote a cell.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import zlib

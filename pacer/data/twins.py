@@ -3,8 +3,6 @@
 A twin is compared with the record as it is: a system that uses the source writes another, worse report for the twin.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

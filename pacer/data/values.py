@@ -1,8 +1,6 @@
 """Values of users' files: column functions, MIMIC's ids, safe display in messages, and strict parsing of dates and
 times, where ambiguous forms are refused, not guessed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time

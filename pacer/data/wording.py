@@ -8,8 +8,6 @@ The phrases are in ``wording.yaml``. They form one alternation. Phrases without 
 words inside them ("in stable condition" masks "stable").
 """
 
-from __future__ import annotations
-
 import re
 from itertools import takewhile
 from pathlib import Path

@@ -9,8 +9,6 @@ Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`)
 model's sums differs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -9,8 +9,6 @@ candidates in every batch.
 Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximum number of generated tokens.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple

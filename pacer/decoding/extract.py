@@ -1,7 +1,5 @@
 """Extract commitment and report from generated text (paper, appendix "Trajectory routing and report extraction")."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from itertools import pairwise
 from typing import NamedTuple

@@ -8,8 +8,6 @@ omits an attribute may still guess it. So the threshold maximises right minus wr
 counts as a guess by chance in as many reports as name the attribute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

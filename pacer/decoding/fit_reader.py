@@ -12,8 +12,6 @@ most :data:`_LOOKED` records that name an attribute give the means of their patc
 :data:`_MEMORY` allows: at the published sizes 4 × 4 for 100,000 records, 8 × 8 for 25,000.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ Configurations with Commit decode commitment-first, those without decode directl
 read from the source tokens or given by a person, opens the generation, and counts as generated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple

@@ -12,8 +12,6 @@ Shapes: S rows, n rows of a step, C searches of a row (1 without noise), K beams
 number of generated tokens, M continuations with noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ With a bias, a search adds it to the log-probability of a text once for each fin
 first token of the first finding, and at the comma before each further one.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase

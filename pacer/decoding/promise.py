@@ -14,8 +14,6 @@ first test still has the whole error. The reports tested are those shown, so val
 the paper (``docs/readings.md``).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

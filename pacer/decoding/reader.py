@@ -8,8 +8,6 @@ standardisation of this summary and the calibration of the probabilities,
 Not in the paper (``docs/readings.md``). :mod:`pacer.decoding.fit_reader` fits it. Shapes: Q tokens, d width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ fewer than the numbers: the same maps. Summaries stay in float16 on the CPU; the
 chunk. Shapes: n records, D numbers of a summary, C outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Decoding of a set of records into prediction files; resumable per record, split over processes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path

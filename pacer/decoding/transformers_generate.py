@@ -1,7 +1,5 @@
 """transformers' ``generate`` on prefix embeddings: the reference for decoding, and the slower engine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any

@@ -7,8 +7,6 @@ of a token without descending beams is reused. Keys already contain their positi
 Shapes: S rows (records), K beams, H heads, G key-value heads, L nodes per row, W nodes in use, P prefix positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ Sundararajan, Taly and Yan 2017: average the gradient of an output along the str
 and multiply it by their difference. The scores of all pieces add up to the difference of the outputs.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple

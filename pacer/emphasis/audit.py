@@ -1,7 +1,5 @@
 """Audit of the marks: counts by split and context, and the agreement of computed with released marks."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Build ``emphasis.parquet``: the tokens of every train and val record that L_TLW counts, in the released form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ keeps all complete shards. The key of an entry covers the image's bytes and ever
 (:func:`_recipes`). So entries of an earlier store or run are reused if, and only if, none of this has changed.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The frozen encoders: images to hidden states at the tapped depths, previous reports to text states."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ here. The remaining steps depend only on a pixel's level: they become a table of
 processor. A processor that works differently is refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

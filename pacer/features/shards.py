@@ -3,8 +3,6 @@
 A shard's metadata names its rows, so nothing else is needed to resume a stopped run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

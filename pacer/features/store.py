@@ -4,8 +4,6 @@ A row is read from its shard straight into the batch. What is kept in memory are
 machine share and the system may drop.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

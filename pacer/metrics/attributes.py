@@ -1,7 +1,5 @@
 """Side, severity and course: agreement of two reports, of a report with its commitment, and of its sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

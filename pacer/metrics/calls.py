@@ -1,7 +1,5 @@
 """Scoring from Python: ``pacer.score``, ``pacer.compare`` and ``pacer.label``. The command line calls them too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal

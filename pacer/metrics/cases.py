@@ -4,8 +4,6 @@ Every step of scoring reads columns and adds others. The file holds what other e
 ``hypothesis``) and what `pacer compare` resamples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

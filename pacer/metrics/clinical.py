@@ -6,8 +6,6 @@ conventions, and the same labels give different numbers under each, so a number 
 compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args

@@ -3,8 +3,6 @@
 Numbers become scores, in tables and comparisons too; the texts of a file become groups.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points, packages_distributions, version

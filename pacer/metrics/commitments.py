@@ -5,8 +5,6 @@ There are three comparisons: the generated with the reference commitment; the ge
 The rules that read the reports are those that produced the training commitments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

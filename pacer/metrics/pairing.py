@@ -1,7 +1,5 @@
 """References and hypotheses paired strictly, and the changes to other systems' reports before they are scored."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from shlex import quote

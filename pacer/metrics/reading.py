@@ -4,8 +4,6 @@ The columns ``present`` and ``absent`` hold the probabilities of the 13 findings
 finding of a record, and it is positive if the reference commitment affirms the finding. Shapes: n records.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

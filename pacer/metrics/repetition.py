@@ -1,7 +1,5 @@
 """Repetition within a text: models that run on write the same words, or the same sentence, again and again."""
 
-from __future__ import annotations
-
 import re
 
 _TOKEN = re.compile(r"\w+(?:[.'’]\w+)*|[^\w\s]")

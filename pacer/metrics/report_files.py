@@ -3,8 +3,6 @@
 The caller names the columns, or they are looked up in the lists below. Several possible text columns are an error.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ equal results are equal files, and a reader refuses files that do not belong tog
 which was stopped while it wrote.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 from dataclasses import replace

@@ -6,8 +6,6 @@ not given. Scores against latent truth are left out for corpora without it.
 The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a score is: its row in the registry, how it is computed from cases, and from sums over cases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

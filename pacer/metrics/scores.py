@@ -5,8 +5,6 @@ page, ``signature.json`` and the table in ``docs/evaluation.md`` read it. A new 
 its function and its test; one that is a mean over cases needs no more than :func:`by_case`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ The rules read the findings that each text affirms. The share of a kind that rep
 reports for the same records without the source, the controls ``no_prior`` and ``no_lateral``.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

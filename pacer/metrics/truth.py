@@ -4,8 +4,6 @@ A finding counts as present in a report if CheXbert labels it positive or uncert
 and the 13 findings. Compare each of these numbers with that of the same model given another patient's images.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Build the model from backbone directories and parameters, or from a checkpoint."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

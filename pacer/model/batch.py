@@ -4,8 +4,6 @@ Everything that the host must know, such as counts, is computed here on the CPU 
 step waits for a GPU to say it. Shapes: B samples, T positions, K depths, N patches, n predicted tokens, d widths.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self

@@ -1,7 +1,5 @@
 """Calibrate: availability-conditioned low-rank correction of the prefix (paper, section "Calibrate")."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple
 
 import torch

@@ -3,8 +3,6 @@
 Training writes the settings that a model is built and decoded with into the record; later stages read them there.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The source interface: each source compressed to Q tokens, and the three slots fused (after LLM-RG4)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal

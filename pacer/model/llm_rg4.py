@@ -6,8 +6,6 @@ names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen mode
 of its second stage are complete: the first trains only the frontal interface.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import zipfile

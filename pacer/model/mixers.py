@@ -6,8 +6,6 @@ become attributes of the router. ``weights`` computes the depth weights [B, N, K
 it adds to the mixture is all that trains it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 Shapes: B samples, T positions, P prefix positions, Q visual tokens, K depths, N patches, d widths.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import fields

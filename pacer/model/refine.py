@@ -1,7 +1,5 @@
 """Refine: endpoint-preserving patchwise depth routing (paper, section "Refine")."""
 
-from __future__ import annotations
-
 import math
 from importlib import import_module
 from typing import Any

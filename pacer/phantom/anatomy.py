@@ -4,8 +4,6 @@ None of it depends on the findings, so only the drawn findings reveal them. (The
 portable, because intubated patients are examined in bed.)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args

@@ -5,8 +5,6 @@ answers (a code fence, capital letters, a finding outside the vocabulary, a cut-
 same code as real answers.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -4,8 +4,6 @@ Coordinates run from -1 to 1 across the image, x to the image's right, y downwar
 The frontal view is seen from the front, so the patient's right is at negative x. Brightness is 0 (black) to 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache

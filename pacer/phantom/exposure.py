@@ -4,8 +4,6 @@ Objects on the body use body coordinates; all else uses detector coordinates. In
 downwards, from -1 to 1.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pacer.phantom.anatomy import Exposure

@@ -1,7 +1,5 @@
 """The frontal radiograph: the anatomy, and each finding on it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ answers.jsonl                                 recorded labelling answers for the
 source.json, manifest.json                    location and origin of the files
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

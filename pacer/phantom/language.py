@@ -4,8 +4,6 @@ The context determines the content of a report. Without a previous report there 
 lateral view, lateral-only findings are not mentioned, either as present or as absent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum

@@ -4,8 +4,6 @@ The lungs overlap, so the side of a finding is lost. Pneumothorax and rib fractu
 the diaphragm, disease behind the heart and vertebral fractures are more visible than on the frontal view.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noun phrases, long and short, for findings in the phantom's reports."""
 
-from __future__ import annotations
-
 from pacer.phantom.wording import WORDING, Phrase, Style, Texts, pick
 from pacer.phantom.world import FindingState, PhantomStudy
 

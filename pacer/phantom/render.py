@@ -1,7 +1,5 @@
 """Rendering of a study's radiographs, with masks of the findings, and writing of the image files."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -5,8 +5,6 @@ before the first word, and byte fallback, so texts map to tokens as with the rea
 of cleaned reports, commitments and prompts: the same vocabulary size always yields the same tokenizer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 

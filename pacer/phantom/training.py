@@ -1,7 +1,5 @@
 """Labelled radiographs for training stand-in encoders, rendered in memory, with rare findings made more frequent."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

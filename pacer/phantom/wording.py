@@ -1,7 +1,5 @@
 """The wording of the phantom's reports (``wording.yaml``), and assembly of sentences from noun phrases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The report stage: reads the outputs of a run; writes the page, the tables and the figures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

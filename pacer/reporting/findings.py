@@ -1,7 +1,5 @@
 """The promise on what reports state: a sentence and a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Self-contained HTML pages from ``templates/``."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Radiographs for a page: scaled down and embedded as data URIs; and depth routing as transparent maps over them
 (``depth_tiles`` and ``depth_slider`` in ``templates/macros.html``)."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

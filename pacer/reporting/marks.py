@@ -10,8 +10,6 @@ denies, or the reverse, or has another side. The rules of commitments (:mod:`pac
 findings with their polarity, and :mod:`pacer.commitments.attributes` their sides.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The use of sources by one or several systems as a table, a chart and a page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path

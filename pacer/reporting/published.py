@@ -1,7 +1,5 @@
 """The paper's own numbers for rows in studies, and whether a run's can stand beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

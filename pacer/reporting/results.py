@@ -1,7 +1,5 @@
 """Outputs of a run, read once for all sections of its report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

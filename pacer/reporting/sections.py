@@ -1,7 +1,5 @@
 """The sections of the report, in order; each is a function of a run's results, and returns ``None`` if it is empty."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

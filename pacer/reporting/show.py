@@ -1,7 +1,5 @@
 """A page that shows one study by some systems with the reference, context by context, as in the paper's Figure 2."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

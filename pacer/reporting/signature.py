@@ -1,7 +1,5 @@
 """The signature of a run's scores in words: the line below every table, and the warnings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

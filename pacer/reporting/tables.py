@@ -3,8 +3,6 @@
 Used by the report page, the tables of studies and the command line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

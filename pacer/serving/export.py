@@ -1,7 +1,5 @@
 """Export of a trained model to one directory that works without the pipeline."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """States of images and previous reports as a feature store would return them, but computed on request."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """File names of an exported model, where it is, and a check that a folder is one; importable without torch."""
 
-from __future__ import annotations
-
 import re
 from os import PathLike
 from pathlib import Path

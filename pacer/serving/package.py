@@ -1,7 +1,5 @@
 """The contents of an exported model directory (see the table in ``docs/serving.md``), and how to read them back."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Generator

@@ -1,8 +1,6 @@
 """The web page of one model, for a single user of this machine. Its server stores nothing of a case: the browser holds
 the images and sends them with each request."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

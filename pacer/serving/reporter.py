@@ -1,7 +1,5 @@
 """Reports for a user's images and texts, by exactly the steps of training and of the stage ``decode``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from os import PathLike

@@ -4,8 +4,6 @@ Every refusal is a :class:`~pacer.core.errors.DataError` of one sentence, which 
 quotes its content.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from os import PathLike

@@ -1,7 +1,5 @@
 """Results as HTML for the page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """The command ``dvc``, run so that neither it nor its stages outlive the study that called it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Comparison of a study's rows: their differences, and whether these are more than chance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean

@@ -1,7 +1,5 @@
 """The runs of a study: the parameters of every row and replicate, and the hash that identifies each run."""
 
-from __future__ import annotations
-
 import copy
 import io
 import posixpath

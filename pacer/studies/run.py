@@ -8,8 +8,6 @@ Any number of processes may make runs at the same time, also on several machines
 slot, on itself and on each stage that it makes keep a run from the others.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import threading

@@ -4,8 +4,6 @@ All computations use unrounded scores; only printed values are rounded. Marks fo
 paper: all rows with the best printed value are bold, all with the second best are underlined.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from itertools import accumulate

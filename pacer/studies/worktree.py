@@ -5,8 +5,6 @@ an experiment as a commit below ``refs/exps/``. Here git makes that commit. `dvc
 references shared by all worktrees, so parallel or killed commands would mix up experiments.
 """
 
-from __future__ import annotations
-
 import os
 import posixpath
 import shutil

@@ -5,8 +5,6 @@ chunk of logits is in memory, before :mod:`pacer.training.losses` weights the te
 outlive a chunk, none of the size of the vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ Every random draw is a function of (train.seed, phase, visit, record) or, for dr
 process). So a run that is stopped and resumed gives the same result as an uninterrupted one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time

@@ -4,8 +4,6 @@ A micro-batch may be split over processes. Their losses are divided by the denom
 that they add up to its loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The three phases as data: what each one trains, on which contexts, with which losses and schedules."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

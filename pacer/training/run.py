@@ -1,7 +1,5 @@
 """A training run as a stage performs it: from input directories to a checkpoint directory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

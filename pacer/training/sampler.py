@@ -3,8 +3,6 @@
 A phase is fixed before it starts: every micro-batch, and the routes of its records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple

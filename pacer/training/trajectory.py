@@ -11,8 +11,6 @@ ids are always those of the cleaned report, whatever comes before it:
 Omega_Y; Omega_cons is everything after ``</ANCHOR>``.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """The validation loss: the trajectory objective of a whole context, whatever the batches and processes."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from accelerate import Accelerator

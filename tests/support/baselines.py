@@ -1,7 +1,5 @@
 """A tiny trained parent on disk, and what a training stage reads beside it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

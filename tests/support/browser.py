@@ -1,7 +1,5 @@
 """The browser of the tests of pages."""
 
-from __future__ import annotations
-
 import shutil
 
 CHROMIUM = next(

@@ -4,8 +4,6 @@ As a script: ``building.py JOB...`` builds one after another and is what ``accel
 serve`` forks a process for each, as ``drive.py`` does.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

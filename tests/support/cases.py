@@ -3,8 +3,6 @@
 A failing case is called by its kind and its line in that file; a case added there runs without a change of code.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

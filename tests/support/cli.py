@@ -1,7 +1,5 @@
 """The command line as a user meets it: arguments in, exit code and words out."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Small corpora in MIMIC-RG4's layout that a test may change before they are read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field

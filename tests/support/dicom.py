@@ -1,7 +1,5 @@
 """DICOM files with chosen values and fields."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

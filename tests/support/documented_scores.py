@@ -3,8 +3,6 @@
 ``python -m tests.support.documented_scores`` writes it.
 """
 
-from __future__ import annotations
-
 from itertools import groupby
 
 from pacer.metrics.score_kinds import Score

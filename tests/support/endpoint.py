@@ -4,8 +4,6 @@ Every complete chat completion counts as paid, by the SHA-256 of the request: th
 client's cache says.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import threading

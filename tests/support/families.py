@@ -1,7 +1,5 @@
 """Tiny random models of the families that the pipeline takes, and tokenizers of the kinds that they come with."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

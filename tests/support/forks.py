@@ -4,8 +4,6 @@ Importing takes longer than a stage does in miniature. A script gets its argumen
 process of its own as from ``python SCRIPT``; nothing of ``pacer`` is imported before the fork.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """A hub of models on the local host: as much of the Hugging Face API as a download needs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

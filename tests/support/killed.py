@@ -1,7 +1,5 @@
 """Phases of training in processes that are killed (SIGKILL) at a chosen moment and started again."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from collections.abc import Iterator

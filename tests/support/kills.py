@@ -4,8 +4,6 @@ Children are forks of a fresh process, ``python -m tests.support.kills KIND FOLD
 cannot be forked.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Records and labelling settings for the tests of anchors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

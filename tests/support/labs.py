@@ -1,7 +1,5 @@
 """Corpora as three labs hand them over, 60 studies each, with one fault of each kind planted."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

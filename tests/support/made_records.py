@@ -1,7 +1,5 @@
 """A few records that stand for a corpus."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from pacer.commitments.anchor import DESCRIBED, POLARITIES

@@ -1,7 +1,5 @@
 """A labeller with random weights in the original checkpoint format, and a METEOR without its program."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Tiny frozen models with the real architectures, untrained: what the model, training and decoding rooms stand on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable

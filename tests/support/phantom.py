@@ -1,7 +1,5 @@
 """Studies of the phantom that show one finding in an otherwise normal chest."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

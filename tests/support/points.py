@@ -1,7 +1,5 @@
 """What a process notes and does to itself while it works: signals at chosen moments, gradients and weights."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The committed profiles, each read once a process."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Real data, where they lie beside the repository."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ Nothing of `pacer` computes here. A model is its parameters by name. The languag
 rotary positions, grouped heads, SwiGLU, LoRA beside the frozen matrices, and a head that may be the embedding.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A run's outputs, made up: small tables in the formats that the stages write, with known numbers."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import dataclass

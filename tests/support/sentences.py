@@ -1,7 +1,5 @@
 """The sentences that the rules are held to, with their readings."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """One small world for all tests of the room; nothing in it is changed by a test."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

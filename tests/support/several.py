@@ -5,8 +5,6 @@ GPUs (``--multi_gpu``, or ``distributed_type: MULTI_GPU``) and with ACCELERATE_U
 ``--cpu`` it starts one, whatever ``--num_processes`` says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

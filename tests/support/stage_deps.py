@@ -4,8 +4,6 @@
 files otherwise, so that an edit re-runs the stages that can notice it and few others.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """A small repository with three stages that take no time, under the real git and DVC."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A mode that notes what would make the host wait for a GPU, on any device."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import torch

@@ -3,8 +3,6 @@
 python tests/support/tour.py docs/tour.ipynb
 """
 
-from __future__ import annotations
-
 import ast
 import base64
 import io

@@ -1,7 +1,5 @@
 """A phase on tiny models, as its parts meet in the training stages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path

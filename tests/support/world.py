@@ -1,7 +1,5 @@
 """A pipeline in miniature, from annotation files to predictions, and the model that is exported from it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import partial

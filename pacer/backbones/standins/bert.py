@@ -5,8 +5,6 @@ words away. Two things speed this up. The first block's heads start by looking a
 takes millions of steps to learn. And during training, every finding has a separate query that reads single positions.
 """
 
-from __future__ import annotations
-
 import math
 import string
 from collections import Counter

@@ -4,8 +4,6 @@ It is trained on raw and cleaned forms of the same reports. Its fourteenth head 
 Finding" is 1 exactly when no observation except Support Devices is positive or uncertain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

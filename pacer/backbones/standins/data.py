@@ -3,8 +3,6 @@
 It is cheap to import and to pickle, because each process that trains stand-ins gets a copy of this data.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import chain, islice, pairwise

@@ -10,8 +10,6 @@ can. So in many commitment-first examples the commitment is given, and the slots
 attributes, a part or none (``commit.attributes``), so that the model can write from each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ It is trained to fill in masked words and to represent the findings that a repor
 reads them from single states and from their mean. It is saved as a plain Hugging Face BERT.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Each ``make_*_standin`` saves model and tokenizer (or image processor) into ``ou
 the description of the training for the provenance. Its ``seed`` determines everything random.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar

@@ -3,8 +3,6 @@
 "No acute process, cardiomegaly" denies a process, and "no cavitation within the mass" a property of the mass.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

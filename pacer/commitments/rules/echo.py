@@ -1,7 +1,5 @@
 """Generated text that repeats its prompt, or that thinks before it reports: the report in it."""
 
-from __future__ import annotations
-
 import re
 
 from pacer.commitments.rules.table import GROUPS

@@ -5,8 +5,6 @@ Segments (``segments.py``) have mentions of names and cues (``matching.py``, by 
 mention decides, even if it comes later. ``docs/commitments.md`` has results, ``docs/readings.md`` the paper.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The search for the rows of a table in a text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache, reduce

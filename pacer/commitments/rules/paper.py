@@ -3,8 +3,6 @@
 It is the choice ``anchors.rules: paper``; ``docs/readings.md`` lists what the paper leaves open.
 """
 
-from __future__ import annotations
-
 import re
 
 from pacer.commitments.anchor import Anchor

@@ -3,8 +3,6 @@
 Models and web pages write bullets, tags, entities, JSON and tables; none of them may hide a cue or join two statements.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

@@ -4,8 +4,6 @@ Uncertainty is checked before negation, and a mention without a cue is positive 
 The paper's "local window" of a mention is its clause, and any list of findings that a cue introduces or closes.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Segmentation of a report into lower-case sentences, clauses and items, with their positions in the report."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise

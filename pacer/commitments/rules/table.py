@@ -5,8 +5,6 @@ stands for a group of ``words.tsv``. Matches begin at the start of a word. Every
 which the tests check, and ``docs/commitments.md`` explains the columns.
 """
 
-from __future__ import annotations
-
 import re
 from importlib import resources
 from typing import NamedTuple

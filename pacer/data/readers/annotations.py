@@ -1,7 +1,5 @@
 """Annotation files ``{"train": [record, ...], "val": [...], "test": [...]}``, of MIMIC-RG4 and of R2Gen."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Iteration over the files of a folder or archive, for reports as MIMIC-CXR and Open-I distribute them."""
 
-from __future__ import annotations
-
 import tarfile
 import zipfile
 import zlib

@@ -8,8 +8,6 @@ Problem studies and unused studies still take part in this search. A problem stu
 report, and a study with a report but no frontal image can be a prior.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import time, timedelta
 

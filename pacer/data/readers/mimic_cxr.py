@@ -4,8 +4,6 @@ The rows are those of the metadata, one per image. Each row gets its split and t
 rows are then processed like a table of studies (:mod:`pacer.data.readers.image_rows`).
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

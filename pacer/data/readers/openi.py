@@ -5,8 +5,6 @@ are the report's number in Open-I's form (``CXR1``): the collection does not ide
 its COMPARISON section is not a previous report.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import xml.etree.ElementTree as ET

@@ -4,8 +4,6 @@ An IU X-Ray record has two images, the frontal first; a MIMIC-CXR record has a s
 gives the view of each image; without one, its place in the record does. ``report`` is the findings section.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

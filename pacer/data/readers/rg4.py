@@ -6,8 +6,6 @@ history, and a view other than AP or PA (another text, ``0`` or null) an unknown
 (``.../p10000032/s50414267/name.jpg``); MIMIC's letters are left out (``50414267``), as in MIMIC's own tables.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

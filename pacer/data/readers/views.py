@@ -4,8 +4,6 @@
 The same image has a different name in each distribution; :func:`image_key` maps these names to a common key.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

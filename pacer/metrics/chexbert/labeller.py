@@ -1,7 +1,5 @@
 """CheXbert, the labeller for clinical efficacy, loaded from its original checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """CheXbert's labels: 14 observations, each in one of four classes."""
 
-from __future__ import annotations
-
 from pacer.data.findings import FINDINGS
 
 #: The checkpoint's file: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...": ...}}``.

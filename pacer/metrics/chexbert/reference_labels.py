@@ -4,8 +4,6 @@ A file of labels records its labeller and the texts. Labels of other texts or fr
 sides of a score are always labelled in the same way.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A box has its upper left corner, width and height in shares of the image.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@
 stays with the owner of the references.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path

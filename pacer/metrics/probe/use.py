@@ -1,7 +1,5 @@
 """A system's use of each source, from its reports on a probe: records as they are given against their twins."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ All rates are over records whose reference affirms the finding. The intervals re
 patient's records together; the p values, of an effect and of none, are corrected for the number of findings (Holm).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, sqrt

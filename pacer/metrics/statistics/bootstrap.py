@@ -5,8 +5,6 @@ cost no more than means. The resampled unit keeps all its cases in all contexts 
 alike, and one examination occurs in several contexts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

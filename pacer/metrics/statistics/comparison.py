@@ -1,7 +1,5 @@
 """Comparison of two scored runs on the same records, case by case: is the difference more than chance?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """F1 of groups of records, such as those of one view: which records are reported worse?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Reliability of the probabilities of findings: is what is stated with 70 % there in 70 of 100 cases?"""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

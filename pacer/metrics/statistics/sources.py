@@ -1,7 +1,5 @@
 """Checks of whether a model uses its sources, from a run's scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

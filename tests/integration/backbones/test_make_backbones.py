@@ -1,7 +1,5 @@
 """Stand-ins side by side: what is made does not depend on who ends first, and a failure is one clear error."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """RAGPT's bank, generator and prompts against their formulas, and its training and decoding."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SimMLM's experts, gate and ranking term against their formulas, and its training and decoding."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`pacer audit`: what it prints about a corpus, what it leaves behind, and how it refuses."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

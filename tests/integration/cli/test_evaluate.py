@@ -1,7 +1,5 @@
 """A trained model on a hospital's own table that is only for testing, by the commands that README.md states."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

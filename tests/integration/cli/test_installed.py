@@ -1,7 +1,5 @@
 """The package as it is installed, where nothing of the extra `pipeline` is."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Two CSV files are scored by the commands that README.md states, with no model on the machine."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`pacer show` as a user types it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A path that does not exist is refused at once: before torch is imported, which takes seconds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Real processes, real kills (SIGKILL). Every record ends labelled or with the rul
 but for what was under way at a kill.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

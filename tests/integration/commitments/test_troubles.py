@@ -1,7 +1,5 @@
 """Endpoints that misbehave: what is tried again, what never, and where the work stops."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A process that is killed before any of its changes to files leaves the old output, the new one, or a refusal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM, to a stage, to its launcher or to DVC, end the stage with one line."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

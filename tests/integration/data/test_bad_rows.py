@@ -1,7 +1,5 @@
 """A table with a thousand bad rows of thirty kinds: every one is listed with its place, and none stops the reading."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From annotation files to tables: field rules, bad rows, limits, targets and the audit."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """No row disappears: whatever a record holds, it becomes a record, a named problem, or a counted omission."""
 
-from __future__ import annotations
-
 import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The labs and public collections of docs/data.md, by its own parameter files and scripts: each becomes a corpus."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The beam search of our own gives the tokens of transformers' ``generate``, in whatever company a record is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Candidates for a commitment are those of a plain loop, in any company, and the choice keeps to the commitment."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Both engines behind the whole generator, and what a record's result depends on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

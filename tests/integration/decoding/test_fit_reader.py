@@ -1,7 +1,5 @@
 """The stage `findings`: a stopped run goes on where it was, to the same reading."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """The decode stage: prediction files, resumed at the record and made by several processes, are the same files."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

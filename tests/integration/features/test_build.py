@@ -1,7 +1,5 @@
 """The making of a feature store: whole files, damage repaired, kills survived, processes that agree."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

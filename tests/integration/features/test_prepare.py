@@ -1,7 +1,5 @@
 """Images are prepared to the bits of the encoder's own processor, from every kind of file, or refused by name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Scores of other systems' reports, and what is said of the reports and their files."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Intervals of a run's scores: around the scores of the table, and as wide as an independent bootstrap says."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

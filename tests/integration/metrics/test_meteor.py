@@ -1,7 +1,5 @@
 """METEOR's counts are the program's; where it fails, that is one clear error and no process is left."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 from pathlib import Path

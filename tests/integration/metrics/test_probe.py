@@ -1,7 +1,5 @@
 """The probe: systems with a known use of their sources are told apart, and what does not pair is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

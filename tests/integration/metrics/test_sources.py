@@ -1,7 +1,5 @@
 """Planted models that do not look at their sources are called so, and one that looks is not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

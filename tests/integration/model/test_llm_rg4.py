@@ -1,7 +1,5 @@
 """LLM-RG4's released weights: read strictly, computing what upstream's own layers compute, strange files named."""
 
-from __future__ import annotations
-
 import argparse
 import pickle
 import sys

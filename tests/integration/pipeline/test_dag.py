@@ -1,7 +1,5 @@
 """The real DAG through DVC on the micro profile, in a repository of its own and in processes like those of macOS."""
 
-from __future__ import annotations
-
 import json
 import sys
 

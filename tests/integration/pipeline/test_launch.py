@@ -1,7 +1,5 @@
 """How stages are started on every GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

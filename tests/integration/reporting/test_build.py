@@ -1,7 +1,5 @@
 """The report page from a run's outputs, whole and with the parts that may be absent absent."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

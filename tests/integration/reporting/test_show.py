@@ -1,7 +1,5 @@
 """One study by two systems: what is looked up where, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

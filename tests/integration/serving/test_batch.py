@@ -1,7 +1,5 @@
 """Many cases: a line each; nothing starts before the bad cases are named."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``pacer export`` and ``pacer generate`` as a user meets them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An exported model is whole, says what it is, and refuses to be another."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import partial

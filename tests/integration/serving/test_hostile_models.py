@@ -1,7 +1,5 @@
 """Model folders as somebody careless or hostile makes them, with hashes that fit: each is refused in one sentence."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An exported model that lies on the hub."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The page in a real browser, and its server under requests that no page makes."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

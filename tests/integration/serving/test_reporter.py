@@ -1,7 +1,5 @@
 """The Reporter gives what the stage ``decode`` gives, from sources as a person has them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html import escape
 from pathlib import Path

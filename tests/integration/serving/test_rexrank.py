@@ -1,7 +1,5 @@
 """docs/examples/rexrank.py: ReXrank's studies become cases, and their reports the file that ReXrank expects."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every bad source gets one sentence, and nothing that it holds is quoted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

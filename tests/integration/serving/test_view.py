@@ -1,7 +1,5 @@
 """What the page says of a result: the report against its commitment, and everything escaped."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Running a study: what is run, what is not run again, and that nothing of the user's is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

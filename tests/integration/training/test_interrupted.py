@@ -3,8 +3,6 @@
 `tests/thorough` kills it everywhere.
 """
 
-from __future__ import annotations
-
 import signal
 
 import pytest

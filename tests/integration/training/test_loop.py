@@ -1,7 +1,5 @@
 """The loop: what is trained, exact resume, and the errors of a run that goes wrong."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

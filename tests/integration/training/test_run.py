@@ -1,7 +1,5 @@
 """A phase as the stage runs it: checkpoints, references to a parent, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

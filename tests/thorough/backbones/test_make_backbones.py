@@ -1,7 +1,5 @@
 """Stand-ins trained one at a time and side by side."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

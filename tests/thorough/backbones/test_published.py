@@ -1,7 +1,5 @@
 """The published models at the revisions of the profile `mimic_rg4`, where this machine has them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The vision stand-in: what its second training changes, and what it leaves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What `make gpu` does, on the CPU: every bench in miniature, and how a part's end is written down."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

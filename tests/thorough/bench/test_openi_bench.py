@@ -1,7 +1,5 @@
 """The reports that need no trained model are those that their names say, and their scores those of a hand count."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 

@@ -5,8 +5,6 @@ pleural effusion, ``Pleural_Thickening`` pleural abnormality (MeSH "Thickening",
 lung lesion. It has no label for fracture, lung opacity, enlarged mediastinum and devices.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The whole Open-I collection."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The reader on real annotation files (Open-I and a COVID collection), where they lie beside the repository."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

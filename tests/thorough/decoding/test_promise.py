@@ -1,7 +1,5 @@
 """A promise holds as often as it says, by simulation on the populations of bench/promise_populations.py."""
 
-from __future__ import annotations
-
 import math
 import runpy
 

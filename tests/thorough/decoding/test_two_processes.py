@@ -1,7 +1,5 @@
 """The stage as `accelerate launch` starts it, two processes on the CPU, against one process."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from functools import partial

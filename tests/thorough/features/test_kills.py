@@ -1,7 +1,5 @@
 """The making of a feature store, killed at every point, by one process and by two."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Preparation of real radiographs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Every real image at hand goes through the stage, in both modes, and damaged copies are refused by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """The installation that README.md states, into an empty environment: two systems are scored and compared there."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`scorers/radeval.py` writes a file that `score.columns` takes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """The recipes of CONTRIBUTING.md for a mixer and a loss term: their diffs, applied to a copy, pass the tests that every
 row has to pass."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

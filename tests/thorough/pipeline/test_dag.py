@@ -1,7 +1,5 @@
 """The real DAG through DVC on the micro profile: what takes minutes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

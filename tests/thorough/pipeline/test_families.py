@@ -3,8 +3,6 @@
 And the whole DAG where neither is of the paper's families.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

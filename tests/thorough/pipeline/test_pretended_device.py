@@ -4,8 +4,6 @@ Half precision and page-locked memory are not pretended; ``pytest -m gpu`` tests
 their own, because the device stays registered in it: this file as a script.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

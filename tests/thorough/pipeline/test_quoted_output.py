@@ -1,7 +1,5 @@
 """The output that README.md quotes is what its commands print."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

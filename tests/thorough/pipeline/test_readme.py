@@ -1,7 +1,5 @@
 """The commands of README.md run in its order on a finished run, those about the user's files aside."""
 
-from __future__ import annotations
-
 import re
 
 from tests.support.repository import ROOT, Repository

@@ -1,7 +1,5 @@
 """The notebook docs/tour.ipynb runs on a finished run, and has its outputs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The report in a real browser: nothing on the console, nothing asked of the network, nothing wider than the window."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page in a browser."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

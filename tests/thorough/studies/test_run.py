@@ -1,7 +1,5 @@
 """Commands of one study at the same time."""
 
-from __future__ import annotations
-
 import shlex
 
 from pacer.studies.run import commands

@@ -3,8 +3,6 @@
 The processes are real and so are their kills (SIGKILL); ``drive`` only chooses the moment.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What saves memory in training changes nothing of what is learnt."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

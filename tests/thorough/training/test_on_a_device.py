@@ -3,8 +3,6 @@
 On a GPU they use deterministic algorithms: else two runs differ in their last bits, killed or not.
 """
 
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass
 from pathlib import Path

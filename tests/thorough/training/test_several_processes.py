@@ -1,7 +1,5 @@
 """Phases on several processes and nodes, one of which is killed: the same training as one process."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

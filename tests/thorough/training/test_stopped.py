@@ -1,7 +1,5 @@
 """Several processes that get SIGTERM, one alone or all from their launcher, stop after the same update."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import drive

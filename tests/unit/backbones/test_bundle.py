@@ -1,7 +1,5 @@
 """The stand-ins that come with the package: small, whole, described, and what their settings say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Families of encoders and language models: the endpoint, tokens before the patches, and what is refused by name."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the language stand-in learns from a report, by route: all of its target, or only what follows a given list."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

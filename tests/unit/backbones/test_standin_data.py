@@ -1,7 +1,5 @@
 """The data that stand-ins are trained on."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from pacer.backbones.standins.data import CorpusData

@@ -1,7 +1,5 @@
 """The language model's tokenizer gives the ids of its sentencepiece model, or is refused."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Pairs are drawn with the published frequencies, of one examination, with nested sources."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from itertools import islice

@@ -1,7 +1,5 @@
 """The baselines' parameter files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`pacer audit`, `pacer decode` and `pacer score` outside the pipeline."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`pacer doctor`: what is there, what is missing, and how to get it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

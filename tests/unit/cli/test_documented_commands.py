@@ -3,8 +3,6 @@
 Commands within a sentence may lack arguments; those in blocks of shell are whole.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

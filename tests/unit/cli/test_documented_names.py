@@ -3,8 +3,6 @@
 A name is code between single backticks; ``test_documented_commands.py`` reads the commands.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Makefile works with any make, and setting up says first what prevents it."""
 
-from __future__ import annotations
-
 import platform
 import re
 import runpy

@@ -1,7 +1,5 @@
 """Profiles load strictly, params.yaml is the default one, and `pacer use` never loses an edit."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from functools import reduce

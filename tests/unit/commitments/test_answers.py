@@ -1,7 +1,5 @@
 """Reading answers and the file of answers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

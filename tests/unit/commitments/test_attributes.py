@@ -1,7 +1,5 @@
 """Side, severity and course of findings: sentences marked by hand, and the qualifiers that people gave to Open-I."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

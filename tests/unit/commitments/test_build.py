@@ -1,7 +1,5 @@
 """The anchors of a corpus: answers where they can be read, rules elsewhere, and the audit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Forms of answers and refusals that endpoints give: what is stored, and what is asked again."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

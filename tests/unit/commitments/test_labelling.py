@@ -1,7 +1,5 @@
 """Labelling: the request, what an answer is keyed by, and the providers."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Reports go to the named host alone; they and the key turn up nowhere else."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

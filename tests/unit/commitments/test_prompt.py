@@ -1,7 +1,5 @@
 """The system prompt carries the paper's vocabulary, schema, input format and each of its 21 rules."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

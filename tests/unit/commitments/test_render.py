@@ -1,7 +1,5 @@
 """Anchors as text: rendering and parsing are inverses, and parsing forgives what a generator gets wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

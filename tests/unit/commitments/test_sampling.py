@@ -1,7 +1,5 @@
 """The stratified sample: size, strata, independence of order, and no held-out record."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

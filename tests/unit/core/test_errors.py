@@ -1,7 +1,5 @@
 """What becomes of errors at the end of a stage or a command."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Files that are read and written: atomic names, folders that may be replaced."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

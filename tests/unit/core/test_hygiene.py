@@ -1,7 +1,5 @@
 """What no text, field or path may be."""
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata

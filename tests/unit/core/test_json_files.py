@@ -1,7 +1,5 @@
 """JSON as other programs write it, and as a kill leaves it."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Locks on folders, on file systems with and without them."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Cores, memory and device, on Linux and as macOS has them."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

@@ -1,7 +1,5 @@
 """Outputs lie in the repository before a stage does any work."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

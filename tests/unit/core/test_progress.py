@@ -1,7 +1,5 @@
 """Progress where there is no terminal: plain lines, the last of them with the count and the rate."""
 
-from __future__ import annotations
-
 import pytest
 
 from pacer.core import progress

@@ -1,7 +1,5 @@
 """How OpenMP's threads wait and CUDA allocates is said before torch is imported, and the user's own word counts."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

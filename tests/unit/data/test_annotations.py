@@ -1,7 +1,5 @@
 """Annotation files: an object of splits with lists of records, or one clear error."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """The lines of a corpus's audit: what is counted, and what is marked."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

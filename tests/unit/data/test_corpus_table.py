@@ -1,7 +1,5 @@
 """The reader of a table of one's own studies: kinds of files, typed columns, pictures and lists, and damage."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from datetime import UTC, date, datetime, time

@@ -1,7 +1,5 @@
 """CSV files, read strictly."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

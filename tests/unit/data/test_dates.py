@@ -1,7 +1,5 @@
 """Dates and times: a table of what is written, and of what it means."""
 
-from __future__ import annotations
-
 from datetime import date, time
 from pathlib import Path
 

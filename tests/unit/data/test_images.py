@@ -1,7 +1,5 @@
 """Looking at every image once: what is found, and what is wrong."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

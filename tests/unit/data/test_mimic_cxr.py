@@ -1,7 +1,5 @@
 """MIMIC-CXR from PhysioNet's own files; all texts, ids and images are invented."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

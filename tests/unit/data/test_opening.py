@@ -1,7 +1,5 @@
 """Radiographs of every kind become 8-bit images: lungs dark, bones bright, ordinary files untouched."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import struct

@@ -1,7 +1,5 @@
 """Which earlier study is the prior, rule by rule."""
 
-from __future__ import annotations
-
 from datetime import date, time, timedelta
 from typing import Any
 

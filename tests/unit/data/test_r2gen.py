@@ -1,7 +1,5 @@
 """R2Gen's annotation.json, for IU X-Ray and MIMIC-CXR."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

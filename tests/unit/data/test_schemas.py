@@ -1,7 +1,5 @@
 """Tables of the one schema: what they say of themselves, and damage."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -5,8 +5,6 @@ that collected theirs), what the official parser takes each for (``other``: a se
 does not see one), and what this project takes it for (``stays``: a heading inside its section).
 """
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

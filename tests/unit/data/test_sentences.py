@@ -1,7 +1,5 @@
 """Sentences: texts without some of them, and whole ones in the tokens of a language model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

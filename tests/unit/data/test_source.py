@@ -1,7 +1,5 @@
 """Pointing to a corpus of files, and refusing what cannot be read before any work starts."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

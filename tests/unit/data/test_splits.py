@@ -1,7 +1,5 @@
 """The split by subject."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

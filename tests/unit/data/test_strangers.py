@@ -1,7 +1,5 @@
 """Tables as strangers hand them over: `strangers.yaml` has each, and what is right for it."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """The cleaners: the oddities of upstream's, one by one, and numbers that stay."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 from pacer.config.corpus import Cleaner

@@ -1,7 +1,5 @@
 """Twins of records: what is exchanged belongs to another patient, and nothing else changes."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 from hypothesis import given

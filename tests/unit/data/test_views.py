@@ -1,7 +1,5 @@
 """Views of images: what a text says, and tables of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

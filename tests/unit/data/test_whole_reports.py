@@ -1,7 +1,5 @@
 """Whole reports of a table, cut into sections, without what stands below them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Wording that presupposes an earlier examination: hand-written sentences, real reports, and the phantom's."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """The reading of attributes: maps that are fitted to a known law, and what they state."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

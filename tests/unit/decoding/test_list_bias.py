@@ -1,7 +1,5 @@
 """The bias on affirmed findings: what it adds to a whole text, and that both engines add it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A promise on what reports state: it holds as often as it says, by simulation, and refuses with numbers."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

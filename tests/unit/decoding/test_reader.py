@@ -1,7 +1,5 @@
 """The reading of findings: a map that is fitted to a known law, and the commitments that probabilities make."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

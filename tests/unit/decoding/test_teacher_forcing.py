@@ -1,7 +1,5 @@
 """Generation and teacher forcing are one function: same prefix, same correction, same logits at every step."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 

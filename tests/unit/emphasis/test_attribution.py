@@ -1,7 +1,5 @@
 """Attribution against what is known: a linear model, the completeness of the scores, and a sum along the line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The lines of the audit of the marks."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from pacer.config.anchors import Emphasis

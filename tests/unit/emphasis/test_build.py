@@ -1,7 +1,5 @@
 """The stage: released and computed marks, what is counted, and a run that was stopped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

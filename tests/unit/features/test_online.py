@@ -1,7 +1,5 @@
 """A store of prepared pixels: the states that it gives are those of a store of states."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

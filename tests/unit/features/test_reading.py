@@ -1,7 +1,5 @@
 """Reading a feature store: what the shards hold comes back, in little memory."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys

@@ -1,7 +1,5 @@
 """Columns of a user's file: which are taken as scores and groups, and which are refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Commitment scores, attributes, repetition, wording of comparison, counts of extraction, and shares of copies."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from fractions import Fraction

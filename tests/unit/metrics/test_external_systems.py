@@ -1,7 +1,5 @@
 """Files as the systems of the paper's tables leave them come, by the recipes of the documentation, to their records."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

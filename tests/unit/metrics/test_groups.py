@@ -1,7 +1,5 @@
 """Groups of records: their F1 and its interval."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

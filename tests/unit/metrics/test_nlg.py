@@ -1,7 +1,5 @@
 """Language scores are those of the original package, of texts that stand in one line."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 from pycocoevalcap.bleu.bleu import Bleu

@@ -1,7 +1,5 @@
 """Scores of the user: functions given to `pacer.score`, and those that an installed package offers."""
 
-from __future__ import annotations
-
 import re
 import sys
 import textwrap

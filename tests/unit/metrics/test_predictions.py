@@ -1,7 +1,5 @@
 """Lines of predictions, of whatever program: what does not fit is named, never guessed at."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

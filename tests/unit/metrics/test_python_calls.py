@@ -1,7 +1,5 @@
 """Scoring from Python, and what it does not import."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Scores of probabilities of findings, against figures by hand and by scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

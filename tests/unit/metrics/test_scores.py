@@ -1,7 +1,5 @@
 """The registry of scores: whoever lists scores reads it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Findings by what the previous report and the lateral view say of them, and F1 that needs no training."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Coverings and verdicts of the probe: control regions, pictures, tables of boxes, and what rates mean."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

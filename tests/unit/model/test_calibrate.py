@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

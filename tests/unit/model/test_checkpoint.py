@@ -1,7 +1,5 @@
 """A checkpoint is the trained weights and little else, and it fits the models it was trained on or says why not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -4,8 +4,6 @@
 sums may differ too, and the tolerance is 1e-5 of the largest number, in float32.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Language models of each family: what training and decoding compute is what the model itself computes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """LLM-RG4's weights as a checkpoint: it decodes, it can be started from, and it must fit the parameters."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The assembled model: equivalences that must hold exactly or nearly so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

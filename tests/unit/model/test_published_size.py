@@ -1,7 +1,5 @@
 """The published model's trainable parameters, against the arithmetic of its layers."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import torch

@@ -1,7 +1,5 @@
 """The router with every mixer of ``MIXERS``, so that a new one needs no test of what all of them have in common."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

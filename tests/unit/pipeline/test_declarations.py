@@ -1,7 +1,5 @@
 """dvc.yaml against the code: what a stage's imports reach, and every parameter and path that it reads."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The studies' tables in docs/evidence.md and docs/results.md, made by bench/evidence.py."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """Figures that README and docs give of the default run, and what `make repro` says of its own."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shutil

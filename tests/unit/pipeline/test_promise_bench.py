@@ -1,7 +1,5 @@
 """What bench/promise.py keeps of each dataset, and what it reads from it."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

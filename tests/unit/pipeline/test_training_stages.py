@@ -1,7 +1,5 @@
 """dvc.yaml against the training stages, whose phase is named on the command line: parameters and files of each."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import runpy

@@ -1,7 +1,5 @@
 """The promise in words and figures."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from pacer.config.decode import Risk

@@ -1,7 +1,5 @@
 """Pictures of a page: radiographs, maps of depth weights that are laid over them, and charts."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

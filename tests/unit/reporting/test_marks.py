@@ -1,7 +1,5 @@
 """What supports a statement: spans make up the report, and their marks follow from what the two texts say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The published numbers: whole, consistent with one another, and marked as the paper marks them."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from statistics import fmean

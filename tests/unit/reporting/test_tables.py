@@ -1,7 +1,5 @@
 """Tables: the right cells, and Markdown and LaTeX that other programs read."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

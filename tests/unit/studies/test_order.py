@@ -1,7 +1,5 @@
 """The order in which several jobs take the runs of a study."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

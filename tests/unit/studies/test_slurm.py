@@ -1,7 +1,5 @@
 """docs/examples/slurm: a job for each row of a study, which waits for the rows before it and continues after a stop."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Definitions of studies and the runs that they plan: those of the repository fit every profile."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

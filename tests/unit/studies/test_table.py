@@ -1,7 +1,5 @@
 """The table of a study: cells, marks, notes and differences against a calculation by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The worktrees that rows are made in, with git alone."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """The head that forms gradients chunk by chunk, against the losses as the paper writes them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import example, given

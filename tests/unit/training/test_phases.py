@@ -1,7 +1,5 @@
 """What each phase trains, name by name, and that the parent which Calibrate starts from is also its teacher."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

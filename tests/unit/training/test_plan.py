@@ -1,7 +1,5 @@
 """What a phase will do is known beforehand, and is what it then does."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batches made ahead are the same batches, in order, whoever makes them."""
 
-from __future__ import annotations
-
 import threading
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """The phases' objective and its gradients against loops over samples, from the paper's equations, in float64."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from types import MethodType
 from typing import Any

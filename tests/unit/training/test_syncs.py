@@ -1,7 +1,5 @@
 """When the host waits for the device: in an update whose values are logged, once."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

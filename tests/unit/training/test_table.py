@@ -1,7 +1,5 @@
 """The records of a phase: the rows of the tables, in the order of the records."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Spans and ids of trajectories and prompts are exact with each kind of tokenizer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The validation loss is one number per context, whatever the batches and processes it is computed in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Patterns are found where a search for each of them alone finds them: no look-up keeps a row from its text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The rules by the cases of ``cases.yaml``: names, cues, prompts, the paper's own rules, spans in the report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import chain, product
 from pathlib import Path

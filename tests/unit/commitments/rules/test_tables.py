@@ -1,7 +1,5 @@
 """Every row of the tables by its own example, and the sentences of ``sentences.tsv``."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
