@@ -18,6 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.description import Attributes
+from pacer.commitments.description import words as words_of
 from pacer.config import load_params
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
@@ -48,7 +52,7 @@ LEGEND = (
 #: Findings are shown from this probability on, and if reference or commitment affirm them.
 SHOWN = 0.3
 #: Height of a line of text, as a share of a column.
-LINE = 0.0292
+LINE = 0.0261
 
 #: A word and the colour behind it, or None.
 Word = tuple[str, str | None]
@@ -134,9 +138,17 @@ def findings(column: Column, report: ContextReport) -> None:
 
 
 def commitment(column: Column, report: ContextReport) -> None:
-    wanted, committed = report.score["reference_positive"], (report.prediction["anchor"] or {}).get("positive", [])
+    """Write the findings that the list affirms, as it describes them, and those of the reference that it lacks."""
+    anchor, sides = Anchor.of_lists(report.prediction["anchor"] or {}), read_attributes(report.record["report"])
+    wanted, committed = report.score["reference_positive"], anchor.positive
     column.heading("Commitment, generated: findings present")
-    words: list[Word] = [(name, RIGHT if name in wanted else WRONG) for name in committed]
+    words: list[Word] = []
+    for name in committed:
+        described = anchor.attributes.get(name, Attributes())
+        colour = RIGHT if name in wanted else WRONG
+        if name in sides and described.side and sides[name].side not in (frozenset(), described.side):
+            colour = OTHER_SIDE
+        words.append((" ".join((*words_of(described), name)), colour))
     column.write(words or [("none", None)])
     if missing := [(name, MISSING) for name in wanted if name not in committed]:
         column.write([("missing:", None), *missing])
@@ -183,7 +195,7 @@ def main() -> None:
     data = [Path("data") / name for name in ("corpus", "anchors", "emphasis")]
     results = read_results(*data, Path("predictions"), Path("metrics"), load_params())
     case = study_case(results, chosen_study(results))
-    figure = Figure(figsize=(13, 9.4), dpi=120)
+    figure = Figure(figsize=(13, 10.5), dpi=120)
     width = 1 / len(case.reports)
     for place, report in enumerate(case.reports):
         left = place * width + 0.012
@@ -192,9 +204,11 @@ def main() -> None:
         halves = [figure.add_axes((left + half * 0.108, 0.81, 0.1, 0.138)) for half in range(len(case.images))]
         pictures(halves, case, report)
         context(Column(figure.add_axes((left, 0.04, width - 0.03, 0.76))), report)
-    for place, (colour, meaning) in enumerate(LEGEND):
+    left, canvas = 0.014, FigureCanvasAgg(figure)
+    for colour, meaning in LEGEND:
         box = {"facecolor": colour, "edgecolor": "none", "pad": 2}
-        figure.text(0.014 + 0.165 * place, 0.012, meaning, fontsize=8.5, bbox=box)
+        text = figure.text(left, 0.012, meaning, fontsize=8, bbox=box)
+        left += text.get_window_extent(canvas.get_renderer()).width / figure.bbox.width + 0.014
     figure.savefig(parser.parse_args().out)
     print(f"study {case.study_id}")
 
