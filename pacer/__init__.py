@@ -4,6 +4,7 @@ Scoring from Python: :func:`score`, :func:`compare`, :func:`label`; a trained mo
 """
 
 import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ _GIVEN = "" if "LOCAL_RANK" in os.environ else os.environ.get("OMP_NUM_THREADS",
 THREADS = os.environ.setdefault("PACER_THREADS", _GIVEN)
 if not THREADS and core_quota() < (os.cpu_count() or 1):  # a container's quota, which OpenMP does not know
     os.environ["OMP_NUM_THREADS"] = str(core_count())
+# Figures are drawn without a window. The backend of a notebook need not be installed where its programs run, and
+# matplotlib could then not be imported; within a notebook, the backend is the notebook's.
+if "MPLBACKEND" in os.environ and not {"ipykernel", "matplotlib"} & sys.modules.keys():
+    os.environ["MPLBACKEND"] = "agg"
 
 
 def __getattr__(name: str) -> Any:

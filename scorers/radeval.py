@@ -41,7 +41,7 @@ def main() -> None:
     given = parser.parse_args()
     if "crimson" in given.metrics and given.records is None:
         parser.error("crimson needs --records, a table with record_id and indication (data/corpus/records.parquet)")
-    cases = pl.read_parquet(given.cases, columns=["record_id", "reference", "hypothesis"])
+    cases = pl.read_parquet(given.cases, columns=["record_id", "reference", "hypothesis"], glob=False)
     columns, contexts = [cases["record_id"]], patient_contexts(cases["record_id"], given.records)
     for metric in given.metrics:
         for name, values in evaluate(
@@ -58,7 +58,7 @@ def patient_contexts(record_ids: pl.Series, records: Path | None) -> list[dict[s
     """Return what is known of each patient; None where a record has no indication. Exit if a record is missing."""
     if records is None:
         return [None] * len(record_ids)
-    known = dict(pl.read_parquet(records, columns=["record_id", "indication"]).iter_rows())
+    known = dict(pl.read_parquet(records, columns=["record_id", "indication"], glob=False).iter_rows())
     if missing := [record_id for record_id in record_ids if record_id not in known]:
         sys.exit(f"{records} lacks {len(missing)} of the scored records, such as {missing[0]}")
     return [{"indication": known[record_id]} if known[record_id] else None for record_id in record_ids]

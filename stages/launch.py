@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # where PYTHONSAFEPATH is set, Python does not
 from run import run_script
 
 from pacer import THREADS

@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+from pathlib import Path
 
 from pacer.config import load_params
 from pacer.core.locks import choose_locks
@@ -12,6 +13,7 @@ def run_script() -> None:
     """Call ``main`` of the script that the command line names. A signal stops its imports, too, which take seconds."""
     choose_locks(load_params().locks)
     del sys.argv[0]
+    sys.path.insert(0, str(Path(sys.argv[0]).parent))  # of the script's neighbours
     runpy.run_path(sys.argv[0])["main"]()
 
 

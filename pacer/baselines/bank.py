@@ -158,7 +158,7 @@ class Retrieval:
 
     def __init__(self, directory: Path):
         self.hash = hash_file(directory / _ABOUT)
-        table = pl.read_parquet(directory / _NEIGHBOURS)
+        table = pl.read_parquet(directory / _NEIGHBOURS, glob=False)
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}
         #: Mapped into memory.

@@ -1,5 +1,8 @@
 """The processes of one run."""
 
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
@@ -9,19 +12,35 @@ from pacer.core.devices import compute_device
 
 #: How long processes wait for each other: one may be validating or searching an old store, or have a slower disk.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
+#: Seconds after which it is said that others are awaited.
+PATIENCE = 10.0
 
 
 def process_state() -> PartialState:
     """Return the state of the launcher's processes, on the CPU if it says so or there is no CUDA GPU."""
-    return PartialState(cpu=_on_cpu(), timeout=COLLECTIVE_TIMEOUT)
+    with _told_if_others_are_late():
+        return PartialState(cpu=_on_cpu(), timeout=COLLECTIVE_TIMEOUT)
 
 
 def open_accelerator(mixed_precision: str) -> Accelerator:
     """Return an accelerator of the launcher's processes, for training in ``mixed_precision`` (``no`` | ``bf16``)."""
     patience = InitProcessGroupKwargs(timeout=COLLECTIVE_TIMEOUT)
-    return Accelerator(cpu=_on_cpu(), mixed_precision=mixed_precision, kwargs_handlers=[patience])
+    with _told_if_others_are_late():
+        return Accelerator(cpu=_on_cpu(), mixed_precision=mixed_precision, kwargs_handlers=[patience])
 
 
 def _on_cpu() -> bool:
     """Decide for accelerate, which by itself would choose GPUs that are not supported."""
     return parse_flag_from_env("ACCELERATE_USE_CPU") or compute_device().type == "cpu"
+
+
+@contextmanager
+def _told_if_others_are_late() -> Generator[None]:
+    """Print what is awaited if the block takes long."""
+    timer = threading.Timer(PATIENCE, print, ["waiting for the other processes of WORLD_SIZE; without any, unset it"])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -4,7 +4,6 @@ The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the p
 """
 
 import _thread
-import ctypes
 import os
 import signal
 import sys
@@ -13,12 +12,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from pacer.core.children import signal_at_parents_end
+
 #: Seconds after which a process ends even if something still blocks it; launchers kill after 30.
 _GRACE = 25.0
 #: What a process that was stopped says.
 LAST_WORDS = "stopped; run the same command again to continue from what was saved"
-#: prctl's option for the signal that a process gets when its parent dies.
-_PARENT_DEATH_SIGNAL = 1
 
 
 class Stopped(KeyboardInterrupt):
@@ -40,8 +39,8 @@ class _Stop:
 @contextmanager
 def stoppable() -> Generator[None]:
     """Raise :class:`Stopped` in the block when SIGINT or SIGTERM arrives, or the parent (DVC, a launcher) has died."""
-    if sys.platform == "linux" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup
-        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup
+        signal_at_parents_end(signal.SIGTERM)
     owner, _Stop.number, _Stop.received = os.getpid(), 0, False
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -139,7 +139,8 @@ def read_table(
     if not Path(path).is_file():
         raise DataError(f"{path} does not exist; correct the path, or run the stage that writes it (`dvc repro`)")
     try:
-        types = pl.read_parquet_schema(path)
+        with open(path, "rb") as file:
+            types = pl.read_parquet_schema(file)
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
     schema = schema | {name: kind for name, kind in (optional or {}).items() if name in types}

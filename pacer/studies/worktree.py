@@ -220,4 +220,6 @@ def git(folder: Path, *arguments: str) -> str:
     Raises:
         PacerError: it failed.
     """
-    return output_of(folder, "git", *arguments, remedy="; run studies from the root of a git repository with a commit")
+    # the hooks of `dvc install` need a cache, which a new worktree does not have yet
+    command = "git", "-c", f"core.hooksPath={os.devnull}", *arguments
+    return output_of(folder, *command, remedy="; run studies from the root of a git repository with a commit")

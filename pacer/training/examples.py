@@ -55,7 +55,9 @@ class RecordTable:
         frame = read_records(records).drop(_UNUSED)
         frame = _joined(frame, _columns(emphasis, "emphasis"), "emphasis")
         if anchors is not None:
-            if kinds and not DESCRIBED.keys() <= pl.read_parquet_schema(anchors).keys():
+            with open(anchors, "rb") as file:
+                described = DESCRIBED.keys() <= pl.read_parquet_schema(file).keys()
+            if kinds and not described:
                 raise DataError(f"{anchors} has no attributes, which commit.attributes needs; rerun `anchors`")
             frame = _joined(frame, _columns(anchors, *POLARITIES, *(DESCRIBED if kinds else ())), "anchors")
         return cls(frame.filter(pl.col("context").is_in(list(contexts))))

@@ -85,7 +85,7 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, An
     """
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
-    key, manifest = pl.read_parquet(folder / KEY), read_json(folder / MANIFEST)
+    key, manifest = pl.read_parquet(folder / KEY, glob=False), read_json(folder / MANIFEST)
     present = set(key["twin"])
     return key, {name: title for name, title in TITLES.items() if name in present}, manifest
 
