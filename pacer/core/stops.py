@@ -56,7 +56,7 @@ def stoppable() -> Generator[None]:
     def raise_again(number: int, frame: FrameType | None) -> None:
         raise Stopped(_Stop.number)
 
-    def report(unraisable: sys.UnraisableHookArgs) -> None:
+    def report(unraisable: "sys.UnraisableHookArgs") -> None:
         if not isinstance(unraisable.exc_value, Stopped):
             return hook(unraisable)
         # raised in a callback, such as a weak reference's, from which Python lets no exception out
