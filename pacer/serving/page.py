@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Callable, Collection
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from select import select
+from socket import MSG_PEEK
 from socketserver import ThreadingTCPServer
 from threading import Lock
 from typing import Any
@@ -93,6 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             status, html = 200, self._answer(body)
+        except ConnectionError:
+            raise
         except PacerError as error:
             status, html = 422, view.problem(str(error))
         except Exception:
@@ -110,6 +114,8 @@ class _Handler(BaseHTTPRequestHandler):
         reporter = self.server.reporter
         case, listed = read_case(body, reporter.attributes)
         with self.server.writing:
+            if select([self.connection], [], [], 0)[0] and not self.connection.recv(1, MSG_PEEK):
+                raise ConnectionAbortedError  # the browser has gone while others were answered
             return view.result_page(*reporter.generate([case]), listed, reporter.commit, reporter.attributes)
 
     def _refusal(self) -> tuple[int, bytes] | None:
@@ -154,6 +160,8 @@ def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | 
         fields = json.loads(first)
         texts = {name: fields[name] or None for name in ("prior", "indication", "history", "view", "sections")}
         given, listed = fields.get("commitment"), fields.get("model")
+        if any(not isinstance(text, str | None) for text in (*texts.values(), given, listed)):
+            raise ValueError("a text is no string")
         model = None if given is None else read_list(listed, kinds)
         if not (sizes := fields["sizes"]):
             raise DataError("There is no frontal radiograph yet; drop or choose one on the left")

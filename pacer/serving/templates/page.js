@@ -82,6 +82,7 @@ function list(value) { // the findings of the shown list, as a person would writ
 }
 
 async function write(changed = {}) {
+  running?.abort(); // of a list that was changed before this one
   const own = (running = new AbortController()), panel = $("#report");
   const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
   const value = (name) => $(`#${name}`).value;

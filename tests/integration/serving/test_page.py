@@ -161,6 +161,34 @@ def test_one_report_is_written_at_a_time(site: Site, reporter: Reporter, monkeyp
     assert most == 1
 
 
+def test_nothing_is_written_for_a_browser_that_has_gone(site: Site, reporter: Reporter, monkeypatch) -> None:
+    """While another report is written; the next is not delayed, and nothing is logged."""
+    (made,) = reporter.generate([Case(Image.linear_gradient("L"))])
+    written, begun, go_on = [], threading.Event(), threading.Event()
+
+    def generate(cases: list) -> list:
+        written.append(1)
+        begun.set()
+        assert go_on.wait(30)
+        return [replace(made, name=cases[0].name)]
+
+    monkeypatch.setattr(reporter, "generate", generate)
+    site.log.clear()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ask, site, "/report", case())
+        assert begun.wait(30)
+        host, body = site.address.removeprefix("http://"), case()
+        for _ in range(5):
+            with socket.create_connection(host.split(":")) as gone:
+                head = f"POST /report HTTP/1.1\r\nHost: {host}\r\nOrigin: {site.address}\r\nContent-Length: {len(body)}"
+                gone.sendall(f"{head}\r\n\r\n".encode() + body)
+        last = pool.submit(ask, site, "/report", case())
+        time.sleep(0.5)
+        go_on.set()
+        assert first.result()[0] == last.result()[0] == 200
+    assert len(written) == 2 and not site.log
+
+
 def test_an_error_that_nobody_foresaw(site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line in the log, without what it says: it may quote the case."""
     monkeypatch.setattr(reporter, "prepare", lambda case: 1 / 0)
