@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pacer.backbones.families import check_language, check_lora_targets, read_config, vision_config
 from pacer.backbones.tokenizer import read_tokenizer
+from pacer.backbones.weights import check_weights
 from pacer.config import Params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
@@ -17,15 +18,16 @@ _BEYOND = 1.01
 
 
 def check_model(role: str, directory: Path) -> None:
-    """Refuse a model that cannot take its role, without reading weights.
+    """Refuse a model that cannot take its role, without reading weights but for their headers.
 
     Raises:
         BackboneError: it cannot take the role; the message names its family and the requirement.
     """
+    check_weights(directory)
     if role == "vision":
         vision_config(directory)
     elif role == "language":
-        check_language(directory)
+        shapes = check_language(directory)
         tokenizer = read_tokenizer(directory)
         size = read_config(directory).vocab_size
         if len(tokenizer) > _BEYOND * size:
@@ -38,6 +40,7 @@ def check_model(role: str, directory: Path) -> None:
                 continuation_ids(tokenizer, text)
         except ValueError as error:
             raise BackboneError(f"the tokenizer in {directory} cannot be used: {error}") from None
+        check_weights(directory, shapes)
 
 
 def check_settings(params: Params, role: str, directory: Path | None) -> None:

@@ -118,8 +118,9 @@ def load_text(directory: Path) -> tuple[Any, Any]:
     return model, read_pieces(BertTokenizer, directory)
 
 
-def check_language(directory: Path) -> None:
-    """Refuse a language model that training or decoding cannot use, without reading weights.
+def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
+    """Refuse a language model that training or decoding cannot use, without reading weights; return the shapes of the
+    weights that its configuration asks for.
 
     Raises:
         BackboneError: it is not a causal language model, or not built like Llama; the message names the difference.
@@ -135,6 +136,7 @@ def check_language(directory: Path) -> None:
         ) from None
     if reason := _unlike_llama(model):
         raise BackboneError(f"the language model in {directory} ({config.model_type}) cannot be used: {reason}")
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
 def lora_targets(language: Any, targets: list[str] | None) -> list[str]:

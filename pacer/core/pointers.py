@@ -141,6 +141,9 @@ def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), 
             f"{directory} lacks weights of a {type(model).__name__} ({len(missing)} missing, first: {missing[0]}); "
             "download its files again"
         )
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise BackboneError(f"{directory}: tensor {name} has NaN or infinite values; download its files again")
     return model
 
 

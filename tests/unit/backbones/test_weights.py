@@ -1,0 +1,110 @@
+"""Weights of other people's models that would load wrongly, or fail after hours: told from their headers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from pacer.backbones.check import check_model
+from pacer.core.errors import BackboneError
+from pacer.core.io import read_json, write_json
+from pacer.core.pointers import load_frozen
+from tests.support.families import write_language
+
+WEIGHTS, NORM = "model.safetensors", "model.norm.weight"
+
+
+def adapter(folder: Path) -> None:
+    write_json(folder / "adapter_config.json", {"peft_type": "LORA"})
+
+
+def quantised(method: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        config = read_json(folder / "config.json") | {"quantization_config": {"quant_method": method}}
+        write_json(folder / "config.json", config)
+
+    return change
+
+
+def pointer(folder: Path) -> None:
+    (folder / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n")
+
+
+def truncated(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-10])
+
+
+def no_weights(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes(b"<html>404</html>")
+
+
+def wrong_size_of_a_tensor(folder: Path) -> None:
+    content = (folder / WEIGHTS).read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header[NORM]["shape"] = [2 * header[NORM]["shape"][0]]
+    changed = json.dumps(header).encode()
+    (folder / WEIGHTS).write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + length :])
+
+
+def twice(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    save_file(tensors, folder / "a.safetensors")
+    save_file({NORM: tensors[NORM]}, folder / "b.safetensors")
+    shards = dict.fromkeys(tensors, "a.safetensors") | {NORM: "b.safetensors"}
+    write_json(folder / f"{WEIGHTS}.index.json", {"weight_map": shards})
+
+
+def of_another_configuration(folder: Path) -> None:
+    config = read_json(folder / "config.json")
+    write_json(folder / "config.json", config | {"intermediate_size": config["intermediate_size"] + 8})
+
+
+def truncated_pickle(folder: Path) -> None:
+    torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
+    (folder / WEIGHTS).unlink()
+    (folder / "pytorch_model.bin").write_bytes((folder / "pytorch_model.bin").read_bytes()[:-30])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (adapter, r"LoRA adapter beside the weights .*merge it into them first"),
+        *((quantised(name), rf"quantised \({name}\), .*use the model") for name in ("bitsandbytes", "gptq", "fp8")),
+        (pointer, r"model\.safetensors is a pointer of Git LFS.*git lfs pull"),
+        (truncated, r"model\.safetensors has [\d,]+ bytes, but its header states [\d,]+; download it again"),
+        (no_weights, r"model\.safetensors is not a file of safetensors, or is damaged"),
+        (wrong_size_of_a_tensor, r"model\.safetensors has [\d,]+ bytes, but its header states"),
+        (twice, r"b\.safetensors: tensor model\.norm\.weight is in another shard, too"),
+        (of_another_configuration, r"tensor model\.layers\.0\.mlp\.\w+\.weight is \[.*\] in the weights, but \["),
+        (truncated_pickle, r"pytorch_model\.bin is truncated"),
+    ],
+)
+def test_weights_are_judged_by_their_headers(change: Callable, problem: str, tmp_path: Path) -> None:
+    write_language("llama", tmp_path)
+    check_model("language", tmp_path)
+    change(tmp_path)
+    with pytest.raises(BackboneError, match=problem):
+        check_model("language", tmp_path)
+
+
+def test_weights_in_shards_and_files_beside_them_are_right(tmp_path: Path) -> None:
+    write_language("llama", tmp_path)
+    AutoModelForCausalLM.from_pretrained(tmp_path).save_pretrained(tmp_path, max_shard_size="20KB")
+    (tmp_path / WEIGHTS).unlink(missing_ok=True)
+    (tmp_path / "consolidated.safetensors").write_bytes(b"of another program")
+    check_model("language", tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_refused_when_they_are_loaded(tmp_path: Path) -> None:
+    write_language("llama", tmp_path)
+    tensors = load_file(tmp_path / WEIGHTS)
+    tensors[NORM][3] = float("nan")
+    save_file(tensors, tmp_path / WEIGHTS, {"format": "pt"})
+    with pytest.raises(BackboneError, match=r"tensor model\.norm\.weight has NaN or infinite values"):
+        load_frozen(AutoModelForCausalLM, tmp_path)
