@@ -11,6 +11,7 @@ Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximu
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -30,6 +31,8 @@ from pacer.decoding.list_bias import ListBias
 #: The best continuations of a step among which candidates draw, if two for each beam are not more.
 _DRAWN = 32
 _SEED = 0
+#: Records of a group, in batches: first the best report of each, then the candidates of those that need them.
+_GROUPED = 2
 CLOSE_ANCHOR = "</ANCHOR>"
 
 
@@ -81,8 +84,9 @@ class Candidates(Hypotheses):
 
 
 class ListedSearch:
-    """An engine that writes ``decode.candidates`` reports for a given commitment and returns the one with the smallest
-    :func:`distance`, then the best score. Texts in which no report begins come last.
+    """An engine that writes a report for a given commitment and, if it does not keep to that, returns the one
+    of ``decode.candidates`` reports with the smallest :func:`distance`, then the best score. Texts in which no report
+    begins come last.
 
     Args:
         language, decode, eos: of :class:`BeamSearch`. text: returns the text of tokens. kinds: of attributes in the
@@ -93,14 +97,31 @@ class ListedSearch:
         self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str], kinds: Sequence[str] = ()
     ):
         several = decode.model_copy(update={"batch_size": max(1, decode.batch_size // decode.candidates)})
+        one = decode.model_copy(update={"candidates": 1})
+        self.first = BeamSearch(language, one, eos, hypotheses=Candidates)
         self.candidates = BeamSearch(language, several, eos, hypotheses=Candidates)
-        self.text, self.most, self.kinds = text, decode.max_new_tokens, kinds
+        self.text, self.decode, self.kinds = text, decode, kinds
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, list[int]]]:
         """Yield the index of each :class:`Opening` in ``prefixes`` and its tokens, those of the opening included."""
-        for place, candidates in self.candidates(prefixes):
+        numbered = ((prefix, (place, prefix)) for place, prefix in enumerate(prefixes))
+        while group := list(islice(numbered, _GROUPED * self.decode.batch_size)):
+            yield from self._searched(group)
+
+    def _searched(self, group: list[tuple[Any, tuple[int, Any]]]) -> Iterator[tuple[int, list[int]]]:
+        others = []
+        for (place, opening), (first,) in search_with(self.first, group):
+            if self.decode.candidates == 1 or self._keeps(first.tokens):
+                yield place, first.tokens
+            else:
+                others.append((opening, place))
+        for place, candidates in search_with(self.candidates, others):
             yield place, self._best([], candidates)
+
+    def _keeps(self, tokens: list[int]) -> bool:
+        """Return whether a report keeps its commitment in full, so that no other can be closer."""
+        return not any(self._distance(tokens))
 
     def _best(self, before: list[list[int]], candidates: list[Candidate]) -> list[int]:
         """Return the tokens that keep their commitment best; between equals those ``before`` the candidates."""
@@ -113,34 +134,30 @@ class ListedSearch:
 
 
 class AgreeingSearch(ListedSearch):
-    """An engine that searches the best hypothesis, then candidates for its commitment, and returns the one of them all
-    that keeps it best; between equals the best hypothesis. A hypothesis without a commitment is returned as it is."""
+    """An engine that searches the best hypothesis, and, if that does not keep its commitment, candidates for the
+    commitment; it returns the one of them all that keeps it best, between equals the best hypothesis. A hypothesis
+    without a commitment is returned as it is."""
 
     def __init__(self, language: Any, decode: Decode, eos: int, *text: Any, bias: ListBias | None = None):
         super().__init__(language, decode, eos, *text)
         self.best, self.embeddings = BeamSearch(language, decode, eos, bias), language.get_input_embeddings()
 
-    @torch.no_grad()
-    def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the index of each prefix [P, d] and its tokens, as :class:`BeamSearch`."""
-        finished: list[tuple[int, list[int]]] = []
-
-        def openings() -> Iterator[tuple[Opening, tuple[int, list[int]]]]:
-            numbered = ((prefix, (place, prefix)) for place, prefix in enumerate(prefixes))
-            for (place, prefix), tokens in search_with(self.best, numbered):
-                if commitment := self._commitment(tokens):
-                    yield opened(prefix, commitment, self.embeddings), (place, tokens)
-                else:
-                    finished.append((place, tokens))
-
-        for (place, best), candidates in search_with(self.candidates, openings()):
+    def _searched(self, group: list[tuple[Any, tuple[int, Any]]]) -> Iterator[tuple[int, list[int]]]:
+        """The same for prefixes [P, d]."""
+        others = []
+        for (place, prefix), tokens in search_with(self.best, group):
+            commitment = self._commitment(tokens)
+            if not commitment or self._keeps(tokens):
+                yield place, tokens
+            else:
+                others.append((opened(prefix, commitment, self.embeddings), (place, tokens)))
+        for (place, best), candidates in search_with(self.candidates, others):
             yield place, self._best([best], candidates)
-        yield from finished
 
     def _commitment(self, tokens: list[int]) -> list[int]:
         """Return the tokens up to the end of the commitment; none if it does not end or nothing follows it."""
         length = bisect_left(range(len(tokens) + 1), True, key=lambda count: CLOSE_ANCHOR in self.text(tokens[:count]))
-        return tokens[:length] if length < min(len(tokens), self.most) else []
+        return tokens[:length] if length < min(len(tokens), self.decode.max_new_tokens) else []
 
 
 def agreement(anchor: Anchor | None, report: str) -> float | None:

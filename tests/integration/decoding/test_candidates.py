@@ -117,6 +117,29 @@ def test_a_side_that_the_list_does_not_have_is_a_contradiction(
     assert [*distance(read_list(f"positive: {listed}", kinds), report, kinds)] == apart
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_candidates_are_searched_only_where_the_first_report_is_not_the_list(kept: bool, monkeypatch) -> None:
+    """In groups, each of which is given before the next is read."""
+    case, openings = drawn_case(5)
+    case = case._replace(decode=case.decode.model_copy(update={"batch_size": 2}))
+    search = candidates.ListedSearch(case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens)))
+    firsts = [row[0] for row in found(BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates), openings)]
+    monkeypatch.setattr(search, "_distance", lambda tokens: (0,) if kept else (1, tokens in [f.tokens for f in firsts]))
+    asked, several, read = [], search.candidates, []
+    search.candidates = lambda pairs: several(asked.append(1) or pair for pair in pairs)
+
+    def reading():
+        for opening in openings:
+            read.append(1)
+            yield opening
+
+    given = 0
+    for place, tokens in search(reading()):
+        given += 1
+        assert (tokens == firsts[place].tokens) == kept and len(read) <= given + 4
+    assert given == 9 and len(asked) == 9 * (not kept)
+
+
 def test_a_candidate_without_a_report_comes_last() -> None:
     """Its commitment, read as its report, would agree with itself."""
     case, _ = drawn_case(5)
