@@ -3,7 +3,7 @@
 It is cheap to import and to pickle, because each process that trains stand-ins gets a copy of this data.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
@@ -31,6 +31,8 @@ from pacer.phantom.world import PhantomStudy, make_world
 Instruct = Callable[..., tuple[str, str]]
 #: The world of ``backbones.seed`` 0.
 _FIRST_WORLD = 1_000_003
+#: Words that label a radiograph, at most; reports that have such a word, at least; and their share, at most.
+WORDS, LEAST, MOST = 600, 10, 0.9
 #: Of a composed report: share of the stating sentences that are exchanged, and most sentences that are added.
 EXCHANGED, ADDED = 0.5, 2
 
@@ -150,13 +152,20 @@ class CorpusData:
         return composed
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        """Return at most ``count`` radiographs [size, size], labelled by the rules, without masks."""
-        images = self.train.select("report_raw", image_id=pl.concat_list("frontal", "lateral")).explode("image_id")
+        """Return at most ``count`` radiographs of twice the ``size``, without masks. Labels are the findings by the
+        rules, then the words of the report: the :data:`WORDS` most frequent ones that not nearly all reports have."""
+        images = self.train.select("report_raw", "report", image_id=pl.concat_list("frontal", "lateral")).explode(
+            "image_id"
+        )
         images = images.drop_nulls("image_id").unique("image_id", keep="first", maintain_order=True).head(count)
         paths = images.join(self.files, on="image_id", how="left", maintain_order="left")["path"]
         present = [{*a.positive, *a.uncertain} for a in map(extract_anchor, images["report_raw"])]
-        labels = np.array([[finding in p for finding in FINDINGS] for p in present], dtype=np.float32)
-        return TrainingImages(np.stack([_grey_square(path, size) for path in paths]), labels, None)
+        texts = [set(report.split()) for report in images["report"]]
+        found = Counter(chain.from_iterable(texts))
+        common = [word for word, times in found.most_common(WORDS) if LEAST <= times < MOST * len(texts)]
+        labels = [[*(one in p for one in FINDINGS), *(one in t for one in common)] for p, t in zip(present, texts)]
+        pixels = np.stack([_grey_square(path, 2 * size) for path in paths])
+        return TrainingImages(pixels, np.array(labels, dtype=np.float32), None)
 
 
 def _sentences(text: str) -> list[tuple[str, Anchor]]:

@@ -9,8 +9,10 @@ depths keep the fine local evidence: a model that reads them can gain from it.
 
 From radiographs of a corpus, without locations, a transformer learns findings too slowly. It has to learn what is built
 into a convolution: that neighbours belong together, and that an opacity is an opacity wherever it is. So a residual
-network learns the findings first, and the encoder learns from it: each patch of the endpoint predicts the network's map
-at its location, the mean patch the network's outputs. Here the endpoint only loses what this training happens to lose.
+network learns first the findings and the words of the reports, from radiographs of twice the size, and the encoder
+learns from it: each patch of the endpoint predicts the network's map at its location, the mean patch the network's
+outputs. An encoder of the bundled one's sizes starts from that, at a lower learning rate. Here the endpoint only loses
+what this training happens to lose.
 In both ways a patch of each depth tells its row and column, as the patches of the encoders that it stands for do.
 A corpus has few radiographs, so each one is cropped, rotated and exposed a little differently each time it is used.
 """
@@ -30,9 +32,10 @@ from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.backbones.standins.training import train
-from pacer.config.backbones import VisionStandin
+from pacer.config.backbones import CARD, VisionStandin
 from pacer.core.devices import gains_from_bfloat16
 from pacer.core.errors import DataError
+from pacer.core.io import read_json
 from pacer.data.findings import FINDINGS
 from pacer.phantom.training import TrainingImages
 
@@ -48,6 +51,8 @@ SECOND, SMOOTHNESS, PLACE = 0.5, 10.0, 0.2
 PROBED, RIDGE = 1600, 0.1
 #: Images whose patches' places are read.
 _PLACED = 200
+#: Learning rate of an encoder that starts from the bundled one, as a share.
+SLOWER = 1 / 3
 #: Steps of the residual network per step of the encoder, and the share of them on half-size radiographs, which take a
 #: quarter of the time.
 RESIDUAL, AT_HALF_SIZE = 5, 0.85
@@ -62,29 +67,31 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     if len(data.images) < 2:
         raise DataError("a vision stand-in needs at least two training images; the corpus has fewer")
     torch.manual_seed(seed)
-    model = _encoder(config)
-    heads = nn.ModuleDict({"label": nn.Linear(config.width, len(FINDINGS))})
+    model, taught = _encoder(config, data.masks is None)
+    heads = nn.ModuleDict({"label": nn.Linear(config.width, data.labels.shape[1])})
     held_out, learnt = np.split(np.arange(len(data.images)), [max(1, len(data.images) // 10)])
     rng = np.random.default_rng(seed)
 
     def descend(
-        loss_of: Callable[[np.ndarray], Tensor], steps: int, *modules: nn.Module, what: str = ""
+        loss_of: Callable[[np.ndarray], Tensor], steps: int, *modules: nn.Module, what: str = "", slower: float = 1.0
     ) -> list[float]:
         order = np.concatenate([rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))])
         batches = (order[start : start + config.batch_size] for start in range(0, len(order), config.batch_size))
         parameters = nn.ModuleList(modules).requires_grad_(True).parameters()
-        return train(f"train vision stand-in{what}", parameters, batches, loss_of, config, steps, weight_decay=0.05)
+        at_rate = config.model_copy(update={"learning_rate": slower * config.learning_rate})
+        return train(f"train vision stand-in{what}", parameters, batches, loss_of, at_rate, steps, weight_decay=0.05)
 
     for depth in DEPTHS:
         heads[f"place{depth}"] = nn.Linear(config.width, 2)
     model.train()
     if data.masks is None:
         heads["map"] = nn.Linear(config.width, WIDTHS[-1])
-        network, steps = ResidualNetwork(len(FINDINGS)), [RESIDUAL * config.steps, config.steps]
+        network, steps = ResidualNetwork(data.labels.shape[1]), [RESIDUAL * config.steps, config.steps]
         first = descend(_findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher")
         network.eval().requires_grad_(False)
-        descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads)
-        objective = "a residual network's map and findings, which it learnt from varied radiographs"
+        slower = SLOWER if taught else 1.0
+        descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads, slower=slower)
+        objective = "a residual network's map, findings and words, which it learnt from varied radiographs"
     else:
         for depth in DEPTHS[:-1]:
             patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))
@@ -115,8 +122,13 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     }
 
 
-def _encoder(config: VisionStandin) -> Dinov2Model:
-    """Build the encoder with fan-in scaled weights: the library's fixed 0.02 is for wide models, slow at this width."""
+def _encoder(config: VisionStandin, from_bundled: bool) -> tuple[Dinov2Model, bool]:
+    """Build the encoder, and tell whether it has the bundled one's weights. Others are scaled by the fan-in: the
+    library's fixed 0.02 is for wide models, slow at this width."""
+    bundled = read_json(CARD.parent / "vision" / "config.json")
+    sizes = {"hidden_size": config.width, "num_attention_heads": config.heads, "image_size": config.image_size}
+    if from_bundled and (sizes | {"patch_size": config.patch_size}).items() <= bundled.items():
+        return Dinov2Model.from_pretrained(CARD.parent / "vision", dtype=torch.float32), True
     model = Dinov2Model(
         Dinov2Config(
             hidden_size=config.width,
@@ -131,13 +143,25 @@ def _encoder(config: VisionStandin) -> Dinov2Model:
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
-    return model
+    return model, False
 
 
 def _pixels(images: np.ndarray) -> Tensor:
     """Normalise images: uint8 [B, H, W] -> [B, 3, H, W]."""
     grey = (torch.from_numpy(images).float() / 255 - MEAN) / STD
     return grey.unsqueeze(1).expand(-1, 3, -1, -1)
+
+
+def _states(model: Dinov2Model, pixels: Tensor) -> Any:
+    """Return the encoder's outputs for pixels of its size or of twice that."""
+    times = pixels.shape[-1] // model.config.image_size
+    return model(pixel_values=F.avg_pool2d(pixels, times) if times > 1 else pixels, output_hidden_states=True)
+
+
+def _label_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean loss of the findings plus that of the words, if there are any."""
+    groups = zip(*(values.tensor_split([len(FINDINGS)], 1) for values in (logits, targets)), strict=True)
+    return sum(F.binary_cross_entropy_with_logits(*group) for group in groups if group[0].numel())
 
 
 def _varied(pixels: Tensor) -> Tensor:
@@ -163,7 +187,7 @@ def _findings_loss(network: ResidualNetwork, data: TrainingImages, steps: int) -
         if next(halved, None) is not None:
             grey = F.avg_pool2d(grey, 2)
         logits = network(_varied(grey))[1]
-        return F.binary_cross_entropy_with_logits(logits, torch.from_numpy(data.labels[rows]))
+        return _label_loss(logits, torch.from_numpy(data.labels[rows]))
 
     return loss_of
 
@@ -174,12 +198,12 @@ def _taught_loss(
     """Return the loss of predicting the network's map from the endpoint's patches, and its findings from their mean."""
     pixels = _varied(_pixels(data.images[rows]))
     places, answers = network(pixels[:, :1])
-    outputs = model(pixel_values=pixels, output_hidden_states=True)
+    outputs = _states(model, pixels)
     patches = _patches(outputs, BLOCKS)
     places = F.adaptive_avg_pool2d(places, math.isqrt(patches.shape[1])).flatten(2).transpose(1, 2)
     loss = F.mse_loss(heads["map"](patches), F.layer_norm(places, places.shape[-1:]))
     loss = loss + PLACE * _place_loss(heads, outputs)
-    return loss + F.binary_cross_entropy_with_logits(heads["label"](patches.mean(1)), answers.sigmoid())
+    return loss + _label_loss(heads["label"](patches.mean(1)), answers.sigmoid())
 
 
 def _places_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
@@ -240,7 +264,7 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
     pooled: dict[int, list[Tensor]] = {depth: [] for depth in DEPTHS}
     everything = np.concatenate([rows, tested])
     for part in np.array_split(everything, max(1, len(everything) // 64)):
-        outputs = model(pixel_values=_pixels(data.images[part]), output_hidden_states=True)
+        outputs = _states(model, _pixels(data.images[part]))
         for depth, parts in pooled.items():
             states = _patches(outputs, depth)
             parts.append(torch.cat([states.mean(1), states.amax(1)], 1))
@@ -252,7 +276,7 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
         inputs, targets = F.pad(inputs, (0, 1), value=1.0), labels[:fitted].double()
         products = inputs[:fitted].T @ inputs[:fitted] + RIDGE * fitted * torch.eye(inputs.shape[1]).double()
         scores = inputs[fitted:] @ torch.linalg.solve(products, inputs[:fitted].T @ targets)
-        columns = zip(FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=True)
+        columns = zip(FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=False)  # without the words
         areas[f"block {depth}"] = {
             finding: round(float(roc_auc_score(present, score)), 3)
             for finding, present, score in columns
@@ -264,9 +288,7 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
 @torch.no_grad()
 def _place_probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, float]:
     """Return :func:`place_told` by block."""
-    images = [
-        model(pixel_values=_pixels(data.images[part[:_PLACED]]), output_hidden_states=True) for part in (rows, tested)
-    ]
+    images = [_states(model, _pixels(data.images[part[:_PLACED]])) for part in (rows, tested)]
     return {
         f"block {depth}": round(place_told(*(_patches(outputs, depth) for outputs in images)), 3) for depth in DEPTHS
     }
@@ -287,7 +309,7 @@ def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.nda
     """Fold per-channel standardisation of the patch states into the final LayerNorm, so that the small interface does
     not miss channels of little variance."""
     parts = np.array_split(rows, max(1, len(rows) // 64))
-    endpoints = [model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:] for part in parts]
+    endpoints = [_states(model, _pixels(data.images[part])).last_hidden_state[:, 1:] for part in parts]
     states = torch.cat(endpoints).flatten(0, 1)
     mean, std = states.mean(0), states.std(0).clamp(min=1e-3)
     model.layernorm.weight.div_(std)
