@@ -39,6 +39,9 @@ BARE, BARE_STEPS, COMMIT = 0.15, 0.6, 0.7
 #: sentences that their slots hold: what only the commitment tells must be written from it. In the others the list is
 #: learnt from the slots.
 GIVEN, HEARD = 0.5, 0.8
+#: The first share where reports are composed, and the share of those with a given list whose slots hold nothing: the
+#: wording of real reports tells less of a list than the phantom's.
+GIVEN_COMPOSED, UNHEARD_COMPOSED = 0.7, 0.5
 #: Share of the lists without attributes, and of each kind of attribute in the others.
 PLAIN, DESCRIBED = 0.5, 0.8
 #: Held-out lists that reports are written for, and tokens of such a report, at most.
@@ -74,7 +77,9 @@ def make_language_standin(
     )
     model = LlamaForCausalLM(architecture)
     held_out = max(1, len(texts) // 20)
-    texts = [*texts, *recombined(texts[held_out:], config.texts - len(texts))]
+    composed = recombined(texts[held_out:], config.texts - len(texts))
+    lists = (GIVEN_COMPOSED, UNHEARD_COMPOSED) if composed else (GIVEN, 0.0)
+    texts = [*texts, *composed]
     encoded = [encode(tokenizer, text, instruct, _kinds(rng)) for text in texts]
     lengths = np.array([len(text.target[True]) for text in encoded])
 
@@ -88,14 +93,14 @@ def make_language_standin(
                 yield [encoded[row] for row in batch], bare
 
     def loss_of(batch: tuple[list[_Encoded], float]) -> Tensor:
-        return _loss(model, batch[0], config.slots, batch[1], rng)
+        return _loss(model, batch[0], config.slots, batch[1], rng, *lists)
 
     model.train()
     first = train("train language stand-in", model.parameters(), batches(), loss_of, config)
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
-        held_out_loss = float(np.mean([_loss(model, part, config.slots, BARE, rng).item() for part in parts]))
+        held_out_loss = float(np.mean([_loss(model, part, config.slots, BARE, rng, *lists).item() for part in parts]))
     listed = [place for place in range(held_out) if texts[place].anchor.positive][:LISTS]
     kept = lists_kept(model, tokenizer, [(texts[place], encoded[place], []) for place in listed], config.slots)
     model.save_pretrained(out)
@@ -147,9 +152,16 @@ def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct, kinds: 
 
 
 def _loss(
-    model: LlamaForCausalLM, texts: Sequence[_Encoded], slots: int, bare_share: float, rng: np.random.Generator
+    model: LlamaForCausalLM,
+    texts: Sequence[_Encoded],
+    slots: int,
+    bare_share: float,
+    rng: np.random.Generator,
+    given_share: float,
+    unheard: float,
 ) -> Tensor:
-    """Return the cross-entropy of the targets (EOS included) in a right-padded batch."""
+    """Return the cross-entropy of the targets (EOS included) in a right-padded batch; the shares as in
+    :data:`GIVEN_COMPOSED` and :data:`UNHEARD_COMPOSED`."""
     embedding: Any = model.get_input_embeddings()
     rows, starts, labels, heard = [], [], [], []
     for text in texts:
@@ -157,8 +169,8 @@ def _loss(
         before, after = ([], []) if bare else (text.before, text.after[commit])
         prefix = [BOS, *before, *([0] * slots), *after, BOS]
         target = [*text.target[commit], EOS]
-        given = text.commitment if commit and rng.random() < GIVEN else 0
-        share = rng.random() * HEARD if given else 1.0
+        given = text.commitment if commit and rng.random() < given_share else 0
+        share = max(0.0, rng.random() - unheard) / (1 - unheard) * HEARD if given else 1.0
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         starts.append(1 + len(before))

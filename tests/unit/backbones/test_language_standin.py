@@ -19,7 +19,7 @@ TEXT = LabelledText("", "mild edema .", Anchor(("edema",), ("pneumothorax",)), S
 
 @pytest.mark.parametrize(("bare", "commit", "given", "heard", "first", "sentences"), listed_cases(__file__, "examples"))
 def test_a_given_list_is_not_learnt_and_the_slots_hold_less(bare, commit, given, heard, first, sentences, monkeypatch):
-    for name, share in (("COMMIT", commit), ("GIVEN", given), ("HEARD", heard)):
+    for name, share in (("COMMIT", commit), ("HEARD", heard)):
         monkeypatch.setattr(language, name, share)
     tokenizer = read_tokenizer(CARD.parent / "language").backend_tokenizer
     encoded = language.encode(tokenizer, TEXT, instruction)
@@ -31,7 +31,7 @@ def test_a_given_list_is_not_learnt_and_the_slots_hold_less(bare, commit, given,
     model = LlamaForCausalLM(
         LlamaConfig(vocab_size=len(tokenizer.get_vocab()), hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
     )
-    language._loss(model, [encoded], 4, bare, np.random.default_rng(0))
+    language._loss(model, [encoded], 4, bare, np.random.default_rng(0), given, 0.0)
     assert tokenizer.decode(learnt, skip_special_tokens=False).strip(" ").startswith(first)
     assert learnt[-1] == language.EOS
     assert in_slots == [sentences]
