@@ -126,7 +126,7 @@ def _summaries(
                 ticker.advance(len(summaries[-1]))
             with atomic_path(file) as path:
                 save_file({"summaries": torch.cat(summaries), "places": torch.cat(places)}, path)
-    return *(_joined(list(files.values()), name) for name in ("summaries", "places")), grid
+    return _joined(list(files.values()), "summaries"), _joined(list(files.values()), "places"), grid
 
 
 def _joined(files: list[Path], name: str) -> Tensor:

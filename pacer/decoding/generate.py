@@ -202,15 +202,16 @@ class Generator:
         Raises:
             DataError: the commitment leaves no room for a report.
         """
-        commitment = record.get("commitment")
-        if commitment is None and not record.get("gold_list"):
-            assert prefix.findings is not None
-            commitment = prefix.findings.commitment(record.get("threshold", self.decode.threshold))
         if record.get("gold_list"):
             told = read_attributes(record["report_raw"]) if self.attributes else {}
             commitment = extract_anchor(record["report_raw"]).described(told, self.attributes)
-        elif prefix.attributes is not None:
-            commitment = commitment.completed(prefix.attributes.stated())
+        else:
+            commitment = record.get("commitment")
+            if commitment is None:
+                assert prefix.findings is not None
+                commitment = prefix.findings.commitment(record.get("threshold", self.decode.threshold))
+            if prefix.attributes is not None:
+                commitment = commitment.completed(prefix.attributes.stated())
         tokens = self.tokenizer(render_anchor(commitment), add_special_tokens=False)["input_ids"]
         if len(tokens) >= self.decode.max_new_tokens:
             raise DataError(

@@ -187,10 +187,7 @@ def _loss(
 
 @torch.inference_mode()
 def lists_kept(
-    model: LlamaForCausalLM,
-    tokenizer: Tokenizer,
-    cases: Sequence[tuple[LabelledText, _Encoded, list[list[int]]]],
-    slots: int,
+    model: Any, tokenizer: Tokenizer, cases: Sequence[tuple[LabelledText, _Encoded, list[list[int]]]], slots: int
 ) -> dict[str, float]:
     """Return the share of the ``stated`` findings that lists affirm, and of the reports with ``contradictions``, in
     reports that are written greedily for the list of each case; its slots have the sentences (token ids) beside it."""

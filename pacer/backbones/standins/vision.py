@@ -154,14 +154,18 @@ def _pixels(images: np.ndarray) -> Tensor:
 
 def _states(model: Dinov2Model, pixels: Tensor) -> Any:
     """Return the encoder's outputs for pixels of its size or of twice that."""
-    times = pixels.shape[-1] // model.config.image_size
+    size: Any = model.config.image_size
+    times = pixels.shape[-1] // size
     return model(pixel_values=F.avg_pool2d(pixels, times) if times > 1 else pixels, output_hidden_states=True)
 
 
 def _label_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean loss of the findings plus that of the words, if there are any."""
-    groups = zip(*(values.tensor_split([len(FINDINGS)], 1) for values in (logits, targets)), strict=True)
-    return sum(F.binary_cross_entropy_with_logits(*group) for group in groups if group[0].numel())
+    first = len(FINDINGS)
+    loss = F.binary_cross_entropy_with_logits(logits[:, :first], targets[:, :first])
+    if logits.shape[1] > first:
+        loss = loss + F.binary_cross_entropy_with_logits(logits[:, first:], targets[:, first:])
+    return loss
 
 
 def _varied(pixels: Tensor) -> Tensor:
