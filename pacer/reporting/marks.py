@@ -119,6 +119,7 @@ def spans(
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):
         here = [statement for left, right, statement in phrases if left <= start and end <= right]
+        sided = {(finding, sides[finding]) for finding, _ in here if finding in sides}
         compared = [s for s in here if compared_with != "commitment" or s[1] != LONGITUDINAL]
         checked = bool(compared) and other is not None
         supported = checked and all(statement in (other or ()) for statement in compared)
@@ -134,7 +135,7 @@ def spans(
             "wrong-side": bool(wrong),
             LONGITUDINAL: any(kind == LONGITUDINAL for _, kind in here),
             "contradicts": bool(against),
-            "changed": first is not None and any(statement not in first for statement in here),
+            "changed": first is not None and not {*here, *sided} <= {*first},
         }
         marks = [mark for mark, holds in applies.items() if holds]
         about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.commitments.anchor import Anchor
@@ -36,6 +36,7 @@ def test_phrases_are_marked_by_what_the_other_text_says(
     assert len(expected) == len(found) or any("longitudinal" in marks for marks in expected.values())
 
 
+@example("right effusion .", "", "there is a small left pleural effusion .")
 @given(REPORTS, REPORTS, st.none() | REPORTS)
 def test_spans_are_the_report_and_agree_with_the_other_text(report: str, other: str, first: str | None):
     said, theirs = statements(report), statements(other)
