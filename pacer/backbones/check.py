@@ -23,7 +23,7 @@ def check_model(role: str, directory: Path) -> None:
     Raises:
         BackboneError: it cannot take the role; the message names its family and the requirement.
     """
-    check_weights(directory)
+    shapes: dict[str, tuple[int, ...]] = {}
     if role == "vision":
         vision_config(directory)
     elif role == "language":
@@ -40,7 +40,7 @@ def check_model(role: str, directory: Path) -> None:
                 continuation_ids(tokenizer, text)
         except ValueError as error:
             raise BackboneError(f"the tokenizer in {directory} cannot be used: {error}") from None
-        check_weights(directory, shapes)
+    check_weights(directory, shapes)
 
 
 def check_settings(params: Params, role: str, directory: Path | None) -> None:

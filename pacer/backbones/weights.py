@@ -20,7 +20,7 @@ _LARGEST_HEADER = 100_000_000
 Shapes = dict[str, tuple[int, ...]]
 
 
-def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]] | None = None) -> None:
+def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse weights that would load wrongly, or only after long work.
 
     Args:
@@ -52,7 +52,7 @@ def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]] | Non
             _collect(file, found)
         elif start.startswith(b"PK") and not zipfile.is_zipfile(file):
             raise BackboneError(f"{file} is truncated; download it again")
-    for name, shape in (expected or {}).items():
+    for name, shape in expected.items():
         if name in found and found[name] != shape:
             raise BackboneError(
                 f"{directory}: tensor {name} is {list(found[name])} in the weights, but {list(shape)} by config.json; "
@@ -72,8 +72,7 @@ def _loaded(directory: Path) -> list[Path]:
 
 def _collect(file: Path, found: Shapes) -> None:
     """Add the tensors of a file of safetensors to those of other shards."""
-    header = _header(file)
-    for name, tensor in header.items():
+    for name, tensor in _header(file).items():
         if name == "__metadata__":
             continue
         if name in found:

@@ -7,9 +7,9 @@ chosen on. Penalty and calibration come from cross-validation over folds of pati
 and their logits calibrate the probabilities.
 
 No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB for 400,000 records
-with d = 4,096. They are written in parts as it goes, so that a stopped run continues. At
-most :data:`_LOOKED` records that name an attribute give the means of their patches, on a grid as fine as
-:data:`_MEMORY` allows: at the published sizes 4 × 4 for 100,000 records, 8 × 8 for 25,000.
+with d = 4,096. They are written in parts as it goes, so that a stopped run continues. At most :data:`_LOOKED` records
+that name an attribute give the means of their patches, on a grid as fine as :data:`_MEMORY` allows: at the published
+sizes 4 × 4 for 100,000 records, 8 × 8 for 25,000.
 """
 
 from pathlib import Path

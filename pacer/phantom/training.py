@@ -14,9 +14,10 @@ _CHUNK = 100
 
 
 class TrainingImages(NamedTuple):
-    """``images`` uint8 [n, size, size]; ``labels`` float32 [n, 13], 1 for each finding that the radiograph shows, in
-    the order of FINDINGS; ``masks`` float32 [n, 13, grid, grid], see :func:`pacer.phantom.render.render_with_masks`, or
-    None if the locations of the findings are unknown."""
+    """``images`` uint8 [n, size, size], of a corpus of twice the size that was asked for; ``labels`` float32 [n, 13], 1
+    for each finding that the radiograph shows, in the order of FINDINGS, of a corpus with further columns for words;
+    ``masks`` float32 [n, 13, grid, grid], see :func:`pacer.phantom.render.render_with_masks`, or None if the locations
+    of the findings are unknown."""
 
     images: np.ndarray
     labels: np.ndarray
