@@ -57,10 +57,18 @@ def find_mentions(report: str) -> list[Mention]:
         segment, origins, commas = in_full(*located)
         places = origins or []
         for mention, (polarity, cue) in _readings(segment, commas):
-            named, decided = ((places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention))
+            named, decided = (
+                _without_blanks(report, places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention)
+            )
             last = mention.row.findings or last
             mentions += (Mention(*named, finding, polarity, decided if cue else None) for finding in last)
     return mentions
+
+
+def _without_blanks(report: str, start: int, end: int) -> tuple[int, int]:
+    """Return the span without the blanks at its ends: a pattern or an abbreviation may take one with it."""
+    words = report[start:end]
+    return end - len(words.lstrip()), start + len(words.rstrip())
 
 
 def _readings(segment: str, commas: list[int]) -> list[tuple[Match, Reading]]:

@@ -117,6 +117,13 @@ def test_spans_are_places_in_the_report(text: str) -> None:
             assert text[start:end].strip() == text[start:end]
 
 
+def test_no_span_has_blanks_at_its_ends() -> None:
+    for text in {sentence.text for sentence in SENTENCES}:  # every cue, whatever the property draws
+        for mention in find_mentions(text):
+            for span in (slice(mention.start, mention.end), slice(*mention.cue or (0, 0))):
+                assert text[span] == text[span].strip()
+
+
 @given(st.text(alphabet="ab.;!?\n /,(1İ-", max_size=80))
 @example(" - -")  # a value, before which the rules write a sign of their own
 def test_segments_know_their_places(text: str) -> None:
