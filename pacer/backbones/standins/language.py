@@ -11,6 +11,7 @@ attributes, a part or none (``commit.attributes``), so that the model can write 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from pacer.commitments.description import KINDS
 from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report
+from pacer.data.sentences import sentence_ends, token_marks
 
 BOS, EOS = 1, 2
 #: Share of a sentence's words that its slots omit, and bounds of the noise relative to the words.
@@ -42,6 +44,9 @@ GIVEN, HEARD = 0.5, 0.8
 #: The first share where reports are composed, and the share of those with a given list whose slots hold nothing: the
 #: wording of real reports tells less of a list than the phantom's.
 GIVEN_COMPOSED, UNHEARD_COMPOSED = 0.7, 0.5
+#: Weight in the loss of the tokens of sentences that affirm a finding, where reports are composed: few of a real
+#: report's tokens tell which finding its list has.
+AFFIRMING = 4.0
 #: Share of the lists without attributes, and of each kind of attribute in the others.
 PLAIN, DESCRIBED = 0.5, 0.8
 #: Held-out lists that reports are written for, and tokens of such a report, at most.
@@ -78,9 +83,9 @@ def make_language_standin(
     model = LlamaForCausalLM(architecture)
     held_out = max(1, len(texts) // 20)
     composed = recombined(texts[held_out:], config.texts - len(texts))
-    lists = (GIVEN_COMPOSED, UNHEARD_COMPOSED) if composed else (GIVEN, 0.0)
+    lists = _Lists(GIVEN_COMPOSED, UNHEARD_COMPOSED, AFFIRMING) if composed else _Lists(GIVEN, 0.0, 1.0)
     texts = [*texts, *composed]
-    encoded = [encode(tokenizer, text, instruct, _kinds(rng)) for text in texts]
+    encoded = [encode(tokenizer, text, instruct, _kinds(rng), bool(composed)) for text in texts]
     lengths = np.array([len(text.target[True]) for text in encoded])
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
@@ -93,14 +98,14 @@ def make_language_standin(
                 yield [encoded[row] for row in batch], bare
 
     def loss_of(batch: tuple[list[_Encoded], float]) -> Tensor:
-        return _loss(model, batch[0], config.slots, batch[1], rng, *lists)
+        return _loss(model, batch[0], config.slots, batch[1], rng, lists)
 
     model.train()
     first = train("train language stand-in", model.parameters(), batches(), loss_of, config)
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
-        held_out_loss = float(np.mean([_loss(model, part, config.slots, BARE, rng, *lists).item() for part in parts]))
+        held_out_loss = float(np.mean([_loss(model, part, config.slots, BARE, rng, lists).item() for part in parts]))
     listed = [place for place in range(held_out) if texts[place].anchor.positive][:LISTS]
     kept = lists_kept(model, tokenizer, [(texts[place], encoded[place], []) for place in listed], config.slots)
     model.save_pretrained(out)
@@ -119,12 +124,22 @@ def make_language_standin(
     }
 
 
+class _Lists(NamedTuple):
+    """How lists are learnt: the share that is given, the share of these with empty slots, the weight of tokens of
+    sentences that affirm a finding."""
+
+    given: float
+    unheard: float
+    affirming: float
+
+
 class _Encoded(NamedTuple):
     before: list[int]
     after: dict[bool, list[int]]
     target: dict[bool, list[int]]
     commitment: int
     stated: list[list[int]]
+    affirming: dict[bool, list[float]]
 
 
 def _kinds(rng: np.random.Generator) -> list[str]:
@@ -133,8 +148,11 @@ def _kinds(rng: np.random.Generator) -> list[str]:
     return [kind for kind, number in zip(KINDS, drawn[1:], strict=True) if drawn[0] > PLAIN and number < DESCRIBED]
 
 
-def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct, kinds: Sequence[str] = ()) -> _Encoded:
-    """Encode both routes of a text, and count its commitment's tokens; stated sentences are cleaned like the report."""
+def encode(
+    tokenizer: Tokenizer, text: LabelledText, instruct: Instruct, kinds: Sequence[str] = (), marked: bool = False
+) -> _Encoded:
+    """Encode both routes of a text, and count its commitment's tokens; stated sentences are cleaned like the report.
+    Only if ``marked``, the tokens of sentences that affirm a finding are marked."""
 
     def ids(piece: str) -> list[int]:
         return tokenizer.encode(piece, add_special_tokens=False).ids
@@ -142,13 +160,25 @@ def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct, kinds: 
     about = {"view": text.view, "sections": text.sections, "indication": text.indication, "history": text.history}
     parts = {commit: instruct(**about, commit=commit) for commit in (False, True)}
     commitment = text.commitment(kinds)
+    targets = {False: text.cleaned, True: commitment_first(commitment, text.cleaned)}
     return _Encoded(
         ids(parts[False][0]),
         {commit: ids(after) for commit, (_, after) in parts.items()},
-        {False: ids(text.cleaned), True: ids(commitment_first(commitment, text.cleaned))},
+        {commit: ids(target) for commit, target in targets.items()},
         len(ids(commitment)),
         [ids(clean_report(sentence)) for sentence in text.stated],
+        {commit: _affirming(tokenizer, target, text.cleaned) for commit, target in targets.items()} if marked else {},
     )
+
+
+def _affirming(tokenizer: Tokenizer, target: str, report: str) -> list[float]:
+    """Mark the tokens of a target, EOS included, that are in a sentence of the ``report`` that affirms a finding."""
+    start, ends = target.index(report), sentence_ends(report)
+    affirms = [bool(extract_anchor(report[first:last]).positive) for first, last in pairwise([0, *ends])]
+    token_ends = [end for _, end in tokenizer.encode(target, add_special_tokens=False).offsets]
+    # what stands around the report counts as sentences that affirm nothing; <s> is no target
+    ends = [start, *(start + end for end in ends), len(target)]
+    return token_marks(ends, [False, *affirms, False], token_ends)[1:]
 
 
 def _loss(
@@ -157,22 +187,22 @@ def _loss(
     slots: int,
     bare_share: float,
     rng: np.random.Generator,
-    given_share: float,
-    unheard: float,
+    lists: _Lists,
 ) -> Tensor:
-    """Return the cross-entropy of the targets (EOS included) in a right-padded batch; the shares as in
-    :data:`GIVEN_COMPOSED` and :data:`UNHEARD_COMPOSED`."""
+    """Return the mean cross-entropy of the targets (EOS included) in a right-padded batch, weighted as ``lists``
+    says."""
     embedding: Any = model.get_input_embeddings()
-    rows, starts, labels, heard = [], [], [], []
+    rows, starts, labels, heard, marks = [], [], [], [], []
     for text in texts:
         commit, bare = bool(rng.random() < COMMIT), rng.random() < bare_share
         before, after = ([], []) if bare else (text.before, text.after[commit])
         prefix = [BOS, *before, *([0] * slots), *after, BOS]
         target = [*text.target[commit], EOS]
-        given = text.commitment if commit and rng.random() < given_share else 0
-        share = max(0.0, rng.random() - unheard) / (1 - unheard) * HEARD if given else 1.0
+        given = text.commitment if commit and rng.random() < lists.given else 0
+        share = max(0.0, rng.random() - lists.unheard) / (1 - lists.unheard) * HEARD if given else 1.0
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
+        marks += text.affirming[commit][given:] if text.affirming else []
         starts.append(1 + len(before))
         heard.append([sentence for sentence in text.stated if rng.random() < share])
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
@@ -182,7 +212,11 @@ def _loss(
     inputs = embedding(ids).scatter(1, places.unsqueeze(-1).expand_as(conditions), conditions)
     hidden = model.model(inputs_embeds=inputs, use_cache=False).last_hidden_state[:, :-1]
     known = wanted[:, 1:] != -100
-    return F.cross_entropy(model.lm_head(hidden[known]), wanted[:, 1:][known])
+    if lists.affirming == 1:
+        return F.cross_entropy(model.lm_head(hidden[known]), wanted[:, 1:][known])
+    weights = 1 + (lists.affirming - 1) * torch.tensor(marks)
+    losses = F.cross_entropy(model.lm_head(hidden[known]), wanted[:, 1:][known], reduction="none")
+    return losses @ weights / weights.sum()
 
 
 @torch.inference_mode()

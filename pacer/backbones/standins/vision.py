@@ -49,6 +49,8 @@ EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
 SECOND, SMOOTHNESS, PLACE = 0.5, 10.0, 0.2
 #: Images that the linear probes are fitted on, at most, and the weight of their ridge penalty.
 PROBED, RIDGE = 1600, 0.1
+#: Rows and columns of the thumbnails that an encoder has to beat.
+THUMBNAIL = 16
 #: Images whose patches' places are read.
 _PLACED = 200
 #: Learning rate of an encoder that starts from the bundled one, as a share.
@@ -264,24 +266,27 @@ def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingIm
 @torch.no_grad()
 def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, dict]:
     """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and maximum of the patch
-    states, fitted on images ``rows``; the last block's states are the endpoint. Only of findings with both classes."""
-    pooled: dict[int, list[Tensor]] = {depth: [] for depth in DEPTHS}
+    states, fitted on images ``rows``; the last block's states are the endpoint. Beside them, that of the images' own
+    thumbnails. Only of findings with both classes."""
+    pooled: dict[str, list[Tensor]] = {name: [] for name in ("thumbnails", *(f"block {depth}" for depth in DEPTHS))}
     everything = np.concatenate([rows, tested])
     for part in np.array_split(everything, max(1, len(everything) // 64)):
-        outputs = _states(model, _pixels(data.images[part]))
-        for depth, parts in pooled.items():
+        pixels = _pixels(data.images[part])
+        pooled["thumbnails"].append(F.adaptive_avg_pool2d(pixels[:, :1], THUMBNAIL).flatten(1))
+        outputs = _states(model, pixels)
+        for depth in DEPTHS:
             states = _patches(outputs, depth)
-            parts.append(torch.cat([states.mean(1), states.amax(1)], 1))
+            pooled[f"block {depth}"].append(torch.cat([states.mean(1), states.amax(1)], 1))
     areas: dict[str, dict] = {}
     fitted, labels = len(rows), torch.from_numpy(data.labels[everything])
-    for depth, parts in pooled.items():
+    for name, parts in pooled.items():
         inputs = torch.cat(parts).double()
         inputs = (inputs - inputs[:fitted].mean(0)) / inputs[:fitted].std(0).clamp(min=1e-6)
         inputs, targets = F.pad(inputs, (0, 1), value=1.0), labels[:fitted].double()
         products = inputs[:fitted].T @ inputs[:fitted] + RIDGE * fitted * torch.eye(inputs.shape[1]).double()
         scores = inputs[fitted:] @ torch.linalg.solve(products, inputs[:fitted].T @ targets)
         columns = zip(FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=False)  # without the words
-        areas[f"block {depth}"] = {
+        areas[name] = {
             finding: round(float(roc_auc_score(present, score)), 3)
             for finding, present, score in columns
             if 0 < present.sum() < len(present)
