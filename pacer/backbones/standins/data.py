@@ -33,8 +33,8 @@ Instruct = Callable[..., tuple[str, str]]
 _FIRST_WORLD = 1_000_003
 #: Words that label a radiograph, at most; reports that have such a word, at least; and their share, at most.
 WORDS, LEAST, MOST = 600, 10, 0.9
-#: Of a composed report: share of the stating sentences that are exchanged, and most sentences that are added.
-EXCHANGED, ADDED = 0.5, 2
+#: Sentences that are added to a composed report, at most.
+ADDED = 3
 
 
 class LabelledText(NamedTuple):
@@ -137,9 +137,8 @@ class CorpusData:
         for row in rng.integers(len(texts), size=count if present else 0):
             chosen = []
             for sentence, anchor in parts[row]:
-                others = alike[anchor]
-                stated = anchor != Anchor() and rng.random() < EXCHANGED
-                chosen.append((others[rng.integers(len(others))] if stated else sentence, anchor))
+                others = [sentence] if anchor == Anchor() else alike[anchor]
+                chosen.append((others[rng.integers(len(others))], anchor))
             for _ in range(int(rng.integers(ADDED + 1))):
                 sentences = affirming[present[rng.integers(len(present))]]
                 sentence = sentences[rng.integers(len(sentences))]
