@@ -26,9 +26,13 @@ $(READY): pyproject.toml constraints.txt
 stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes) and compare them with their card
 	$(BIN)/python bench/stand_ins.py
 
-radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md)
+radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md): ten minutes, 6.6 GB
+	@echo "RadEval and what it needs: some ten minutes and 6.6 GB in .venv-radeval; weights come at first use"
 	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval
 	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet RadEval==2.2.1 polars
+	# the package `radeval` imports itself as `RadEval`, which only file systems that ignore case find
+	cd "$$(.venv-radeval/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && \
+	{ test -e RadEval || ln -s radeval RadEval; }
 
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	$(BIN)/dvc repro

@@ -26,7 +26,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import of_split, read_records
 from pacer.metrics.cases import MEAN
-from pacer.metrics.nlg import language_scores, with_meteor, with_rouge
+from pacer.metrics.nlg import language_scores, with_meteor, with_overlap
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, holm, intervals
 
 PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
@@ -249,7 +249,7 @@ def scored(references: Sequence[str], written: Sequence[str]) -> Mapping[str, fl
     """Return the language scores of pairs."""
     sides = {"reference": references, "hypothesis": written}
     pairs = {side: [" ".join(text.split()) for text in texts] for side, texts in sides.items()}
-    return language_scores(*with_meteor(with_rouge(pl.DataFrame(pairs))))
+    return language_scores(*with_meteor(with_overlap(pl.DataFrame(pairs))))
 
 
 def main() -> None:

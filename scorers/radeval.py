@@ -82,7 +82,11 @@ def evaluate(
         from radeval import RadEval  # the package, not this file of the same name
 
         evaluator = RadEval(metrics=[metric], per_sample=True, show_progress=False)
-    except Exception as error:  # weights, packages, keys: every metric fails in its own way
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"RadEval cannot make {metric}: there is no package {error.name!r}; `make radeval` installs all of them"
+        )
+    except Exception as error:  # weights, keys: every metric fails in its own way
         wanted = ", ".join(WEIGHTS[metric]) or "what RadEval's README says of it"
         sys.exit(f"RadEval cannot make {metric} ({type(error).__name__}); it needs {wanted}")
     return evaluator(refs=references, hyps=hypotheses)

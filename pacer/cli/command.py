@@ -10,12 +10,12 @@ from rich.text import Text
 
 from pacer.cli.decoding import decode, import_llm_rg4
 from pacer.cli.probe import probe
-from pacer.cli.reporting import audit, compare, score, show
+from pacer.cli.reporting import audit, compare, label, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config.profiles import CONFIGS, load_profile, names_in, profile_text
-from pacer.core.errors import ConfigError, run_cleanly
+from pacer.core.errors import ConfigError, called_by_command, run_cleanly
 from pacer.core.io import write_text
 
 app = typer.Typer(
@@ -29,6 +29,12 @@ app = typer.Typer(
 )
 app.add_typer(probe, name="probe")
 app.add_typer(study, name="study")
+
+
+@app.callback()
+def begin(context: typer.Context) -> None:
+    """Let messages name options until the command ends."""
+    context.with_resource(called_by_command())
 
 
 @app.command()
@@ -95,7 +101,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         raise ConfigError("`dvc repro` would fail; fix everything marked `missing` above")
 
 
-for command in (audit, decode, export, generate, serve, score, compare, show):
+for command in (audit, decode, export, generate, serve, score, compare, label, show):
     app.command()(command)
 app.command("import-llm-rg4")(import_llm_rg4)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pacer.cli.terminal import CORPUS, ContextNames, RecordsFile, check_contexts, check_exists, say
+from pacer.cli.terminal import CORPUS, ContextNames, RecordsFile, check_contexts, check_exists, named_paths, say
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
 
@@ -72,10 +72,7 @@ def score(
     hypothesis_text: Annotated[str | None, typer.Option(help="Column with the reports (default: report).")] = None,
 ) -> None:
     """Show which sources each system uses, in a table, a chart and a page."""
-    named = [entry.partition("=") for entry in reports]
-    systems = {name if sign else Path(name).stem: Path(file if sign else name) for name, sign, file in named}
-    if len(systems) != len(named):
-        raise ConfigError("two systems have the same name; pass --reports NAME=FILE")
+    systems = named_paths(reports)
     check_exists(folder, *systems.values())
     from pacer.metrics.probe.use import read_probe, system_use
     from pacer.reporting.probe_page import write_probe

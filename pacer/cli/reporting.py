@@ -1,8 +1,12 @@
-"""``pacer audit``, ``score``, ``compare`` and ``show``; heavy imports wait until one runs."""
+"""``pacer audit``, ``score``, ``compare``, ``label`` and ``show``; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
+import json
+import signal
+import sys
 import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +24,7 @@ from pacer.cli.terminal import (
     check_contexts,
     check_exists,
     console,
+    named_paths,
     print_rows,
     print_table,
     say,
@@ -28,8 +33,9 @@ from pacer.config import Params, validated
 from pacer.config.params import check_splits
 from pacer.config.profiles import load_profile
 from pacer.core.audits import Check, number, percent
+from pacer.core.display import IN_BRACKETS
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import check_replaceable
+from pacer.core.io import check_replaceable, write_json, write_text
 
 if TYPE_CHECKING:
     from pacer.metrics.result import Result
@@ -143,6 +149,7 @@ def score(
     params: Annotated[Path | None, typer.Option(help="Parameters (default with --records: params.yaml).")] = None,
 ) -> None:
     """Score reports from any system, or PACER's predictions."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, METEOR and the readers end, too
     from pacer.metrics.pairing import Protocol
     from pacer.metrics.result import Result
     from pacer.metrics.signature import DEFAULTS
@@ -185,11 +192,11 @@ def score(
 
 
 def _print_scores(result: Result, out: Path, convention: str) -> None:
-    from pacer.metrics.scores import scores_at
+    from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
     from pacer.metrics.statistics.groups import group_scores
     from pacer.metrics.statistics.sources import warnings
-    from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
+    from pacer.reporting.score_tables import convention_table, group_table, score_table
     from pacer.reporting.signature import caution, signature_line
 
     scores, cases, signature = result
@@ -198,12 +205,12 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         f"Against the original findings ({signature.language['original_references']})": score_table(
             scores, scores_at("originals")
         ),
-        "Your scores (--columns, --metric): mean over the records with a value": column_table(
-            scores, signature.score_columns
+        "Your scores (--columns, --metric): mean over the records with a value": score_table(
+            scores, list(map(score_of, signature.score_columns)), counted=signature.counted
         ),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(
-            scores, scores_at("contents")
+            scores, scores_at("contents"), counted=signature.counted
         ),
     }
     for title, table in others.items():
@@ -224,38 +231,106 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Baseline run: a folder with scores or metrics/.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Run that is compared with A; differences are B − A.")],
+    systems: Annotated[
+        list[str],
+        typer.Argument(metavar="A B ...", help="Folders with scores or metrics/, or NAME=FOLDER; A is first."),
+    ],
     convention: Annotated[str, typer.Option(help="Label convention for F1.")] = "llm-rg4",
+    max_loss: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SCORE=LOSS", help="Exit with code 3 if a system is shown to lose more; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for comparison.json, table.md and table.tex.")] = None,
 ) -> None:
-    """Compare two scored runs case by case. Intervals use the paired bootstrap, p values
-    approximate randomization."""
-    check_exists(first, second)
+    """Compare two scored runs case by case, or several with the first, A. Intervals use the paired bootstrap, p values
+    approximate randomization. --max-loss f1=0.02 fails where the whole interval of the change in F1 is below −0.02."""
+    places, allowed = named_paths(systems), dict(map(_allowed_loss, max_loss or ()))
+    if len(places) < 2:
+        raise ConfigError("expected at least two folders to compare, A and B")
+    check_exists(*places.values())
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table
+    from pacer.reporting.tables import Table, first_cell_changes
 
-    comparison = compare_systems(first, second, convention=convention)
-    print_table(comparison_table(comparison))
-    console.print()
-    for line in (f"A = {first}, B = {second}", *comparison_notes(comparison)):
-        say(line)
+    compared = compare_systems(places, convention=convention)
+    losses = compared.losses(allowed)
+    (second, pair), *further = compared.others.items()
+    if further:
+        heads, rows, (resampled, *_) = compared.table()
+        told = ((name, note) for name, one in compared.others.items() for note in comparison_notes(one)[1:])
+        general = (note if note.startswith(IN_BRACKETS) else f"{name}: {note}" for name, note in told)
+        notes = [resampled, *dict.fromkeys(general)]
+        body = tuple(map(tuple, rows))
+        table = Table(tuple(heads), body, "", (False, False, *(True,) * 6), rules=first_cell_changes(body))
+    else:
+        table, notes = comparison_table(pair), [f"A = {compared.first}, B = {second}", *comparison_notes(pair)]
+    if as_json:
+        print(json.dumps(asdict(compared), indent=2, ensure_ascii=False))
+    else:
+        print_table(table)
+        console.print()
+        for line in notes:
+            say(line)
+    if out is not None:
+        table = replace(table, notes=tuple(notes))
+        write_json(out / "comparison.json", asdict(compared))
+        write_text(out / "table.md", table.markdown())
+        write_text(out / "table.tex", table.latex())
+    if losses:
+        print(*losses, sep="\n", file=sys.stderr)
+        raise typer.Exit(3)
+
+
+def _allowed_loss(entry: str) -> tuple[str, float]:
+    score, _, loss = entry.partition("=")
+    try:
+        return score, float(loss)
+    except ValueError:
+        raise ConfigError(f"--max-loss {entry}: expected SCORE=LOSS, such as f1=0.02") from None
+
+
+def label(
+    file: Annotated[Path, typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet.")],
+    out: Annotated[Path | None, typer.Option(help="File for the table (default: print it).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON Lines, as for OUT.jsonl, instead of CSV.")] = False,
+    report_id: Annotated[str | None, typer.Option(help="ID column.")] = None,
+    report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
+) -> None:
+    """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start, end) in the report,
+    its words, and the cue that decides its polarity."""
+    check_exists(file)
+    from pacer.metrics.calls import label_reports
+    from pacer.metrics.report_files import REPORT_COLUMNS, reports_of
+
+    reports = reports_of(file, REPORT_COLUMNS, report_id, report_text).rows
+    if reports["id"].is_duplicated().any():
+        raise DataError(f"{file}: an id has several reports; choose a column of unique ids with --report-id")
+    mentions = label_reports(reports)
+    as_json = as_json or (out is not None and out.suffix in (".jsonl", ".ndjson"))
+    text = mentions.write_ndjson() if as_json else mentions.write_csv()
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+    silent = len(reports) - mentions["id"].n_unique()
+    print(f"{len(mentions):,} mentions; {silent:,} of {len(reports):,} reports have none", file=sys.stderr)
 
 
 def show(
     study: Annotated[str, typer.Argument(help="Study id, or record id.")],
-    systems: Annotated[
-        tuple[str, str], typer.Option(metavar="A B", help="Folders of two scored runs; NAME=FOLDER sets a name.")
-    ],
+    systems: Annotated[list[str], typer.Argument(metavar="A ...", help="Folders of scored runs, or NAME=FOLDER.")],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
     context: ContextNames = None,
     records: RecordsFile = CORPUS,
+    before: Annotated[bool, typer.Option("--systems", hidden=True)] = False,  # stood before A in earlier versions
 ) -> None:
-    """Write a page with one study as reported by two systems. It marks what the reference supports, does not support or
-    contradicts, and comparisons with earlier studies, in each context that both systems have (or in --context)."""
-    named = [(name, Path(place or name)) for name, _, place in (system.partition("=") for system in systems)]
+    """Write a page with one study as reported by the systems. It marks what the reference supports, does not support or
+    contradicts, and comparisons with earlier studies, in each context that all systems have (or in --context)."""
+    named = named_paths(systems)
     contexts = check_contexts(context)
-    check_exists(*(place for _, place in named))
+    check_exists(*named.values())
     from pacer.reporting.show import show_study
 
-    path = show_study(study, named, contexts, records, records.with_name("images.parquet"), out)
+    path = show_study(study, list(named.items()), contexts, records, records.with_name("images.parquet"), out)
     say(f"written to {path}")

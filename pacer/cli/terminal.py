@@ -49,6 +49,21 @@ def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
             raise DataError(f"{path} does not exist; {remedy}")
 
 
+def named_paths(entries: Iterable[str]) -> dict[str, Path]:
+    """Return the paths of ``PATH`` or ``NAME=PATH`` by name: by default the last part without its suffix, or the whole
+    path if an earlier one has that name."""
+    named: dict[str, Path] = {}
+    for entry in entries:
+        name, place = ("", entry) if Path(entry).exists() else entry.rpartition("=")[::2]
+        path = Path(place)
+        last = path.stem if path.is_file() else path.absolute().name
+        free = [one for one in ([name] if name else [last, place, f"{place} ({len(named) + 1})"]) if one not in named]
+        if not free:
+            raise ConfigError(f"two systems have the name {name}; pass NAME=PATH with different names")
+        named[free[0]] = path
+    return named
+
+
 def check_contexts(names: list[str] | None) -> list[str]:
     """Return the contexts that a command names; empty means all.
 
@@ -77,7 +92,7 @@ def print_table(table: Table) -> None:
     """Print a result table and its notes; numbers are not truncated in a file either."""
     grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column, right in zip(table.columns, table.numeric, strict=True):
-        grid.add_column(column, justify="right" if right else "left")
+        grid.add_column(column, justify="right" if right else "left", overflow="fold")  # nothing is cut off
     for row in table.rows:
         grid.add_row(*row)
     wide = console if console.is_terminal else Console(file=console.file, width=_FILE_WIDTH, highlight=False)

@@ -1,17 +1,20 @@
 """Side, severity and course of the findings that a report affirms or leaves uncertain, read by rules.
 
-A phrase ends at a comma or at a word such as "and" or "with". Its words describe the findings that it names, or those
-of the phrase before it: "small effusion, unchanged". In "new effusion and atelectasis" and in "effusion and atelectasis
-are stable" the course describes both.
+``attributes.tsv`` has the words. A phrase ends at a comma or at a word such as "and" or "with". Its words describe the
+findings that it names, or those of the phrase before it: "small effusion, unchanged". In "new effusion and atelectasis"
+and in "effusion and atelectasis are stable" the course describes both.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib import resources
 from typing import NamedTuple
 
 from pacer.commitments.rules.extract import Mention, find_mentions
+from pacer.commitments.rules.matching import Match, Patterns
+from pacer.commitments.rules.table import Row
 
 
 class Attributes(NamedTuple):
@@ -23,43 +26,52 @@ class Attributes(NamedTuple):
     course: frozenset[str] = frozenset()
 
 
-_SENTENCE = re.compile(r"[^.;:\n]+")
-#: What ends a phrase.
-_BREAK = re.compile(r",|\b(?:and|with|but|without|as well as)\b")
-#: "Slightly increased" is no severity, and "right atrium" no side.
-_CHANGE = r"(?!\s+(?:interval\s+)?(?:increas|decreas|improv|wors|progress|larger|smaller|more|less|better))"
-_PART = r"(?![\s-]+(?:atri|ventric|heart|lateral (?:decub|view|film)))"
-_BOTH = r"bilateral\w*|both(?! (?:pa|frontal|views)\b)|bibasi?l\w+"
-_WORDS = {
-    "side": {"left": rf"left{_PART}|{_BOTH}", "right": rf"right{_PART}|{_BOTH}"},
-    "severity": {
-        "mild": rf"(?:mild|slight|minimal|subtle)(?:ly)?{_CHANGE}|small|tiny|trace|minor|faint",
-        "moderate": rf"moderate(?:ly)?{_CHANGE}",
-        "severe": rf"(?:severe|marked|massive|extensive)(?:ly)?{_CHANGE}|large",
-    },
-    "course": {
-        "new": r"new(?:ly)?|interval (?:development|placement|appearance)|developed|development|developing",
-        "worse": r"increas\w+|worse\w*|progress(?:ed|ing|ion)|larger|bigger|grow[ns]?|growing|enlarging"
-        r"|more (?:prominent|extensive)|interval enlargement",
-        "stable": r"stable|unchanged|(?:not|no)(?: significant| interval)* changed?|similar|persist\w*|again",
-        "improved": r"decreas\w+|improv\w+|smaller|resolving|diminish\w+|less (?:prominent|extensive)",
-    },
-}
-_PATTERNS = {
-    kind: {value: re.compile(rf"\b(?:{words})\b", re.I) for value, words in values.items()}
-    for kind, values in _WORDS.items()
-}
-_PLURAL = re.compile(r"\b(?:are|have)\b", re.I)
+_KINDS = ("left right", "mild moderate severe", "new worse stable improved")
+_VALUES = Attributes(*(frozenset(values.split()) for values in _KINDS))
+
+
+def _table() -> Iterator[Row]:
+    """Yield the rows of ``attributes.tsv`` that a text is searched for, with their groups written in full."""
+    text = resources.files("pacer.commitments").joinpath("attributes.tsv").read_text(encoding="utf-8")
+    _, *lines = (line for line in text.splitlines() if not line.startswith("#"))
+    groups: dict[str, str] = {}
+    for line in lines:
+        group, says, words, example, reading = line.split("\t")
+        words = re.sub(r"\{([a-z]\w*)\}", lambda name: groups[name[1]], words)
+        if group:
+            groups[group] = f"(?:{words})"
+        else:
+            yield Row(says, rf"\b(?:{words})(?!\w)".replace(" ", r"\s+"), example, reading, anywhere=True)
+
+
+TABLE = tuple(_table())
+_WORDS = Patterns(TABLE)
+#: Blanks within a line; and a line break inside a sentence, as a long line is wrapped.
+_BLANKS = re.compile(r"[^\S\n]+")
+_WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
+#: Where a sentence ends: not at the period of a number or an abbreviation.
+_END = re.compile(r";|\.(?!\d)(?!(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.))\s[a-z])")
+_BREAK = re.compile(r",(?:\s*and\b)?|&|\b(?:and|with|but|without|as well as|while|whereas|although|though|w/)(?!\w)")
+_PLURAL = re.compile(r"\b(?:are|have)\b")
+_VERB = re.compile(r"(?<!there )\b(?:is|are|was|were|has|have|had|remains?|appears?|shows?)\b")
+_PLACE = re.compile(r"\s*(?:on|at|in|within|over|along|throughout|involving)\b")
+_PRONOUN = re.compile(r"\s*(?:it|they|this|these|both) (?:is|are|was|were|has|have|remains?|appears?)\b")
 
 
 def read_attributes(report: str) -> dict[str, Attributes]:
     """Return the attributes of each finding that a raw or cleaned report affirms or leaves uncertain, over all of its
     mentions."""
-    mentions = [mention for mention in find_mentions(report) if mention.polarity is not None]
-    known = {mention.finding: Attributes() for mention in mentions if mention.polarity != "negative"}
-    for sentence in _SENTENCE.finditer(report) if known else ():
-        named: list[str] = []
-        for phrase, words in _described(list(_phrases(sentence, mentions))):
+    report = _BLANKS.sub(" ", report)
+    mentions = [m if m.polarity not in (None, "negative") else m._replace(finding="") for m in find_mentions(report)]
+    known = {mention.finding: Attributes() for mention in mentions if mention.finding}
+    text = _END.sub("\n", _WRAP.sub(" ", report)).replace("İ", "I").lower()  # "İ" would become two characters
+    named: list[str] = []
+    for sentence in re.finditer(r"[^\n]+", text) if known else ():
+        inside = [mention for mention in mentions if sentence.start() <= mention.start < sentence.end()]
+        named = named if _PRONOUN.match(sentence[0]) else []
+        if not any(named) and not any(mention.finding for mention in inside):
+            continue
+        for phrase, words in _described(list(_phrases(sentence, inside))):
             named = phrase.findings or named
             for finding in filter(None, named):
                 known[finding] = Attributes(*(one | other for one, other in zip(known[finding], words, strict=True)))
@@ -67,46 +79,66 @@ def read_attributes(report: str) -> dict[str, Attributes]:
 
 
 class _Phrase(NamedTuple):
-    """Part of a sentence: its text, the findings that it names (empty: one that it denies), whether "and" stands before
-    it, and what it says."""
+    """Part of a sentence: its text, the findings that it names (empty: one that it denies, or another thing), what
+    joins it to the phrase before, and what it says."""
 
     text: str
     findings: list[str]
-    joined: bool
+    joined: str
     words: Attributes
 
 
 def _described(phrases: list[_Phrase]) -> Iterator[tuple[_Phrase, Attributes]]:
-    """Yield each phrase of a sentence with the attributes that it gives its findings; a course that a row of phrases
-    joined by "and" has at its beginning or end holds for all of them."""
+    """Yield each phrase of a sentence with the attributes that it gives its findings; a course that a list of findings
+    has at its end, or at its beginning before "and", holds for all of them."""
     rows: list[list[_Phrase]] = []
     for phrase in phrases:
-        if phrase.joined and phrase.findings and rows and rows[-1][-1].findings:
+        before = rows[-1][-1] if rows and rows[-1][-1].findings and phrase.findings else None
+        if before and (phrase.joined == "and" or ("," in phrase.joined and not _VERB.search(before.text))):
             rows[-1].append(phrase)
         else:
             rows.append([phrase])
     for row in rows:
-        first, last = row[0].words.course, row[-1].words.course
-        shared = (last if _PLURAL.search(row[-1].text) else frozenset()) or first
+        shared = row[-1].words.course if "and" in row[-1].joined and _PLURAL.search(row[-1].text) else frozenset()
+        first: frozenset[str] = frozenset()
         for phrase in row:
-            yield phrase, phrase.words._replace(course=phrase.words.course or shared)
+            first = first if phrase.joined == "and" else phrase.words.course
+            yield phrase, phrase.words._replace(course=phrase.words.course or shared or first)
 
 
 def _phrases(sentence: re.Match[str], mentions: list[Mention]) -> Iterator[_Phrase]:
     """Cut a sentence into phrases; a break inside a mention is none."""
-    text, start, joined = sentence[0], 0, False
-    spans = [
-        (m.start - sentence.start(), m.end - sentence.start(), "" if m.polarity == "negative" else m.finding)
-        for m in mentions
-    ]
+    text, origin = sentence[0], sentence.start()
+    spans = [(m.start - origin, m.end - origin, m.finding) for m in mentions]
     breaks = [cut for cut in _BREAK.finditer(text) if not any(begin < cut.end() <= end for begin, end, _ in spans)]
+    words = _WORDS.find(text, text.split())
+    start, joined = 0, ""
     for cut in (*breaks, None):
         end = cut.start() if cut else len(text)
-        part = text[start:end]
         findings = [finding for begin, _, finding in spans if start <= begin < end]
-        stated = (
-            frozenset(value for value, pattern in values.items() if pattern.search(part))
-            for values in _PATTERNS.values()
-        )
-        yield _Phrase(part, findings, joined, Attributes(*stated))
-        start, joined = (cut.end(), cut[0].lower() == "and") if cut else (end, False)
+        inside = [word for word in words if start < word.end <= end]
+        if cut and not findings and _leads(text[start:end], cut, inside, words):
+            continue
+        said = _said(inside)
+        if "elsewhere" in said and not findings:  # but "atelectasis with volume loss is unchanged"
+            said, findings = (said & _VALUES.course, []) if joined == "with" else (said, [""])
+        yield _Phrase(text[start:end], findings, joined, Attributes(*(values & said for values in _VALUES)))
+        start, joined = (cut.end(), "".join(cut[0].split())) if cut else (end, "")
+
+
+def _said(words: list[Match]) -> set[str]:
+    return {value for word in words for value in word.row.says.split()} - {"nothing"}
+
+
+def _leads(text: str, cut: re.Match[str], inside: list[Match], words: list[Match]) -> bool:
+    """Whether a phrase that names nothing describes what follows its end: "on the left, a mass", "small right and large
+    left effusions"."""
+    said, first = _said(inside), cut.start() == len(text)
+    if not said or "elsewhere" in said or _VERB.search(text) or (not first and said & _VALUES.course):
+        return False
+    ends = inside[-1].end == cut.start() - text.endswith(" ")
+    if cut[0][0] == ",":
+        return first and (ends or _PLACE.match(text) is not None)
+    following = _said([word for word in words if cut.end() < word.start <= cut.end() + len(" on the ")])
+    sides = said & _VALUES.side and following & _VALUES.side
+    return cut[0] in ("and", "as well as", "but", "&") and bool(following and (ends or sides))

@@ -9,8 +9,8 @@ from tabulate import tabulate
 
 #: No score of texts that match is below; pycocoevalcap gives some 1e-16 where nothing matches.
 _NO_MATCH = 1e-4
-
-
+#: What :func:`with_count` adds, below a table.
+IN_BRACKETS = "in brackets: how many findings, or records, a score counts"
 #: Headings and rows of a table, and sentences below it.
 Shown = tuple[Sequence[str], Sequence[Sequence[str]], Sequence[str]]
 
@@ -29,6 +29,11 @@ class Displayed:
         heads, rows, notes = self._shown()
         below = "".join(f"<p>{escape(note)}</p>" for note in notes)
         return tabulate(rows, heads, "html", disable_numparse=True) + below
+
+
+def with_count(cell: str, count: int | None) -> str:
+    """Add to a cell how many findings, or records, its score counts, if it says so."""
+    return cell if count is None else f"{cell} ({count:,})"
 
 
 def three_decimals(value: float | int | None) -> str:

@@ -45,7 +45,8 @@ _PATTERN = re.compile(
 def prior_wording(text: str) -> tuple[str, ...]:
     """Return the rules that match in a raw or cleaned report ("comparison", "unchanged", "again"), each once, in order
     of their first match."""
-    return tuple(dict.fromkeys(rule for _, _, rule in find_wording(text)))
+    matches = _PATTERN.finditer(" ".join(word.lower() for word in text.split()))  # as in :func:`find_wording`
+    return tuple(dict.fromkeys(_RULE_OF_GROUP[match.lastgroup] for match in matches if match.lastgroup))
 
 
 def find_wording(text: str) -> list[tuple[int, int, str]]:
@@ -69,5 +70,4 @@ def find_wording(text: str) -> list[tuple[int, int, str]]:
 
 def compares_with_prior(text: str) -> bool:
     """Whether the wording of a raw or cleaned report presupposes a previous examination."""
-    normal = " ".join(word.lower() for word in text.split())  # as in :func:`find_wording`
-    return any(match.lastgroup is not None for match in _PATTERN.finditer(normal))
+    return bool(prior_wording(text))

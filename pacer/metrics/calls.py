@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import polars as pl
 
 from pacer.commitments.anchor import Anchor
-from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.config import validated
+from pacer.config.corpus import Cleaner
 from pacer.config.decode import Score
+from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
 from pacer.data.schemas import read_about
@@ -35,7 +39,18 @@ def score(
     settings: Score = DEFAULTS,
     force: bool = False,
     without: Iterable[str] = (),
-    **protocol: Any,
+    missing: Literal["error", "empty"] = "error",
+    missing_references: Literal["error", "leave-out"] = "error",
+    extract: Literal["none", "boxed"] = "none",
+    deduplicate: bool = False,
+    clean_references: Literal["none"] | Cleaner = "none",
+    clean_hypotheses: Literal["none"] | Cleaner = "none",
+    split: str | None = None,
+    context: Context | None = None,
+    reference_id: str | None = None,
+    reference_text: str | None = None,
+    hypothesis_id: str | None = None,
+    hypothesis_text: str | None = None,
 ) -> Scores:
     """Score reports of any system against references.
 
@@ -50,14 +65,21 @@ def score(
         columns: table with your own scores and groups by ``record_id``.
         metrics: your own scores: name -> function of references and reports (two lists of texts, each on one line) that
             returns one number for each pair; or names of those that installed packages offer as ``pacer.scores``.
-        without: keys of scores to leave out, such as ``["meteor"]``.
-        protocol: fields of :class:`~pacer.metrics.pairing.Protocol`, such as ``missing="empty"``.
+        settings: convention of the headline F1, and form of the original findings. without: keys of scores to leave
+            out, such as ``["meteor"]``.
+        missing: a reference without a report is an error, or is scored with an ``empty`` one. missing_references: a
+            reference that is blank, or a word such as ``nan``, is an error, or its pair is left out (``leave-out``).
+        extract: ``boxed`` scores the last ``\\boxed{}`` of a report. deduplicate: drop its repeated sentences.
+        clean_references, clean_hypotheses: cleaner: ``upstream`` (LLM-RG4), ``iu_xray`` (R2Gen) or ``decimals``.
+        split: ``all``: every split; None: test, if the references have splits. context: one of the four; None: all.
+        reference_id, reference_text, hypothesis_id, hypothesis_text: columns of ids and texts, if not found by name.
 
     Raises:
-        DataError: reports do not pair one to one, or an input is malformed. ConfigError: an option is not known, or
+        DataError: reports do not pair one to one, or an input is malformed. ConfigError: a value is not allowed, or
             ``out`` holds the scores of other reports.
     """
-    chosen = validated(protocol, "pacer.score", Protocol)
+    given = locals()  # before other names are bound
+    chosen = validated({name: given[name] for name in Protocol.model_fields}, "pacer.score", Protocol)
     paths = [Path(source) if isinstance(source, str | Path) else None for source in (references, hypotheses)]
     if out is not None and not force:
         check_replaced(Path(out), [path for path in paths[1:] if path is not None and path.is_file()])
@@ -109,6 +131,18 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
             "them; omit --clean-references"
         )
     return {"cleaner": protocol.clean_references}
+
+
+def label_reports(reports: pl.DataFrame) -> pl.DataFrame:
+    """Return the mentions of findings in the column ``text``: the report's ``id``, the polarity (null: not stated), the
+    place in characters, the words there, and those of the cue that decided (null: none)."""
+    rows = []
+    for key, text in reports.select("id", pl.col("text").fill_null("")).iter_rows():
+        for one in find_mentions(text):
+            words, cue = text[one.start : one.end], one.cue and text[slice(*one.cue)]
+            rows.append((key, one.finding, one.polarity, one.start, one.end, words, cue))
+    names = ("id", "finding", "polarity", "start", "end", "words", "cue")
+    return pl.DataFrame(rows, names, orient="row", infer_schema_length=None)
 
 
 def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:

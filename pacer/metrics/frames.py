@@ -11,6 +11,8 @@ from pacer.core.errors import DataError
 
 #: Name of the column of a series, and that of ids in an index without a name.
 TEXT, ID = "text", "id"
+#: How the row numbers of a frame become ids.
+NAME_INDEX = ' (pandas: an unnamed index 0, 1, 2, … only numbers the rows; as ids, name it: frame.index.name = "id")'
 
 
 def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Sequence[Any]] | None:
@@ -47,17 +49,19 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
 def with_index(
     columns: Mapping[str, Sequence[Any]], index: list[Any], names: list[Any], name: str, ids: Collection[str]
 ) -> Mapping[str, Sequence[Any]]:
-    """Return columns with the levels of an index that have ``names``. An index without a name holds ids if it is not
-    just the rows' numbers and no column has ids."""
+    """Return columns with the levels of an index that have ``names``. A single level of any other name than ``ids``, or
+    of none, becomes the column :data:`ID` if no column has ids; without a name, not if it just numbers the rows."""
     if len(names) > 1 and None in names:
         raise DataError(
             f'{name}: some index levels have no names; name them: frame.index.names = ["study_id", "view"], or drop '
             "the index: frame.reset_index(drop=True)"
         )
+    known = any(column.strip().lower() in ids for column in columns)
+    is_numbering = names == [None] and [str(key) for key in index] == [str(row) for row in range(len(index))]
+    if len(names) == 1 and not known and not is_numbering and str(names[0]).strip().lower() not in ids:
+        return {ID: index, **columns}
     if names == [None]:
-        is_numbering = [str(key) for key in index] == [str(row) for row in range(len(index))]
-        named = any(column.strip().lower() in ids for column in columns)
-        return dict(columns) if is_numbering or named else {ID: index, **columns}
+        return dict(columns)
     if len(names) == 1 and index == columns.get(str(names[0])):
         return columns  # set_index(..., drop=False)
     if taken := [level for level in map(str, names) if level in columns]:

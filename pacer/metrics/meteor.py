@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,10 @@ class MeteorError(PacerError):
     """METEOR could not be started, failed, or took too long."""
 
 
-def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA) -> np.ndarray:
-    """Return METEOR's counts for each pair, ``[n, 23]``; raises :class:`MeteorError`."""
+def meteor_counts(
+    references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA, stop: Event | None = None
+) -> np.ndarray:
+    """Return METEOR's counts for each pair, ``[n, 23]``; raises :class:`MeteorError`, also when ``stop`` is set."""
     limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("hypotheses", "references")]
@@ -56,7 +59,7 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
         # without PerfData: Java would print a warning among the counts where the folder for it has no locks
         options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
         command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
-        code, output, errors = _run([*command, "-ssOut"], jar.parent, limit)
+        code, output, errors = _run([*command, "-ssOut"], jar.parent, limit, stop or Event())
     if code < 0:
         raise MeteorError(f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory")
     rows = [line.split() for line in output.splitlines()]
@@ -68,9 +71,9 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
     return np.array(rows, dtype=float).reshape(-1, COUNTS)
 
 
-def _run(command: Sequence[str], folder: Path, limit: float) -> tuple[int, str, str]:
+def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tuple[int, str, str]:
     """Run a program, and return its exit code and what it printed. It is killed when it has used ``limit`` seconds of
-    the processors, or next to none for :data:`STUCK_AFTER` seconds."""
+    the processors, or next to none for :data:`STUCK_AFTER` seconds, or when ``stop`` is set."""
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         process = psutil.Popen(command, cwd=folder, start_new_session=True, text=True, errors="replace", **streams)
@@ -78,7 +81,7 @@ def _run(command: Sequence[str], folder: Path, limit: float) -> tuple[int, str, 
         raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs it and Java") from None
     used, counted, since = 0.0, 0.0, time.monotonic()
     try:
-        while True:
+        while not stop.is_set():
             with suppress(subprocess.TimeoutExpired):
                 output, errors = process.communicate(timeout=1)
                 return process.returncode, output, errors
@@ -92,8 +95,9 @@ def _run(command: Sequence[str], folder: Path, limit: float) -> tuple[int, str, 
             if time.monotonic() - since > STUCK_AFTER:
                 raise MeteorError(
                     f"METEOR's Java process used no CPU time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "
-                    "has hung, or the machine is too busy; score again, or omit METEOR with --without meteor"
+                    "has hung, or the machine is too busy; score again, or omit METEOR with --without=meteor"
                 )
+        raise MeteorError("METEOR was stopped")
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)  # with what it started itself

@@ -9,13 +9,17 @@ own corpus aggregate.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+from typing import Any
 
 import numpy as np
 import polars as pl
-from pycocoevalcap.bleu.bleu import Bleu
-from pycocoevalcap.bleu.bleu_scorer import BleuScorer
-from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.bleu import bleu_scorer
+from pycocoevalcap.cider import cider_scorer
 from pycocoevalcap.rouge.rouge import Rouge
 
 from pacer.metrics.meteor import meteor, meteor_counts, meteor_statistics
@@ -35,21 +39,20 @@ def single_line(text: str) -> str:
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
 
-def with_rouge(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add to rows of ``reference`` and ``hypothesis`` their ``rougeL``, and columns of :func:`with_meteor` without
-    values."""
-    rouge = Rouge()
-    pairs = cases.select("reference", "hypothesis").iter_rows()
-    rows = [float(rouge.calc_score([hypothesis], [reference])) for reference, hypothesis in pairs]
+def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
+    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values :func:`with_meteor`'s columns."""
+    rouge, sides = Rouge(), [cases[side].to_list() for side in ("reference", "hypothesis")]
+    rows = [float(rouge.calc_score([hypothesis], [reference])) for reference, hypothesis in zip(*sides, strict=True)]
     meteor = pl.lit(None, pl.Float64).alias("meteor"), pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics")
-    return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), *meteor)
+    counts = pl.Series("bleu_statistics", bleu_statistics(*sides).tolist(), pl.List(pl.Float64))
+    return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
-def with_meteor(*tables: pl.DataFrame) -> list[pl.DataFrame]:
+def with_meteor(*tables: pl.DataFrame, stop: Event | None = None) -> list[pl.DataFrame]:
     """Add to rows of ``reference`` and ``hypothesis`` their ``meteor`` and its counts, ``meteor_statistics``. One run
-    of the program does all tables; raises a :class:`~pacer.metrics.meteor.MeteorError`."""
+    of the program does all tables; raises a :class:`~pacer.metrics.meteor.MeteorError`, also when ``stop`` is set."""
     texts = pl.concat(table.select("reference", "hypothesis") for table in tables)
-    counts = meteor_counts(texts["reference"].to_list(), texts["hypothesis"].to_list())
+    counts = meteor_counts(texts["reference"].to_list(), texts["hypothesis"].to_list(), stop=stop)
     parts = np.split(counts, np.cumsum([len(table) for table in tables])[:-1])
     return [
         table.with_columns(
@@ -60,20 +63,46 @@ def with_meteor(*tables: pl.DataFrame) -> list[pl.DataFrame]:
     ]
 
 
+@contextmanager
+def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[pl.DataFrame]]]:
+    """Run :func:`with_meteor` beside the block, and yield its result. The program never outlives the block."""
+    stop = Event()
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            yield thread.submit(with_meteor, *tables, stop=stop)
+        finally:
+            stop.set()
+
+
 def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return the language scores of the rows returned by :func:`with_rouge`: each 0 to 1, CIDEr 0 to 10. CIDEr weights
-    n-grams by how few references contain them and is undefined (``None``) for a single pair, METEOR without
-    :func:`with_meteor`."""
-    expected, generated = (
-        {row: [text] for row, text in enumerate(cases[side])} for side in ("reference", "hypothesis")
-    )
-    bleu, _ = Bleu(4).compute_score(expected, generated, verbose=0)
+    """Return the language scores of rows of :func:`with_overlap`: each 0 to 1, CIDEr 0 to 10. ``None``: CIDEr without
+    two different references, because it weights n-grams by how few contain them; METEOR without :func:`with_meteor`."""
+    sums = [int(cases["bleu_statistics"].list.get(place).sum()) for place in range(10)]
+    corpus = bleu_scorer.BleuScorer(n=4)
+    corpus.ctest = [{"correct": sums[:4], "guess": sums[4:8], "testlen": sums[8], "reflen": sums[9:]}]
     return {
-        **{f"bleu{order}": float(value) for order, value in enumerate(bleu, start=1)},
+        **{f"bleu{order}": float(value) for order, value in enumerate(corpus.compute_score("closest")[0], start=1)},
         "rougeL": sum(cases["rougeL"]) / len(cases),
         "meteor": corpus_meteor(cases),
-        "cider": float(Cider().compute_score(expected, generated)[0]) if len(cases) > 1 else None,
+        "cider": _cider(cases["reference"].to_list(), cases["hypothesis"].to_list()),
     }
+
+
+class _References(list):
+    """Texts whose n-grams are counted whenever they are iterated: those of 200,000 would take gigabytes."""
+
+    def __iter__(self) -> Iterator[list]:
+        return (cider_scorer.cook_refs([text]) for text in super().__iter__())
+
+
+def _cider(references: Sequence[str], hypotheses: Sequence[str]) -> float | None:
+    if len({tuple(text.split()) for text in references}) < 2:
+        return None
+    scorer: Any = cider_scorer.CiderScorer()
+    scorer.crefs, scorer.ctest = _References(references), map(cider_scorer.cook_test, hypotheses)
+    scorer.document_frequency = Counter()  # to which looking up an unknown n-gram adds nothing
+    scorer.compute_doc_freq()
+    return float(np.mean(scorer.compute_cider()))
 
 
 def corpus_meteor(cases: pl.DataFrame) -> float | None:
@@ -85,10 +114,9 @@ def corpus_meteor(cases: pl.DataFrame) -> float | None:
 def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
     """Return BLEU statistics ``[n, 10]`` as pycocoevalcap counts them: matched 1- to 4-grams, 1- to 4-grams of the
     hypothesis, and the lengths of hypothesis and reference."""
-    scorer = BleuScorer(n=4)
-    for reference, hypothesis in zip(references, hypotheses, strict=True):
-        scorer += (hypothesis, [reference])
-    rows = [[*case["correct"], *case["guess"], case["testlen"], case["reflen"][0]] for case in scorer.ctest]
+    pairs = zip(references, hypotheses, strict=True)
+    cases = (bleu_scorer.cook_test(hypothesis, bleu_scorer.cook_refs([reference])) for reference, hypothesis in pairs)
+    rows = [[*case["correct"], *case["guess"], case["testlen"], *case["reflen"]] for case in cases]
     return np.array(rows, dtype=float).reshape(-1, 10)
 
 

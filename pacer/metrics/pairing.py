@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from shlex import quote
 from typing import Any, Literal
 
 import polars as pl
@@ -16,12 +17,14 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import ANY_RESIDUE
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.commitments import anchor_columns
+from pacer.metrics.frames import NAME_INDEX
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
 from pacer.metrics.report_files import ALSO, IS_ID, Reports, says_nothing
 
-#: Signs of uncleaned text that change language scores: capitals, and a period without a space before it.
-_UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
+#: Signs of uncleaned text that change language scores: capitals, and a period or comma without a space before it.
+_UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
+#: Spaces between which ROUGE-L finds an empty word; those around line breaks are not scored, and " ." is an empty text.
+_SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
 #: What to do if ids are repeated, are not those of references, or are missing.
@@ -29,7 +32,7 @@ _REPEATED, _UNKNOWN, _MISSING = (
     "keep one row for each id: select references with --split and --context, and write one file for each system or "
     "further set of references",
     "use the same ids in both files, name their columns with --reference-id and --hypothesis-id, or remove these rows",
-    "select references (--split, --context), or use --missing empty, which scores a missing or null report as empty",
+    "select references (--split, --context), or use --missing=empty, which scores a missing or null report as empty",
 )
 #: Columns of predictions that other systems do not provide.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "tokens")
@@ -37,14 +40,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 class Protocol(Strict):
-    """How reports are read, paired and changed before scoring; all of it is recorded in the signature.
-
-    ``missing``: a reference without a report is an error, or is scored with an ``empty`` one. ``missing_references``: a
-    reference that is blank, or a word such as ``nan``, is an error, or its pair is left out. ``extract``: ``boxed``
-    takes the last ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``:
-    the report cleaner to apply. ``split``: the split to score; ``None``: test, if the references have splits.
-    ``context``: the context to score; ``None``: all.
-    """
+    """How reports are read, paired and changed before scoring; all of it is recorded in the signature. The fields are
+    arguments of :func:`pacer.metrics.calls.score`."""
 
     missing: Literal["error", "empty"] = "error"
     missing_references: Literal["error", "leave-out"] = "error"
@@ -69,15 +66,16 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     """
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
+        hint = NAME_INDEX * (not without.path.suffix)
         raise DataError(
-            f"{without.path} has no ids, but {other.path} does; add ids, or remove them if the rows correspond"
+            f"{without.path} has no ids, but {other.path} does; add ids{hint}, or remove them if the rows correspond"
         )
     expected, name = _select(references, protocol)
     unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or says_nothing(text)]
     if unwritten and protocol.missing_references == "error":
         raise DataError(
             f"{references.path}: the references for {named(unwritten)} are blank or placeholders such as nan; "
-            "correct the file, or leave these pairs out with --missing-references leave-out"
+            "correct the file, or leave these pairs out with --missing-references=leave-out"
         )
     expected, offered = (rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows))
     if expected.is_empty():
@@ -119,9 +117,10 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         counts["equal_hypotheses"] = equal
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
-        if bullets := int(cases[column].str.contains(_BULLET).sum()):
-            counts[f"bulleted_{side}"] = bullets
-    return cases.with_columns(anchor_columns(cases["report_raw"], "reference")), counts
+        for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES)):
+            if found := int(cases[column].str.contains(pattern).sum()):
+                counts[f"{name}_{side}"] = found
+    return cases, counts
 
 
 def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
@@ -185,7 +184,8 @@ def _check_other_columns(
             raise DataError(
                 f"{references.path} and {hypotheses.path} match on {' and '.join(dict.fromkeys(ids))}, but {column} in "
                 f"the first and {choice} in the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]})"
-                f"; choose the columns that match, e.g. --reference-id {column} --hypothesis-id {choice}"
+                f"; choose the columns that match, e.g. --reference-id={quote(column)} and "
+                f"--hypothesis-id={quote(choice)}"
             )
 
 

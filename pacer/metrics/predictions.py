@@ -18,7 +18,6 @@ from pacer.core.io import numbered_jsonl
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_table
 from pacer.data.values import quoted
-from pacer.metrics.commitments import anchor_columns
 
 
 def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -126,12 +125,11 @@ def _prediction(row: Any, place: str) -> Prediction:
 
 def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | None) -> pl.DataFrame:
     """Return the records, which must all have a prediction, with their predictions: columns :data:`PREDICTIONS`, the
-    reports of each control (``{control}_hypothesis``, null if it was not run) and the reference commitments
-    (``reference_{polarity}``).
+    reports of each control (``{control}_hypothesis``, null if it was not run), and ``reference_{polarity}``.
 
     Args:
         predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` for controls that were run.
-        anchors: the reference commitments; ``None``: what the rules read in ``report_raw``.
+        anchors: the reference commitments; ``None``: scoring reads them in ``report_raw``.
 
     Raises:
         DataError: there are no records, ids do not pair one to one, or an input is missing or malformed.
@@ -148,7 +146,7 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     if missing and decoded:
         raise DataError(
             f"{predictions_dir} has no {missing[0]}.jsonl, but there are records for context {', '.join(missing)}; to "
-            f"score only the others, add {' '.join(f'--context {name}' for name in decoded)}"
+            f"score only the others, add {' '.join(f'--context={name}' for name in decoded)}"
         )
     parts = []
     for name, rows in contexts.items():
@@ -161,7 +159,7 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
         parts.append(rows.hstack(predictions).with_columns(controls))
     cases = pl.concat(parts, how="diagonal")
     if anchors is None:
-        return cases.with_columns(anchor_columns(cases["report_raw"], "reference"))
+        return cases
     given = read_table(anchors, ANCHOR_SCHEMA).select("record_id", pl.col(POLARITIES).name.prefix("reference_"))
     if lacking := cases.join(given, on="record_id", how="anti")["record_id"].to_list():
         raise DataError(f"{anchors} has no anchor for record {named(lacking, 1)}")

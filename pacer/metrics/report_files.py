@@ -1,14 +1,4 @@
-"""Files of reports of any system, read strictly.
-
-========================  ==================================================================================
-CSV, TSV                  a header with an id and a text column; or only a text column: paired by position
-JSON (also ``.gz``)       ``{id: text}``, ``{id: [text]}`` (LLM-RG4, R2GenGPT), ``{id: {column: value}}`` (ReXrank), a
-                          list of objects, ``{column: [value]}``, ``{column: {row: value}}`` (pandas), ``annotations``
-                          (COCO), or lists: the columns' names first, or only texts
-JSONL                     one object per line, like PACER's own predictions (name their column `report` explicitly)
-Parquet                   an id and a text column, like PACER's ``records.parquet``
-in Python                 ``{id: text}``, a sequence of texts (paired by position), or a frame or series
-========================  ==================================================================================
+"""Files and objects in Python with reports of any system (docs/evaluation.md lists them), read strictly.
 
 The caller names the columns, or they are looked up in the lists below. Several possible text columns are an error.
 """
@@ -30,7 +20,7 @@ from pacer.core.io import read_json
 from pacer.data.tables import Table, open_table, other_separator
 from pacer.data.values import shown
 from pacer.metrics.columns import is_index
-from pacer.metrics.frames import columns_of, with_index
+from pacer.metrics.frames import NAME_INDEX, columns_of, with_index
 
 #: Column names, in any case. The first id column that a file has is used; only one text column is allowed.
 ID_COLUMNS = ("probe_id", "record_id", "id", "study_id", "image_id", "ids", "case")
@@ -38,7 +28,7 @@ REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text", 
 HYPOTHESIS_COLUMNS = (
     *("hypothesis", "report", "prediction", "generated", "text", "model_prediction", "pred", "res", "caption"),
 )
-_TEXT_COLUMNS = {*REFERENCE_COLUMNS, *HYPOTHESIS_COLUMNS}
+REPORT_COLUMNS = tuple(dict.fromkeys((*REFERENCE_COLUMNS, *HYPOTHESIS_COLUMNS)))
 #: Optional columns of a file of references.
 EXTRA_COLUMNS = (
     *("context", "split", "report_raw", "study_id", "subject_id"),
@@ -74,20 +64,21 @@ def reports_of(
     """Read a file of reports, whose suffix determines the format, or reports in memory.
 
     Args:
-        text_columns: names to look for, :data:`REFERENCE_COLUMNS` or :data:`HYPOTHESIS_COLUMNS`.
+        text_columns: names to look for: :data:`REFERENCE_COLUMNS`, :data:`HYPOTHESIS_COLUMNS`, or both.
         id_column, text_column: the columns to use instead.
 
     Raises:
         DataError: the file is missing, damaged or of another kind, a column is missing or ambiguous, or a row holds
             something other than text.
     """
-    side = "reference" if tuple(text_columns) == REFERENCE_COLUMNS else "hypothesis"
+    side = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}.get(tuple(text_columns), "hypothesis")
     if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
         raise DataError(f"{side}: expected the path of a file, a list of texts or texts by id, got {shown(source)}")
     if isinstance(source, str | Path):
         table = _read(Path(source))
     else:
-        table = _table_of(Path("references" if side == "reference" else "hypotheses"), source)
+        ids = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
+        table = _table_of(Path("references" if side == "reference" else "hypotheses"), source, ids)
     path = table.path
     if table.kind != "csv":
         table = table._replace(rows=[tuple(map(_plain, row)) for row in table.rows])
@@ -104,7 +95,7 @@ def reports_of(
     ids = _named(names, id_column, ID_COLUMNS)
     absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
     if not ids and (id_column or len(table.columns) > 1):
-        absent.append(_absent("ids", id_column, ID_COLUMNS, f"--{side}-id"))
+        absent.append(_absent("ids", id_column, ID_COLUMNS, f"--{side}-id") + NAME_INDEX * (not path.suffix))
     if absent and table.kind == "csv" and len(table.columns) == 1:
         own = "tab" if ".tsv" in path.name.lower() else "comma"
         other = other_separator(table.columns, own)
@@ -173,7 +164,7 @@ def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> lis
 
 def _read(path: Path) -> Table:
     if path.is_dir():
-        raise DataError(f"{path} is a folder; to score a folder of predictions, use --records and --predictions")
+        raise DataError(f"{path} is a folder; `pacer score --records --predictions` scores a folder of predictions")
     if path.name.lower().endswith((".json", ".json.gz")):
         return _table_of(path, _read_json(path))
     table = open_table(path)
@@ -197,9 +188,9 @@ def _read_json(path: Path) -> Any:
         raise DataError(f"{error}; name JSON lines .jsonl" if "Extra data" in str(error) else str(error)) from None
 
 
-def _table_of(path: Path, content: Any) -> Table:
+def _table_of(path: Path, content: Any, ids: Sequence[str] = ID_COLUMNS) -> Table:
     """Return the table of JSON or a Python object, in a form named above; a list of one element stands for it."""
-    columns = columns_of(content, str(path), ID_COLUMNS)
+    columns = columns_of(content, str(path), ids)
     if columns is not None:
         rows = list(zip(*columns.values(), strict=True))
         return Table(path, "parquet", list(columns), range(1, len(rows) + 1), rows)
@@ -236,13 +227,13 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{key: row[key] for key in ("image_id", "caption") if key in row} for row in content["annotations"]]
     if values and all(isinstance(value, Mapping) for value in values):
         inner = [*values[0]]
-        if names & _TEXT_COLUMNS and all([*value] == inner for value in values):
+        if names & {*REPORT_COLUMNS} and all([*value] == inner for value in values):
             lists = {name: list(column.values()) for name, column in content.items()}
             columns = with_index(lists, inner, [None], str(path), ID_COLUMNS)
             return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         key = "key" if any("id" in value for value in values) else "id"
         return [{key: id, **value} for id, value in content.items()]
-    if all(isinstance(value, list) for value in values) and names & (_TEXT_COLUMNS | {*ID_COLUMNS}):
+    if all(isinstance(value, list) for value in values) and names & {*REPORT_COLUMNS, *ID_COLUMNS}:
         if len(set(map(len, values))) > 1:
             raise DataError(f"{path}: its lists are read as columns, and must have the same length")
         return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]

@@ -9,6 +9,7 @@ The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ import polars as pl
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import read_json
+from pacer.core.machine import core_count
+from pacer.core.progress import Ticker
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import of_split, read_about, read_records
 from pacer.metrics.cases import COLUMNS, FURTHER, LABELS, by_context, case_table, contexts_of, controls_of, is_labelled
@@ -27,7 +30,7 @@ from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mea
 from pacer.metrics.columns import check_names, column_scores, count_of, metric_columns, metrics_of, read_score_columns
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
-from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
+from pacer.metrics.nlg import corpus_meteor, meteor_beside, single_line, with_overlap
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.result import Result, with_run_id, write_result
 from pacer.metrics.score_kinds import Context, Numbers
@@ -35,6 +38,8 @@ from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, con
 from pacer.metrics.signature import NOT_ASKED, Origin, ScoreInputs, Signature, build_signature
 from pacer.metrics.truth import truth_scores, with_truth
 
+#: Rows that a process reads at a time; fewer reports are read sooner than processes start.
+_ROWS = 2_000
 #: The form of original findings by ``score.originals``, with its name. The paper does not say which it used.
 ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
     **{name: (clean, f"cleaned by {name}") for name, clean in CLEANERS.items()},
@@ -118,7 +123,7 @@ def score_cases(
     metrics: Mapping[str, Callable[..., Iterable[float]]] = MappingProxyType({}),
 ) -> Result:
     """Score paired reports and write the result into the folder ``out``, if one is given: first without METEOR, whose
-    program can fail, then with it. If it fails the signature says why (``left_out``).
+    program runs beside the other scores and can fail, then with it. If it fails the signature says why (``left_out``).
 
     Args:
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
@@ -132,41 +137,41 @@ def score_cases(
     """
     left_out = dict.fromkeys([without] if isinstance(without, str) else without, NOT_ASKED)
     check_keys(left_out)
-    cases = _with_texts(cases)
-    columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
-    if settings.columns is not None:
-        origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-    decoding = (origin.manifest or {}).get("settings") or {}
-    settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
-    cases = _with_labels(cases, inputs).with_columns(
-        pl.lit(decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
-    )
-    cases = with_rouge(cases).hstack(columns)
-    if inputs.truth is not None:
-        cases = with_truth(cases, inputs.truth)
+    cases = _with_lines(cases)
     originals = _against_originals(cases, settings)
-    contexts, of_originals = by_context(cases), by_context(originals)
-    scores: dict[str, Numbers] = {
-        name: context_scores(Context(part, of_originals.get(name), settings.convention))
-        | column_scores(part.select(columns.columns))
-        for name, part in contexts.items()
-    }
-    further = _further_scores(contexts, cases, inputs, settings)
-    signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
-    result = partial(_result, out, scores, further, columns.columns, meanings, signature)
-    if "meteor" in left_out:
-        return result(cases, left_out)
-    if out is not None:
-        result(cases, left_out | {"meteor": "the run was stopped before METEOR ended"})
-    try:
-        cases, originals = with_meteor(cases, originals)
-    except MeteorError as error:
-        left_out["meteor"] = str(error)
-        return result(cases, left_out)
-    for key, table in (("meteor", cases), ("original_meteor", originals)):
+    with nullcontext() if "meteor" in left_out else meteor_beside(cases, originals) as running:
+        columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
+        if settings.columns is not None:
+            origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
+        decoding = (origin.manifest or {}).get("settings") or {}
+        settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
+        cases = _with_labels(cases, inputs).with_columns(
+            pl.lit(decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
+        )
+        cases = _with_readings(cases).hstack(columns)
+        if inputs.truth is not None:
+            cases = with_truth(cases, inputs.truth)
+        contexts, of_originals = by_context(cases), by_context(originals)
+        scores: dict[str, Numbers] = {
+            name: context_scores(Context(part, of_originals.get(name), settings.convention))
+            | column_scores(part.select(columns.columns))
+            for name, part in contexts.items()
+        }
+        further = _further_scores(contexts, cases, inputs, settings)
+        signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
+        result = partial(_result, out, scores, further, columns.columns, meanings, signature)
+        if running is None:
+            return result(cases, left_out)
+        if out is not None:
+            result(cases, left_out | {"meteor": "the run was stopped before METEOR ended"})
+        try:
+            counted = running.result()
+        except MeteorError as error:
+            return result(cases, left_out | {"meteor": str(error)})
+    for key, table in zip(("meteor", "original_meteor"), counted, strict=True):
         for name, part in by_context(table).items():
             scores[name][key] = corpus_meteor(part)
-    return result(cases, left_out)
+    return result(cases.with_columns(counted[0].select("meteor", "meteor_statistics")), left_out)
 
 
 def _result(
@@ -201,7 +206,7 @@ def _with_metrics(
     """Return the user's columns of the cases, those of the file and of the functions, and what the functions' mean."""
     ids = cases["record_id"].to_list()
     read = pl.DataFrame() if settings.columns is None else read_score_columns(settings.columns, ids)
-    computed = {"token_limit", "threshold", "states"}
+    computed = {"token_limit", "threshold", "states", "bleu_statistics"}
     computed |= {"id", "ids", "image_id", "case", "index", "level_0", "rownames", "row_nr"}  # ids, and row numbers
     taken = computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *cases.columns, *(score.key for score in SCORES)}
     check_names([*read.columns, *metrics], taken)
@@ -224,17 +229,37 @@ def _further_scores(
     return further
 
 
-def _with_texts(cases: pl.DataFrame) -> pl.DataFrame:
-    """Put every text on one line (the reference as ``reference``), and add what the rules read in the reports."""
+def _with_lines(cases: pl.DataFrame) -> pl.DataFrame:
+    """Put every text on one line, the reference as ``reference``, and say which controls gave the same report."""
     sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
     cases = cases.with_columns(
         pl.Series(name, [None if text is None else single_line(text) for text in cases[source]], dtype=pl.String)
         for name, source in sources.items()
     )
+    same = {f"{name}_unchanged": pl.col(f"{name}_hypothesis") == pl.col("hypothesis") for name in controls_of(cases)}
+    return cases.with_columns(**same)
+
+
+def _with_readings(cases: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns of :func:`_readings`, which do not depend on the number of cores that make them."""
+    if len(cases) <= _ROWS:
+        return cases.hstack(_readings(cases))
+    from sklearn.utils.parallel import Parallel, delayed  # takes a second; its processes do not run the main module
+
+    parts, slices = [], (delayed(_readings)(part) for part in cases.iter_slices(_ROWS))
+    with Ticker("reading reports", len(cases)) as ticker:
+        for part in Parallel(core_count(), return_as="generator")(slices):
+            parts.append(part)
+            ticker.advance(len(part))
+    return cases.hstack(pl.concat(parts, rechunk=True))
+
+
+def _readings(cases: pl.DataFrame) -> pl.DataFrame:
+    """Return what each pair gives by itself: what the rules read, and words in common."""
     columns = anchor_columns(cases["hypothesis"], "report")
-    for name in controls_of(cases):
-        columns.append((cases[f"{name}_hypothesis"] == cases["hypothesis"]).alias(f"{name}_unchanged"))
-    return with_case_columns(cases.with_columns(columns))
+    if "reference_positive" not in cases.columns:
+        columns += anchor_columns(cases["report_raw"], "reference")
+    return with_overlap(with_case_columns(cases.with_columns(columns))).drop(cases.columns)
 
 
 def _hypotheses(cases: pl.DataFrame) -> list[str]:
@@ -266,7 +291,7 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     form, _ = ORIGINALS[settings.originals]
     written = cases.filter(pl.col("findings_original").fill_null("") != "")
     originals = [single_line(form(text)) for text in written["findings_original"]]
-    return with_rouge(written.with_columns(pl.Series("reference", originals)))
+    return with_overlap(written.with_columns(pl.Series("reference", originals, pl.String)))
 
 
 def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:

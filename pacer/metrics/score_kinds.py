@@ -33,11 +33,13 @@ class Sums:
     """A score as a function of sums over cases, which is what intervals and tests need.
 
     ``rows``: the statistics of each case ``[n, k]``; scores that share them name the same function. ``score``: sums
-    ``[..., k]`` -> score ``[...]``, NaN if undefined.
+    ``[..., k]`` -> score ``[...]``, NaN if undefined. ``counted``: the columns of the rows that add up to the number of
+    findings, or records, that it is a share or a mean of; none: it is no share, or all records count.
     """
 
     rows: Callable[[pl.DataFrame, Convention], np.ndarray]
     score: Callable[[np.ndarray, Convention], np.ndarray]
+    counted: tuple[int, ...] = ()
 
 
 class Column(NamedTuple):
@@ -114,8 +116,8 @@ def by_case(
         return {key: float(defined.mean())} if len(defined) else {}
 
     further |= {"better": better, "needs": columns[0], "tested": interval}
-    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums)) if interval else None
-    return Score(key, title, of, meaning, sums=sums, **further)
+    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums), counted=(1,))
+    return Score(key, title, of, meaning, sums=sums if interval else None, **further)
 
 
 def mean_rows(values: np.ndarray) -> np.ndarray:

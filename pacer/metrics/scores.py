@@ -20,7 +20,7 @@ from pacer.data.wording import prior_wording
 from pacer.metrics.attributes import KINDS as ATTRIBUTES
 from pacer.metrics.attributes import attribute_counts, attribute_share
 from pacer.metrics.cases import is_labelled
-from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, label_rows
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, Convention, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_rows
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
@@ -118,7 +118,8 @@ def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Sc
         value = float(averaged(stated_rows(context.cases, kind, lists).sum(axis=0), kind.ratio))
         return {key + end: None if np.isnan(value) else value} if context.cases[needs].count() else {}
 
-    sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio))
+    of_kind = (2,) if kind.ratio == "recall" else ()
+    sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio), of_kind)
     column = Column(needs, pl.List(pl.String), lambda cases: affirmed(cases, needs))
     measure = "F1" if kind.ratio == "f1" else "share that reports state, with the source and without it,"
     title, meaning = f"{kind.name}, {REPORTS[end]}", f"{measure} of affirmed findings {kind.meaning}"
@@ -136,7 +137,8 @@ def _attribute(kind: str | None) -> Score:
         value = float(attribute_share(rows(context.cases).sum(axis=0), kind))
         return {f"attributes_{kind}" if kind else "attributes": None if np.isnan(value) else value}
 
-    sums = Sums(lambda cases, _: rows(cases), lambda sums, _: attribute_share(sums, kind))
+    named = tuple(len(ATTRIBUTES) + ATTRIBUTES.index(one) for one in ([kind] if kind else ATTRIBUTES))
+    sums = Sums(lambda cases, _: rows(cases), lambda sums, _: attribute_share(sums, kind), named)
     meaning = f"{kind or 'mean of side, severity and course'}: {_ATTRIBUTES}"
     key, title = (f"attributes_{kind}", f"{kind} agrees".capitalize()) if kind else ("attributes", "Attributes")
     return Score(key, title, of, meaning, "contents", sums=sums, tested=True, needs=column.name, case_column=column)
@@ -306,7 +308,7 @@ def scores_at(place: Place) -> list[Score]:
 def check_keys(keys: Iterable[str]) -> None:
     """Raise a :class:`~pacer.core.errors.ConfigError` if a key is not in the registry."""
     if unknown := [key for key in keys if key not in SCORE_OF or key == "n"]:
-        raise ConfigError(f"--without {unknown[0]}: unknown score; expected one of {', '.join(SCORE_OF)}")
+        raise ConfigError(f"--without={unknown[0]}: unknown score; expected one of {', '.join(SCORE_OF)}")
 
 
 def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:
@@ -327,3 +329,10 @@ def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Scor
     """Return the scores that have sums over these cases, with those of ``columns``, which are ``score.columns``'."""
     registered = [s for s in SCORES if s.sums is not None and s.needs in cases.columns and cases[s.needs].count()]
     return registered + [score_of_column(name) for name in columns]
+
+
+def context_counts(cases: pl.DataFrame, convention: str, columns: Iterable[str]) -> dict[str, int]:
+    """Return how many findings, or records, of a context each score counts that says so; ``columns``: as above."""
+    sums = {score.key: score.sums for score in summed_scores(cases, columns)}
+    rule = CONVENTIONS[convention]
+    return {key: int(one.rows(cases, rule)[:, one.counted].sum()) for key, one in sums.items() if one and one.counted}

@@ -15,7 +15,7 @@ import polars as pl
 
 from pacer.commitments import rules
 from pacer.config.decode import Score
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, for_caller
 from pacer.core.io import hash_file, hash_json, read_json
 from pacer.core.pointers import is_standin, provenance, resolve
 from pacer.metrics.cases import by_context
@@ -23,6 +23,7 @@ from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind
 from pacer.metrics.score_kinds import is_empty
+from pacer.metrics.scores import context_counts
 
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
 DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
@@ -76,6 +77,7 @@ class Signature:
         clinical: convention and labeller; None: no labeller. language: the texts that are compared. scores: what each
             score means. protocol: how other systems' reports were read, paired and changed; None for the pipeline's
             predictions. columns: names of ``score.columns``' ``scores`` and ``groups``. counts: by context.
+        counted: context -> score -> the number of findings, or records, that it is a share or a mean of.
         left_out: scores that are not there, with the reason.
         versions: of packages and of the rules. data: hashes of the inputs; of reference commitments None if the rules
             read them. predictions: their manifest, if any.
@@ -90,6 +92,7 @@ class Signature:
     protocol: Mapping[str, Any] | None = None
     columns: Mapping[str, list[str]] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    counted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str | None] = field(default_factory=dict)
     data: Mapping[str, str | None] = field(default_factory=dict)
@@ -140,7 +143,8 @@ def build_signature(
     cases: pl.DataFrame, columns: pl.DataFrame, inputs: ScoreInputs, settings: Score, origin: Origin, originals: str
 ) -> Signature:
     """Return the signature of one scoring run, still without its scores; ``originals``: the form of these findings."""
-    counts = {name: _counts(part) for name, part in by_context(cases).items()}
+    parts, named = by_context(cases), names_by_kind(columns)
+    counts = {name: _counts(part) for name, part in parts.items()}
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
@@ -153,8 +157,9 @@ def build_signature(
             **{name: about.get(name, "not recorded") for name in ("target", "unseen_comparisons")},
         },
         protocol=dict(protocol) if protocol else None,
-        columns=names_by_kind(columns),
+        columns=named,
         counts=counts,
+        counted={name: context_counts(part, settings.convention, named["scores"]) for name, part in parts.items()},
         versions={name: version_of(name) for name in _PACKAGES} | {"rules": rules_version()},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
@@ -212,6 +217,16 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
     return f"{origin}, {form}, where a study has them"
 
 
+#: What is said of a side's texts, if there are some.
+_SIDE_NOTES = {
+    "residue": "contain residue of other formats (&lt; _x000D_ <br/>, soft hyphens, a written \\n), which is scored as "
+    "words; remove it from the file",
+    "unclean": "have capitals, or periods or commas without a space before them, which affect BLEU, ROUGE-L and CIDEr; "
+    "to clean them: --clean-{side}={cleaner} (same cleaner for both files)",
+    "spaced": "have double spaces or spaces at an end, where ROUGE-L finds equal empty words; --clean-{side}=decimals "
+    "removes them all (upstream and iu_xray leave some, as published)",
+    "bulleted": "have bullets (- or •), which count as words; remove them",
+}
 #: What is said of a count in the protocol, if there is one.
 _NOTES = {
     "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that their column is right",
@@ -219,17 +234,8 @@ _NOTES = {
     "the prompt is removed; {only} of them contain nothing else and are scored as empty reports",
     "blank_hypotheses": "note: reports without text (blank, a word like nan, no closed box): {count}; scored as empty",
     **{
-        f"residue_{side}": f"{{count}} of {{pairs}} {side} contain residue of other formats (&lt; _x000D_ <br/>, soft "
-        "hyphens, a written \\n), which is scored as words; remove it from the file"
-        for side in ("references", "hypotheses")
-    },
-    **{
-        f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
-        f"affect BLEU, ROUGE-L and CIDEr; to clean them: --clean-{side} {{cleaner}} (same cleaner for both files)"
-        for side in ("references", "hypotheses")
-    },
-    **{
-        f"bulleted_{side}": f"{{count}} of {{pairs}} {side} have bullets (- or •), which count as words; remove them"
+        f"{kind}_{side}": f"{{count}} of {{pairs}} {side} {note.replace('{side}', side)}"
+        for kind, note in _SIDE_NOTES.items()
         for side in ("references", "hypotheses")
     },
     "absent_hypotheses": "note: references without a report: {count}; each is scored with an empty one",
@@ -256,4 +262,4 @@ def reading_notes(signature: Signature) -> list[str]:
     cleaner = min(cleaners, default="decimals, or upstream as published on MIMIC")
     told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
     notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]
-    return notes
+    return list(map(for_caller, notes))

@@ -10,10 +10,9 @@ import polars as pl
 
 from pacer.core.audits import number
 from pacer.metrics.cases import by_context
-from pacer.metrics.score_kinds import is_empty
-from pacer.metrics.statistics.bootstrap import by_unit
+from pacer.metrics.score_kinds import is_empty, mean
+from pacer.metrics.statistics.bootstrap import Summed, by_unit, intervals
 from pacer.metrics.statistics.intervals import resampled_units
-from pacer.metrics.statistics.reliability import share_intervals
 from pacer.reporting.tables import Table
 
 #: By kind of promise the columns of the cases whose findings are counted, and of those among which each is sought.
@@ -45,7 +44,8 @@ def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: fl
         for kind, tests in chosen["tests"].items():
             stated, known = (pl.col(side) for side in _SIDES[kind])
             counted = part.select(stated.list.set_difference(known).list.len(), of=stated.list.len()).to_numpy()
-            achieved = share_intervals({kind: by_unit(counted, units.codes, units.count)})[kind]
+            share = Summed(by_unit(counted, units.codes, units.count), mean)
+            achieved = intervals({("", kind): share})[""][kind]
             at = next(test for test in tests if test["threshold"] == chosen["threshold"])
             errors, findings = counted.sum(axis=0).tolist()
             rows.append(

@@ -8,23 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.io import atomic_directory, write_json, write_text
+from pacer.metrics.attributes import KINDS
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
 from pacer.metrics.probe.use import CHANCE, SystemUse, Use
 from pacer.metrics.probe.verdicts import LACKING, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import render
-from pacer.reporting.tables import Heading, Table, number, signed
+from pacer.reporting.tables import Heading, Table, number, score_cell, signed
 
 _NOTES = (
-    "Gain: F1 with the record as given minus F1 with the changed source, over the same records, with its 95 % interval "
-    "over patients (means over contexts). used: the interval lies above 0. ignored: every report stays the same, so "
-    "the gain is exactly 0. no gain shown: reports change, but the interval includes 0. misled: it lies below 0. "
+    "Gain: score with the record as given minus score with the changed source, over the same records, with its 95 % "
+    "interval over patients (means over contexts). used: the interval lies above 0. ignored: all reports stay the "
+    "same, so the gain is 0. no gain shown: reports change, but the interval includes 0. misled: it lies below 0. "
     "Verdicts can be wrong by chance: intervals are not corrected for the number of rows, and with n below 20 they are "
     "too narrow.",
     "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
     "absence. Frontal and lateral radiographs are exchanged together unless the row names one.",
-    "F1 counts positive findings, read by the rules; a report that affirms none scores 0.",
+    "Score: F1 of positive findings, read by the rules; a report that affirms none scores 0. Of side, severity and "
+    "course, it is the share that agrees, over all contexts together, of the findings whose number is in brackets.",
     "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
     "writes reports that fit any patient.",
 )
@@ -70,7 +72,7 @@ _OF_FINDINGS = (
 def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest: Mapping[str, Any], out: Path) -> str:
     """Write ``index.html``, ``table.md``, ``use.svg`` and ``use.json`` into the folder ``out``, which is replaced, and
     return the table as Markdown."""
-    titles = {CHANCE: "another patient's reference (chance)"} | dict(kinds)
+    titles = {CHANCE: "another patient's reference (chance)"} | {kind: f"{kind} (chance)" for kind in KINDS} | {**kinds}
     table, chart = use_table(systems, titles), use_chart(systems, titles)
     boxes = manifest.get("boxes", True)
     tables = [verdict_table(systems, boxes), table] if any(system.findings for system in systems) else [table]
@@ -107,6 +109,8 @@ def verdict_sentence(system: SystemUse) -> str:
         names = [one.finding for one in system.findings if one.verdict == verdict]
         if names:
             parts.append(f"{verdict}: {f'{len(names)} findings' if verdict == UNCLEAR else ', '.join(names)}")
+    gains = {kind: system.uses[kind].score.low for kind in KINDS if kind in system.uses}
+    parts += [f"{kind} not above chance" for kind, low in gains.items() if low is not None and low <= 0]
     return "; ".join(parts)
 
 
@@ -149,15 +153,16 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
             if (use := system.uses.get(twin)) is not None:
                 tones[len(rows), 1] = _TONES.get(use.verdict, "")
                 rows.append((title, use.verdict, *_cells(use)))
-    columns = ("Changed source", "Verdict", "n", "F1", "changed", "gain", "Reports that change")
+    columns = ("Changed source", "Verdict", "n", "Score", "changed", "gain", "Reports that change")
     numeric = (False, False, *[True] * (len(columns) - 2))
     return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, tones=tones, notes=_NOTES)
 
 
 def _cells(use: Use) -> tuple[str, ...]:
-    gain = f"{signed(use.f1.difference)} ({signed(use.f1.low)}…{signed(use.f1.high)})"
+    first, second = map(score_cell, (use.score.first, use.score.second), (3, 3), use.score.counts)
+    gain = f"{signed(use.score.difference)} ({signed(use.score.low)}…{signed(use.score.high)})"
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
-    return (str(use.records), number(use.f1.second), number(use.f1.first), gain, changed)
+    return (str(use.records), second, first, gain, changed)
 
 
 def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
@@ -168,9 +173,9 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
         system.name: {title: _gain(system.uses[twin]) for twin, title in titles.items() if twin in system.uses}
         for system in systems
     }
-    label = "gain: F1 as given minus F1 as changed"
+    label = "gain: score as given minus score as changed"
     return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
 
 
 def _gain(use: Use) -> Interval:
-    return Interval(use.f1.difference, use.f1.low, use.f1.high)
+    return Interval(use.score.difference, use.score.low, use.score.high)

@@ -25,9 +25,6 @@ from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.score_tables import PERCENT, too_few
 from pacer.reporting.signature import caution
 
-#: Names of the resampled units.
-_UNITS = dict(zip(UNITS, ("patients", "examinations", "records"), strict=True))
-
 
 @dataclass(frozen=True)
 class Results:
@@ -82,9 +79,9 @@ class Results:
     def resampling(self) -> str:
         """How the intervals were made, in words."""
         intervals = self.intervals
-        samples, units = number(intervals.resamples), f"{number(intervals.units)} {_UNITS[intervals.unit]}"
+        samples, units = number(intervals.resamples), f"{number(intervals.units)} {UNITS[intervals.unit]}"
         if intervals.units < LEAST_UNITS:
-            return f"{too_few(intervals.units, _UNITS[intervals.unit]).capitalize()}."
+            return f"{too_few(intervals.units, UNITS[intervals.unit]).capitalize()}."
         return f"Intervals: {PERCENT}, percentiles of {samples} bootstrap samples of the {units}."
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
+from pacer.core.display import IN_BRACKETS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.columns import count_of
 from pacer.metrics.score_kinds import Score
-from pacer.metrics.scores import score_of, score_of_column, scores_at
+from pacer.metrics.scores import score_of, scores_at
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS, LEVEL, SEED
+from pacer.metrics.statistics.intervals import UNITS
 from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 
 if TYPE_CHECKING:
@@ -85,13 +85,15 @@ def score_table(
     columns: Sequence[Score] | None = None,
     caption: str = "",
     *,
+    counted: Mapping[str, Mapping[str, int]] | None = None,
     intervals: Intervals | None = None,
     notes: tuple[str, ...] = (),
 ) -> Table:
     """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
 
     Args:
-        columns: by default those of the main table. intervals: shown below their scores.
+        columns: by default those of the main table. counted: that of the signature, shown beside the scores.
+            intervals: shown below them.
     """
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
@@ -104,7 +106,8 @@ def score_table(
         if intervals is not None:
             rules.add(len(rows))
         values, absent = scores[name], "" if name == MEAN else "–"
-        cells = (score_cell(values[s.key], s.decimals) if s.key in values else absent for s in shown)
+        counts = (counted or {}).get(name, {})
+        cells = (score_cell(values[s.key], s.decimals, counts.get(s.key)) if s.key in values else absent for s in shown)
         rows.append((row_name(name), *cells))
         if intervals is not None:
             spans = [span(intervals.scores.get(name, {}).get(score.key)) for score in shown]
@@ -118,18 +121,8 @@ def score_table(
         summary=summary,
         rules=frozenset(rules - {0}),
         quiet=frozenset(quiet),
-        notes=notes,
+        notes=(*notes, *[f"{IN_BRACKETS}."] * any(counted and s.sums and s.sums.counted for s in shown)),
     )
-
-
-def column_table(
-    scores: Mapping, names: Sequence[str], caption: str = "", intervals: Intervals | None = None
-) -> Table | None:
-    """Return the means of ``score.columns``, each with its number of values; None without such columns."""
-    columns = [
-        column for name in names for column in (score_of_column(name), replace(score_of("n"), key=count_of(name)))
-    ]
-    return score_table(scores, columns, caption, intervals=intervals) if names else None
 
 
 def convention_table(scores: Mapping, caption: str = "") -> Table | None:
@@ -195,11 +188,11 @@ def comparison_table(comparison: Comparison) -> Table:
     rows: list[tuple[str, ...]] = []
     for context, scores in comparison.scores.items():
         for name, compared in scores.items():
-            both = (score_cell(compared.first), score_cell(compared.second))
+            both = map(score_cell, (compared.first, compared.second), (3, 3), compared.counts)
             apart = difference_cells(compared, "undefined", 4)
-            rows.append((row_name(context), score_of(name).heading, *both, *apart))
-    columns = ("Context", "Score", "A", "B", "B − A", f"{PERCENT} interval", "p")
-    return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
+            rows.append((row_name(context), score_of(name).heading, *both, number(compared.units), *apart))
+    columns = ("Context", "Score", "A", "B", UNITS[comparison.unit].capitalize(), "B − A", f"{PERCENT} interval", "p")
+    return Table(columns, tuple(rows), "", (False, False, *(True,) * 6), rules=first_cell_changes(rows))
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
@@ -216,12 +209,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     if comparison.units < LEAST_UNITS:
         few = too_few(comparison.units, f"{comparison.unit} ids")
         lines.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
-    lines += [
-        f"{name}: {' and '.join(str(version) for version in versions)}; {changed}; score both alike"
-        for name, versions, changed in comparison.versions
-    ]
-    lines += [f"{name} is left out: only one run has this column" for name in comparison.left_out]
-    return lines
+    return lines + comparison.notes
 
 
 def too_few(units: int, what: str) -> str:

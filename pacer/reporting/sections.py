@@ -8,7 +8,7 @@ from dataclasses import replace
 from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.reading import is_read
 from pacer.metrics.score_kinds import Place
-from pacer.metrics.scores import scores_at
+from pacer.metrics.scores import score_of, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.groups import group_scores
@@ -41,12 +41,13 @@ def scores(results: Results) -> Section:
         "other research groups do (mean of the contexts); numbers from two conventions cannot be compared.",
     )
     originals = signature.language.get("original_references", "not recorded")
-    columns = score_tables.column_table(
+    columns = score_tables.score_table(
         values,
-        signature.score_columns,
+        list(map(score_of, signature.score_columns)),
         "Means of your scores, over the records with a value: "
         + "; ".join(f"{name}, {signature.scores.get(name, 'score.columns')}" for name in signature.score_columns),
-        results.intervals,
+        counted=signature.counted,
+        intervals=results.intervals,
     )
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
@@ -58,7 +59,7 @@ def scores(results: Results) -> Section:
             f"Scores against the findings in the source, before cleaning: {originals}.",
             "Against the original findings",
         ),
-        *shown("columns", columns and _with_resampling(columns, results), "Further scores"),
+        *shown("columns", _with_resampling(columns, results), "Further scores"),
         *_placed(
             results,
             "contents",
@@ -80,7 +81,8 @@ def scores(results: Results) -> Section:
 
 def _placed(results: Results, place: Place, caption: str, title: str = "") -> list[Part]:
     """Return the table of the scores that the registry puts in a place, named after it."""
-    return shown(place, score_tables.score_table(results.scores, scores_at(place), caption), title)
+    table = score_tables.score_table(results.scores, scores_at(place), caption, counted=results.signature.counted)
+    return shown(place, table, title)
 
 
 def sources(results: Results) -> Section:

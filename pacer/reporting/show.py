@@ -1,4 +1,4 @@
-"""A page that shows one study by two systems with the reference, context by context, as in the paper's Figure 2."""
+"""A page that shows one study by some systems with the reference, context by context, as in the paper's Figure 2."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from pacer.core.contexts import CONTEXTS, SOURCES, availability
+from pacer.core.contexts import CONTEXTS, SOURCES, WITH_SOURCE
 from pacer.core.errors import DataError
 from pacer.core.io import hash_json, write_text
 from pacer.data.schemas import read_images, read_records
+from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.statistics.comparison import read_run
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
@@ -25,7 +26,7 @@ def show_study(
     """Write the page of a study, or of one examination, into ``out``, and return its path.
 
     Args:
-        systems: name and folder of each scored run. contexts: to show; none: all in which both systems have a report.
+        systems: name and folder of each scored run. contexts: to show; none: all in which every system has a report.
         records, images: tables of the corpus, for radiographs and previous reports.
 
     Raises:
@@ -34,7 +35,8 @@ def show_study(
     known = _of_study(read_records(records), study) if records.is_file() else []
     corpus = {row["record_id"]: row for row in known}
     by_system = [_reports(place, study) for _, place in systems]
-    contexts = contexts or [name for name in CONTEXTS if all(name in rows for rows in by_system)] or CONTEXTS[:1]
+    shared = [name for name in (*CONTEXTS, UNKNOWN) if all(name in rows for rows in by_system)]
+    contexts = contexts or shared or list(by_system[0])[:1]
     reports = [_chosen(rows, place, study, contexts) for rows, (_, place) in zip(by_system, systems, strict=True)]
     readings: list[dict[str, Any]] = []
     first: list[frozenset[Statement]] = []
@@ -49,16 +51,16 @@ def show_study(
         reference, *generated = stated = [statements(text) for text in texts]
         first = first or stated
         by_name = dict(zip((name for name, _ in systems), generated, strict=True))
-        marked = [spans(texts[0], "generated", generated[0] | generated[1], first[0], named=by_name)]
+        marked = [spans(texts[0], "generated", frozenset().union(*generated), first[0], named=by_name)]
         marked += [
             spans(text, "reference", reference, before) for text, before in zip(texts[1:], first[1:], strict=True)
         ]
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(
-            {"context": context, "sources": SOURCES[context], "prior_report": prior_report, "texts": marked}
+            {"context": context, "sources": SOURCES.get(context, ""), "prior_report": prior_report, "texts": marked}
         )
     views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)
-    with_lateral = [context.upper() for context in contexts if availability(context)[0]]
+    with_lateral = [context.upper() for context in contexts if context in WITH_SOURCE[1]]
     name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
     path = out / f"study-{name if name == study else f'{name}-{hash_json(study)[:8]}'}.html"
     write_text(
@@ -80,6 +82,8 @@ def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
         if other is not row:
             several = f"{other['record_id']} and {row['record_id']}"
             raise DataError(f"{place} has several reports for study {study}: {several}; pass one of these ids")
+    if not by_context:
+        raise DataError(f"{place} has no report for study {study}; pass a study id or a record id of its cases")
     return by_context
 
 
@@ -88,7 +92,7 @@ def _chosen(
 ) -> list[dict[str, Any]]:
     """Return a system's rows in these contexts."""
     if missing := [context for context in contexts if context not in by_context]:
-        there = ", ".join(by_context) or "none"
+        there = ", ".join(by_context)
         raise DataError(f"{place} has no report for study {study} in context {missing[0]} (it has: {there})")
     return [by_context[context] for context in contexts]
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, get_args
 from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
 from pacer.core.audits import number
+from pacer.core.display import with_count
 
 Mark = Literal["best", "second"]
 MARKS: tuple[Mark, ...] = get_args(Mark)
@@ -151,9 +152,9 @@ def latex_text(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in text)
 
 
-def score_cell(value: float | int | None, decimals: int = 3) -> str:
-    """Format a score of ``scores.json``; ``None`` means that it has no denominator and is never shown as 0."""
-    return "undefined" if value is None else number(value, decimals)
+def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
+    """Format a score, with what it counts in brackets; ``None``: it has no denominator, and is never shown as 0."""
+    return with_count("undefined" if value is None else number(value, decimals), count)
 
 
 def signed(value: float | None, digits: int = 3) -> str:

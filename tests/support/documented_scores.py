@@ -16,8 +16,8 @@ START, END = "<!-- scores -->\n", "<!-- end of scores -->\n"
 
 
 def cells(score: Score) -> tuple[str, str, str]:
-    tested = "interval, test" if score.tested else "interval" if score.sums else ""
-    return score.meaning, score.better or "–", tested
+    kinds = {"interval": score.sums, "test": score.tested, "count": score.sums and score.sums.counted}
+    return score.meaning, score.better or "–", ", ".join(name for name, applies in kinds.items() if applies)
 
 
 def score_table() -> str:

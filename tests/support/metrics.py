@@ -19,7 +19,7 @@ from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.config.decode import Score
 from pacer.core.io import read_json
 from pacer.metrics.cases import contexts_of
-from pacer.metrics.nlg import with_meteor, with_rouge
+from pacer.metrics.nlg import with_meteor, with_overlap
 from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
@@ -112,7 +112,7 @@ def chexbert_directory(tmp_path: Path) -> Callable[..., Path]:
 def quick_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scoring counts only exact matches in place of METEOR, whose program takes seconds to start."""
 
-    def counts(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
+    def counts(references: Sequence[str], hypotheses: Sequence[str], **_: Any) -> np.ndarray:
         rows = []
         for reference, hypothesis in zip(references, hypotheses, strict=True):
             sides = [text.split() for text in (hypothesis, reference)]
@@ -140,7 +140,7 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
             | _stated("report", np.where(draw.random(13) < quality, states, draw.integers(0, 4, 13)))
         )
     lists = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
-    return with_meteor(with_rouge(pl.DataFrame(rows, schema_overrides=lists)))[0]
+    return with_meteor(with_overlap(pl.DataFrame(rows, schema_overrides=lists)))[0]
 
 
 def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:

@@ -69,7 +69,7 @@ class Patterns:
     def __init__(self, rows: Sequence[Row]):
         self._rows = rows
         expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
-        self._searches = [(rank, re.compile(text).finditer) for rank, text in enumerate(expressions)]
+        self._searches = [(rank, re.compile(text)) for rank, text in enumerate(expressions)]
         self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
             needed = literals(row.words)
@@ -87,14 +87,19 @@ class Patterns:
         if not mask:
             return []
         padded, hits = f" {text}", []
-        for rank, search in self._of_mask(mask):
-            for match in search(padded):
+        for rank, pattern in self._of_mask(mask):
+            for match in pattern.finditer(padded):
                 start, end = match.span()
+                comma = next((comma for comma in commas if start < comma < end - 1), None)
+                if comma is not None and not self._rows[rank].with_commas:
+                    shorter = pattern.match(padded, start, comma + 1)  # what stands before the comma may be a name
+                    if shorter is None:
+                        continue
+                    end = shorter.end()
                 hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
         free, matches = 0, []
         for start, rank, end in sorted(hits):
-            divided = commas and self._rows[rank].says == "names" and any(start < comma < end for comma in commas)
-            if start >= free and not divided:
+            if start >= free:
                 matches.append(Match(start, end, self._rows[rank]))
                 free = end
         return matches

@@ -71,7 +71,8 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
 
 def _read(passage: _Passage) -> Reading:
     start, end, row = passage.mention
-    floor, ceiling, subjects = 0, _end_of_list(passage), _end_of_subjects(passage)
+    subjects = _end_of_subjects(passage)
+    floor, ceiling = 0, _end_of_list(passage, subjects)
     for cue in passage.cues:
         if cue.end <= start and cue.row.says in ("clause", "instead"):
             floor = cue.start
@@ -104,18 +105,19 @@ def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
 _LISTED, _COURSE, _TO_OR, _VERB = (re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb"))
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed"))
 _ALTERNATIVE, _CONJUNCTION = re.compile(r"\b(?:or|nor|andor)\b"), re.compile(r"\b(?:or|nor|andor|and)\b")
-_DENIAL = re.compile(r"(?:no|not|without|nor|neither|never|nil|negative for|free of|clear of)\b(?! longer\b)")
-#: A verb of several subjects.
-_PLURAL_VERB = re.compile(r" (?:have|are|were|both|all)\b")
+_SUBJECT, _PLURAL_VERB, _DENIAL = (re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial"))
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 
-def _end_of_list(passage: _Passage) -> int:
+def _end_of_list(passage: _Passage, subjects: int) -> int:
     """Return where the text after a mention stops referring to it: at the next finding that is not listed with it
     ("effusion or pneumothorax is not seen" refers to both, "effusion, pneumothorax is not seen" does not)."""
     here, joined = passage.mention, False
     for following in passage.after:
         listed = _LISTED.fullmatch(passage.text, here.end, following.start)
+        if following.end <= subjects:
+            joined, here = True, following
+            continue
         if not listed:
             return following.start if joined else passage.after[0].start
         one_thing = following.start == here.end + 1 and here.row.findings == following.row.findings  # "mass lesion"
@@ -129,7 +131,7 @@ def _end_of_subjects(passage: _Passage) -> int:
     pneumothorax have resolved"); the end of the mention if none does."""
     last = here = passage.mention
     for following in passage.after:
-        if not (_LISTED.fullmatch(passage.text, here.end, following.start)):
+        if not _SUBJECT.fullmatch(passage.text, here.end, following.start):
             break
         here = following
         if _PLURAL_VERB.match(passage.text, here.end):
@@ -153,11 +155,13 @@ def _spent(passage: _Passage, cue: Match) -> bool:
     text, (start, end, row) = passage.text, passage.mention
     met = [earlier for earlier in passage.before if earlier.start >= cue.end]
     denies = _DENIAL.match(text, cue.start)
-    if (denies or cue.row.says in ("hint", "uncertain")) and denies_a_property(text, cue, passage.mention):
+    hedges = cue.row.says in ("hint", "uncertain")
+    if (denies or hedges) and denies_a_property(text, cue, passage.mention, listed=bool(met)):
         return True
-    if denies:
+    if denies or text.startswith("history of", cue.start):
         statements = [other.start for other in passage.cues if other.row.says in ("statement", "degree")]
-        if ends_before(text, cue, met[0] if met else passage.mention, passage.commas, statements):
+        first = next((one for one in met if one.row.says != "nothing"), passage.mention)
+        if ends_before(text, cue, first, passage.commas, statements):
             return True
     # (a name may itself begin with its degree: "increased markings")
     for other in (other for other in passage.cues if cue.end <= other.start <= start):

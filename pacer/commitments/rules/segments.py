@@ -16,7 +16,7 @@ ADDENDUM = "§"
 _END, _PAIR = re.compile(GROUPS["end"]), re.compile(GROUPS["pair"])
 #: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a number.
 _SPACED = {*punctuation, *map(chr, range(32))} - set(".,;!?-='/")
-_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0"))
+_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0") | dict.fromkeys("()", ","))
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name]) for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
@@ -27,8 +27,10 @@ _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
-#: The first words of all abbreviations, also before a comma.
-_ABBREVIATED = frozenset(short.split()[0] + comma for short in ABBREVIATIONS for comma in ("", ","))
+#: The first words of all abbreviations, also beside commas.
+_ABBREVIATED = frozenset(
+    before + short.split()[0] + after for short in ABBREVIATIONS for before in ("", ",") for after in ("", ",")
+)
 #: What commas and dashes divide, and a comma within a number.
 _PHRASE, _IN_NUMBER = re.compile(r"[^, ](?:[^,]*[^, ])?"), re.compile(r",(?=\d)")
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")

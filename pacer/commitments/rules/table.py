@@ -19,7 +19,7 @@ class Row(NamedTuple):
     ``clause``, ``statement``, ``degree``, which end the reach of others; of a name ``names``, ``denies``, ``same`` (the
     finding named last) or ``nothing`` (a look-alike). ``side`` is where a cue stands: ``before`` or ``after`` the
     finding, ``around`` (either), ``between`` two. ``reach``: in how many characters a finding after and before the cue
-    must stand.
+    must stand. The name of a finding has no comma in it, unless ``with_commas``.
     """
 
     says: str
@@ -28,6 +28,7 @@ class Row(NamedTuple):
     reading: str
     findings: tuple[str, ...] = ()
     anywhere: bool = False
+    with_commas: bool = True
     side: str = ""
     reach: tuple[int, int] = (0, 0)
 
@@ -56,6 +57,7 @@ def _row(line: dict[str, str]) -> Row:
         *(line["says"], expand(line["words"]), line["example"], line["reading"]),
         findings=tuple(filter(None, line.get("findings", "").split(", "))),
         anywhere=line["start"] == "anywhere",
+        with_commas=line["says"] != "names" or line["start"] == "word, with commas",
         side=side,
         reach=(numbers[0] if side and side != "after" else 0, numbers[-1] if side and side != "before" else 0),
     )

@@ -31,19 +31,14 @@ class CheXbert:
     """
 
     def __init__(self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None):
-        if not Path(directory).is_dir():
-            raise BackboneError(
-                f"there is no CheXbert labeller at {directory}, and an exported model does not include one; run the "
-                f"`backbones` stage, or pass --chexbert with a folder that contains {CHECKPOINT} and the config and "
-                "vocabulary of bert-base-uncased"
-            )
-        folder = resolve(directory)
+        folder = resolve(directory) if Path(directory).is_dir() else Path(directory)
         # without either tokenizer file, transformers silently creates an empty tokenizer
         tokenizer = "tokenizer.json" if (folder / "tokenizer.json").is_file() else "vocab.txt"
         if missing := [name for name in (CHECKPOINT, "config.json", tokenizer) if not (folder / name).is_file()]:
             raise BackboneError(
-                f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
-                "and tokenizer files of its BERT (bert-base-uncased for the published weights)"
+                f"{folder} lacks {', '.join(missing)}; place two small files beside {CHECKPOINT} once, with "
+                f"`hf download bert-base-uncased config.json vocab.txt --local-dir {folder}`, or run the stage "
+                "`backbones` for a stand-in"
             )
         self.batch_size = batch_size
         self.device = torch.device(device or compute_device())

@@ -13,12 +13,14 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
 from pacer.core.io import read_json
 from pacer.data.twins import exchange
-from pacer.metrics.cases import MEAN, contexts_of
+from pacer.metrics.attributes import KINDS
+from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, TITLES
 from pacer.metrics.probe.verdicts import FindingUse, finding_uses
 from pacer.metrics.report_files import reports_of
+from pacer.metrics.scores import CASE_COLUMNS
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.metrics.statistics.sources import gains
 
@@ -36,18 +38,19 @@ class Use:
     """What one kind of twin shows.
 
     Attributes:
-        records: number of pairs. f1: of twins (``first``), of the records as given (``second``) and their difference;
-            means over contexts. unchanged: share of identical reports; None for :data:`CHANCE`.
+        records: number of pairs. score: of twins (``first``), of the records as given (``second``) and their
+            difference: F1 (the mean over contexts), or the share of an attribute that agrees (over all of them).
+            unchanged: share of identical reports; None for :data:`CHANCE` and attributes.
     """
 
     records: int
-    f1: Difference
+    score: Difference
     unchanged: float | None
 
     @property
     def verdict(self) -> str:
-        """Whether the twin shows that the system uses the source, by the rules' F1."""
-        low, high = self.f1.low, self.f1.high
+        """Whether the twin shows that the system uses the source."""
+        low, high = self.score.low, self.score.high
         if self.unchanged is None:  # chance: the reports are the same, and the references are others'
             return "above chance" if low is not None and low > 0 else "not above chance"
         if self.unchanged == 1:
@@ -58,7 +61,7 @@ class Use:
 
 
 class SystemUse(NamedTuple):
-    """The use of sources by one system. ``uses``: kind of twin (and :data:`CHANCE`) -> what it shows.
+    """The use of sources by one system. ``uses``: kind of twin, :data:`CHANCE` or kind of attribute -> what it shows.
     ``findings``: the verdict of each finding. ``empty``: number of reports without a text."""
 
     name: str
@@ -93,10 +96,15 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, columns: tuple[str |
     cases = _cases(key, reports, columns)
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
-    others = exchange(given, [f"reference_{polarity}" for polarity in POLARITIES], ["context"])
+    others = exchange(given, ["reference", *(f"reference_{polarity}" for polarity in POLARITIES)], ["context"])
     uses = {}
     if len(others):  # else one patient has more than half of the records
         uses[CHANCE] = replace(_use(given, others), unchanged=None)
+        # in one context, since references without a previous report have no course
+        column, kind, counts = CASE_COLUMNS["attributes"]
+        pooled = pl.lit(UNKNOWN).alias("context")
+        both = [part.with_columns(pl.Series(column, counts(part), kind), pooled) for part in (given, others)]
+        uses |= {kind: replace(_use(*both, f"attributes_{kind}"), unchanged=None) for kind in KINDS}
     uses |= {twin: _use(given, part) for twin, part in groups.items()}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
     return SystemUse(name, uses, finding_uses(cases), empty)
@@ -109,18 +117,12 @@ def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl
     rows = read.rows.select(pl.col("id").alias("probe_id"), texts.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
-    for side, column in (("reference", "reference"), ("report", "hypothesis")):
-        cases = cases.with_columns(anchor_columns(cases[column], side))
-    return cases
+    expected, stated = anchor_columns(cases["reference"], "reference"), anchor_columns(cases["hypothesis"], "report")
+    return cases.with_columns(expected + stated)
 
 
-def _use(given: pl.DataFrame, twins: pl.DataFrame) -> Use:
+def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1) -> Use:
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
-    compared = gains(given, twins, _CONVENTION, [_F1], _RESAMPLES)
-    contexts = contexts_of(given)
-    return Use(
-        len(twins),
-        compared[MEAN if len(contexts) > 1 else contexts[0]][_F1],
-        int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins),
-    )
+    *_, last = gains(given, twins, _CONVENTION, [score], _RESAMPLES).values()  # the mean, if there are several contexts
+    return Use(len(twins), last[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))

@@ -20,7 +20,9 @@ Key = tuple[str, str]
 ScoreOf = Callable[[np.ndarray], np.ndarray]
 #: Level of all intervals, and the seed of all resamples.
 LEVEL, SEED = 0.95, 0
-#: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown.
+#: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown. Units
+#: with nothing that the score counts are drawn too, but are none of these: they add nothing to the sums, so they do not
+#: change the spread. With ten others, fewer than one resample in 20,000 has no value.
 LEAST_UNITS = 10
 #: Resamples held in memory at a time.
 _CHUNK = 500
@@ -28,17 +30,25 @@ _CHUNK = 500
 
 class Summed(NamedTuple):
     """A score of one context as a function of sums over units. ``rows``: ``[units, k]``; scores that share them hold
-    the same array. ``score``: sums ``[..., k]`` -> scores ``[...]``; undefined ones are NaN."""
+    the same array. ``score``: sums ``[..., k]`` -> scores ``[...]``; undefined ones are NaN. ``counted``: columns of
+    the rows with the number of findings, or records, that it is a share or a mean of; none: every unit counts."""
 
     rows: np.ndarray
     score: ScoreOf
+    counted: tuple[int, ...] = ()
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How many findings, or records, of each unit count ``[units]``; 1 if every unit does."""
+        return self.rows[:, self.counted].sum(axis=1) if self.counted else np.ones(len(self.rows))
 
 
 @dataclass(frozen=True)
 class Difference:
     """A score of both runs and their difference, second minus first, with its interval and two-sided p value; ``None``:
     undefined, or too few units. The interval leaves out resamples without a value, and the p value counts them as
-    evidence against a difference."""
+    evidence against a difference. ``units``: how many count in both runs; for the mean, the fewest of a context.
+    ``counts``: what the score counts in either run; None: it does not say."""
 
     first: float | None
     second: float | None
@@ -46,12 +56,14 @@ class Difference:
     low: float | None
     high: float | None
     p: float | None
+    units: int = 0
+    counts: tuple[int | None, ...] = (None, None)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A score of one run and its bootstrap interval; ``None``: undefined. The interval leaves out resamples without a
-    value."""
+    """A score of one run and its bootstrap interval; ``None``: undefined, or too few units. The interval leaves out
+    resamples without a value."""
 
     value: float | None
     low: float | None
@@ -89,15 +101,18 @@ def differences(
         parts.append(
             {key: np.stack([other_drawn[key] - drawn[key], other_swapped[key] - swapped[key]]) for key in values}
         )
+    units = _units(first, second)
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in values}
     for key, value in values.items():
         apart = float(other_values[key]) - float(value)
         drawn_gaps, swapped_gaps = np.concatenate([part[key] for part in parts], axis=1)
-        low, high = _percentiles(apart, drawn_gaps, len(rows))
+        low, high = _percentiles(apart, drawn_gaps, units[key])
         # rounding: exchanged sums are added in another order
         as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(apart) - 1e-12)
         p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
-        result[key[0]][key[1]] = Difference(_value(value), _value(other_values[key]), _value(apart), low, high, p)
+        counts = (int(run[key].counts.sum()) if key in run and run[key].counted else None for run in (first, second))
+        of_runs = map(_value, (value, other_values[key], apart))
+        result[key[0]][key[1]] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
     return result
 
 
@@ -107,12 +122,12 @@ def intervals(
     """Return percentile bootstrap intervals of one run's scores by context, and of their plain mean over contexts; all
     scores are over the same units, and every context has the same."""
     scored, draw = _Stack(scores), np.random.default_rng(seed)
-    observed = scored(scored.rows.sum(axis=0))
+    observed, units = scored(scored.rows.sum(axis=0)), _units(scores)
     drawn = [scored(_weights(draw, len(scored.rows), size) @ scored.rows) for size in _chunks(resamples)]
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
     for key, value in observed.items():
         samples = np.concatenate([part[key] for part in drawn])
-        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), samples, len(scored.rows)))
+        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), samples, units[key]))
     return result
 
 
@@ -145,6 +160,14 @@ class _Stack:
             for name in names:
                 values[MEAN, name] = np.mean([values[context, name] for context in contexts], axis=0)
         return values
+
+
+def _units(*runs: Mapping[Key, Summed]) -> dict[Key, int]:
+    """Return how many units count for each score in every run; for the mean, the fewest of a context."""
+    units = {key: int(np.all([run[key].counts > 0 for run in runs], axis=0).sum()) for key in runs[0]}
+    for _, name in runs[0]:
+        units[MEAN, name] = min(count for (_, other), count in units.items() if other == name)
+    return units
 
 
 def _chunks(resamples: int) -> list[int]:

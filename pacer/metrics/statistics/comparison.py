@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import polars as pl
 
-from pacer.core.display import Displayed, Shown, three_decimals
+from pacer.core.display import IN_BRACKETS, Displayed, Shown, three_decimals, with_count
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import MEAN, contexts_of
 from pacer.metrics.clinical import CONVENTIONS
@@ -18,9 +18,10 @@ from pacer.metrics.predictions import check_pairs
 from pacer.metrics.result import read_result
 from pacer.metrics.scores import SCORES, score_of, summed_scores
 from pacer.metrics.signature import Signature, reading_notes
-from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, differences
-from pacer.metrics.statistics.intervals import Intervals, context_sums, resampled_units, score_intervals
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Difference, Key, Summed, differences
+from pacer.metrics.statistics.intervals import UNITS, Intervals, context_sums, resampled_units, score_intervals
 from pacer.metrics.statistics.sources import warnings
+from pacer.metrics.statistics.systems import Comparisons
 
 _LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
 #: What another version can change.
@@ -40,8 +41,9 @@ class Comparison(Displayed):
     """Result of a comparison; tables call the ``first`` system A and the ``second`` B.
 
     ``scores``: context (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
-    change, where the runs differ. ``left_out``: columns of ``score.columns`` that only one run has.
-    ``is_standin``: the labeller behind F1 was trained by this pipeline.
+    change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records with a value in both
+    runs, if not all have one. ``left_out``: columns that only one run has. ``is_standin``: this pipeline trained the
+    labeller behind F1.
     """
 
     convention: str
@@ -51,22 +53,32 @@ class Comparison(Displayed):
     scores: dict[str, dict[str, Difference]] = field(default_factory=dict)
     resamples: int = 0
     versions: list[tuple[str, tuple[str, str], str]] = field(default_factory=list)
+    partial: dict[str, int] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     is_standin: bool = False
+
+    @property
+    def notes(self) -> list[str]:
+        """What the scores count and are computed over, and in which versions the runs differ."""
+        counting = any(any(tested.counts) for scores in self.scores.values() for tested in scores.values())
+        both = f"{UNITS[self.unit]}: those with any in both runs, at least {LEAST_UNITS} for an interval"
+        notes = [f"{IN_BRACKETS}; {both}"] * counting
+        notes += [f"{name}: compared over {n:,} of {self.records:,} records" for name, n in self.partial.items()]
+        notes += [f"{name} is left out: only one run has this score" for name in self.left_out]
+        notes += [f"{name}: {' and '.join(two)}; {change}; score both alike" for name, two, change in self.versions]
+        return notes
 
     def _shown(self) -> Shown:
         rows = []
         for context, scores in self.scores.items():
             for key, tested in scores.items():
-                cells = map(three_decimals, (tested.first, tested.second, tested.difference, tested.low, tested.high))
+                both = map(with_count, map(three_decimals, (tested.first, tested.second)), tested.counts)
+                cells = map(three_decimals, (tested.difference, tested.units, tested.low, tested.high))
                 p = "< 0.001" if tested.p is not None and tested.p < 0.001 else three_decimals(tested.p)
-                rows.append((context, score_of(key).heading, *cells, p))
-        notes = [
-            f"{self.records:,} records, resampled by {self.unit} ({self.units:,}); p not corrected for multiple tests"
-        ]
-        notes += [f"{name}: only one of the two has this score" for name in self.left_out]
-        notes += [f"{name}: {' and '.join(both)}; {changed}" for name, both, changed in self.versions]
-        return ("context", "score", "A", "B", "B − A", "from", "to (95 %)", "p"), rows, notes
+                rows.append((context, score_of(key).heading, *both, *cells, p))
+        resampled = f"{self.records:,} records, resampled by {self.unit} ({self.units:,})"
+        notes = [f"{resampled}; p not corrected for multiple tests", *self.notes]
+        return ("context", "score", "A", "B", "B − A", UNITS[self.unit], "from", "to (95 %)", "p"), rows, notes
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,12 +97,16 @@ class Scores(Displayed):
     def _shown(self) -> Shown:
         contexts = {name: self.scores[name] for name in (*contexts_of(self.cases), MEAN) if name in self.scores}
         known = [score for score in SCORES if score.place in ("scores", "contents")]
+
+        def cell(name: str, key: str) -> str:
+            return with_count(three_decimals(contexts[name].get(key)), self.signature.counted.get(name, {}).get(key))
+
         rows = [
-            (score.heading, *(three_decimals(values.get(score.key)) for values in contexts.values()))
+            (score.heading, *(cell(name, score.key) for name in contexts))
             for score in [*known, *map(score_of, self.signature.score_columns)]
             if any(values.get(score.key) is not None for values in contexts.values())
         ]
-        return ("score", *contexts), rows, ["more in .scores, .intervals, .cases and .notes"]
+        return ("score", *contexts), rows, [f"{IN_BRACKETS}; more in .scores, .intervals, .cases and .notes"]
 
     @property
     def notes(self) -> list[str]:
@@ -107,14 +123,24 @@ class Scores(Displayed):
 System = Scores | str | Path
 
 
-def compare(first: System, second: System, *, convention: str = "llm-rg4", resamples: int = 10_000) -> Comparison:
-    """Compare two scored systems case by case; differences are second minus first. Compared are the tested scores of
-    the registry and the numbers of ``score.columns``, by context and for the mean over contexts. Systems without a
-    labeller are compared without CE F1.
+@overload
+def compare(first: System, second: System, *, convention: str = ..., resamples: int = ...) -> Comparison: ...
+@overload
+def compare(first: Mapping[str, System], *, convention: str = ..., resamples: int = ...) -> Comparisons: ...
+def compare(
+    first: System | Mapping[str, System],
+    second: System | None = None,
+    *,
+    convention: str = "llm-rg4",
+    resamples: int = 10_000,
+) -> Comparison | Comparisons:
+    """Compare two scored systems case by case, or each of several with the first; differences are minus the first.
+    Compared are the tested scores of the registry and the numbers of ``score.columns``, by context and for the mean
+    over contexts. Systems without a labeller are compared without CE F1.
 
     Args:
         first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and ``signature.json``, or
-            folders that have them in ``metrics/``.
+            folders that have them in ``metrics/``; or ``{name: system}`` alone, the first system first.
         convention: of the F1; one with a micro or weighted headline.
         resamples: of patients if these are known, else of examinations, else of records; see
             :func:`~pacer.metrics.statistics.bootstrap.differences`.
@@ -125,6 +151,12 @@ def compare(first: System, second: System, *, convention: str = "llm-rg4", resam
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
+    if isinstance(first, Mapping) or second is None:
+        if not isinstance(first, Mapping) or second is not None or len(first) < 2:
+            raise ConfigError("expected at least two systems: either two, or one mapping of names to systems")
+        (name, baseline), *rest = first.items()
+        others = {other: compare(baseline, run, convention=convention, resamples=resamples) for other, run in rest}
+        return Comparisons.of(name, others)
     runs = _paired(first, second, convention)
     return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
 
@@ -212,6 +244,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
         units.count,
         len(cases),
         versions=_versions(signature, other_signature),
+        partial={name: cases[name].count() for name in columns if cases[name].null_count()},
         left_out=sorted({*scores, *other_scores} - {*columns}),
         is_standin=bool(signature.standin_labeller),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import polars as pl
 
 from pacer.metrics.cases import is_labelled
 from pacer.metrics.clinical import CONVENTIONS, averaged, label_rows
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Interval, Key, Summed, by_unit, intervals
+from pacer.metrics.statistics.bootstrap import Interval, Key, Summed, by_unit, intervals
 from pacer.metrics.statistics.intervals import POOLED, resampled_units
 
 
@@ -34,20 +33,15 @@ def group_scores(
     if not named or not is_labelled(cases):
         return []
     rule, units = CONVENTIONS[convention], resampled_units(cases)
-    rows, f1 = label_rows(cases, rule), partial(averaged, ratio="f1", average=rule.averages[0])
+    rows, f1 = label_rows(cases, rule), lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0])
     members: list[tuple[str, str, np.ndarray]] = [
         (name, value, (cases[name] == value).fill_null(False).to_numpy())
         for name in named
         for value in cases[name].drop_nulls().unique().sort()
     ]
-    sums: dict[Key, Summed] = {  # records outside a group add nothing to its sums
-        (POOLED, str(place)): Summed(by_unit(rows * chosen[:, None], units.codes, units.count), f1)
-        for place, (_, _, chosen) in enumerate(members)
-    }
-    groups = []
-    for (name, value, chosen), score in zip(members, intervals(sums, resamples)[POOLED].values(), strict=True):
-        is_small = len(np.unique(units.codes[chosen])) < LEAST_UNITS
-        groups.append(
-            GroupScore(name, value, int(chosen.sum()), Interval(score.value, None, None) if is_small else score)
-        )
-    return groups
+    sums: dict[Key, Summed] = {}
+    for place, (_, _, chosen) in enumerate(members):  # records outside a group add nothing to its sums
+        of_units = by_unit(np.column_stack([rows * chosen[:, None], chosen]), units.codes, units.count)
+        sums[POOLED, str(place)] = Summed(of_units, f1, counted=(rows.shape[1],))
+    scored = zip(members, intervals(sums, resamples)[POOLED].values(), strict=True)
+    return [GroupScore(name, value, int(chosen.sum()), score) for (name, value, chosen), score in scored]

@@ -16,8 +16,8 @@ from pacer.metrics.score_kinds import Score, Sums
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.statistics.bootstrap import Interval, Key, ScoreOf, Summed, by_unit, intervals
 
-#: Units that may be resampled, the coarsest first.
-UNITS = ("subject", "study", "record")
+#: Units that may be resampled, the coarsest first, with their names in tables.
+UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
 #: Row name for the records of all contexts together.
 POOLED = "pooled"
 
@@ -103,5 +103,5 @@ def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], 
         codes = units.codes[(cases["context"] == context).to_numpy()]
         kinds = dict.fromkeys(sums.rows for sums in known.values())
         tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
-        found |= {(context, key): Summed(tables[sums.rows], bound(sums)) for key, sums in known.items()}
+        found |= {(context, key): Summed(tables[sums.rows], bound(sums), sums.counted) for key, sums in known.items()}
     return found

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import polars as pl
 import pytest
+from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
@@ -90,7 +93,7 @@ def test_f1_by_group_needs_a_labeller(
     labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()), "--deduplicate")
     assert labelled.code == 0, labelled.error
     assert all(shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences"))
-    assert ["ALL", "1.500", "2"] in [line.split() for line in labelled.out.splitlines()], "the mean over two records"
+    assert ["ALL", "1.500", "(2)"] in [line.split() for line in labelled.out.splitlines()], "the mean over two records"
     shown = labelled.out.partition("F1 by sex, site; other scores are not grouped")[2]
     assert re.findall(r"^(?:sex|site) +(\w) +(\d)", shown, re.MULTILINE) == [
         ("F", "2"),
@@ -126,6 +129,85 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     assert "come from different runs" in pacer("compare", "scores", "others").error
 
 
+def test_the_file_for_continuous_integration_fails_on_a_loss(pacer: Callable[..., Outcome], repository: Path) -> None:
+    """The file in docs/evaluation.md, with reports that are worse, and with the released ones."""
+    page = (REPOSITORY / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```yaml\n(reports:.*?)```", page, re.DOTALL)
+    lines = YAML(typ="safe").load(block)["reports"]["script"]
+    assert len(block.splitlines()) == 5
+    texts = [f"Small left effusion number {number} is seen." for number in range(20)]
+    for name, reports in (("references", texts), ("released", texts), ("new", ["No edema."] * 20)):
+        pl.DataFrame({"id": range(20), "report": reports}).write_csv(f"{name}.csv")
+    outcomes = [pacer(*shlex.split(line)[1:]) for line in lines]
+    assert [outcome.code for outcome in outcomes] == [0, 0, 3]
+    assert [line.split(":")[0] for line in outcomes[-1].error.splitlines()] == [
+        "new loses more than 0.02 in report_positive_f1 against released",
+        "new loses more than 0.01 in bleu4 against released",
+    ]
+    shutil.copy("released.csv", "new.csv")
+    shutil.rmtree("new")
+    assert [pacer(*shlex.split(line)[1:]).code for line in lines] == [0, 0, 0]
+
+
+def test_several_systems_are_compared_in_one_table(pacer: Callable[..., Outcome], repository: Path) -> None:
+    texts = [f"Small left effusion number {number} is seen." for number in range(12)]
+    pl.DataFrame({"id": range(12), "report": texts}).write_csv("references.csv")
+    for name, reports in (("same", texts), ("a=b", ["No edema."] * 12), ("other", texts[:6] + ["Edema."] * 6)):
+        pl.DataFrame({"id": range(12), "report": reports}).write_csv("reports.csv")
+        scored = score("references.csv", "reports.csv", out=f"runs/{name}")
+        assert scored.scores["all"]["n"] == 12
+    command = ("compare", "runs/same", "runs/a=b", "half=runs/other")
+    outcome = pacer(*command, "--out", "compared")
+    table, _, notes = outcome.out.partition("\n\n")
+    assert outcome.code == 0 and "no CheXbert F1" not in notes and "differences from same (Holm)" in notes
+    head = re.sub(" +", " ", table.splitlines()[0])
+    assert head == "Score System same Value Change from to (95 %) p (Holm)"
+    assert max(map(len, table.splitlines())) <= 80
+    named = [line.split()[1] for line in table.splitlines() if line.startswith("ROUGE-L")]
+    assert named == ["a=b", "half"]
+    told = json.loads(pacer(*command, "--json").out)
+    assert told == read_json("compared/comparison.json") and list(told["others"]) == named
+    assert set(told["others"]["half"]["scores"]["all"]) == {row["score"] for row in told["tested"]}
+    assert "| ROUGE-L" in Path("compared/table.md").read_text() and Path("compared/table.tex").is_file()
+    loss = pacer(*command, "--max-loss", "rougeL=0.6")
+    assert loss.code == 3 and loss.error.startswith("a=b loses more than 0.6 in rougeL against same: -")
+    assert loss.error.count("\n") == 1
+    for wrong, reason in (("nope=0.1", "nope: .*; choose from report_positive_f1, "), ("bleu4", "such as f1=0.02")):
+        refused = pacer(*command, "--max-loss", wrong)
+        assert refused.code == 1 and re.search(reason, refused.error)
+    assert "two systems have the name x" in pacer("compare", "x=runs/same", "x=runs/other").error
+    assert "at least two folders" in pacer("compare", "runs/same").error
+
+
+def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Path) -> None:
+    texts = dict(zip("abcd", REFERENCES, strict=True))
+    outcome = pacer("label", FILES[0])
+    rows = pl.read_csv(outcome.out.encode()).to_dicts()
+    assert outcome.code == 0 and outcome.error == f"{len(rows)} mentions; 0 of 4 reports have none\n"
+    assert all(texts[row["id"]][row["start"] : row["end"]] == row["words"] for row in rows)
+    assert [(row["finding"], row["polarity"], row["cue"]) for row in rows if row["id"] == "a"] == [
+        ("pleural effusion", "negative", "No"),
+        ("pneumothorax", "negative", "No"),
+    ]
+    assert pacer("label", FILES[0], "--out", "found.jsonl").code == 0
+    as_json = pacer("label", FILES[0], "--json").out
+    assert Path("found.jsonl").read_text() == as_json and [*map(json.loads, as_json.splitlines())] == rows
+    pl.DataFrame({"id": ["a", "a"], "report": ["Edema.", ""], "text": ["", "Clear."]}).write_csv("two.csv")
+    for options, reason in (((), "choose one with --report-text"), (("--report-text", "text"), "--report-id")):
+        assert reason in pacer("label", "two.csv", *options).error
+    pl.DataFrame({"report": ["Nothing.", ""]}).write_csv("one.csv")
+    assert pacer("label", "one.csv").error == "0 mentions; 2 of 2 reports have none\n"
+
+
+def test_a_case_of_two_files_is_shown(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
+    assert pacer("show", "c", "scores").out == "written to shown/study-c.html\n"
+    page = Path("shown/study-c.html").read_text()
+    assert ">scores<" in page and re.search(r'<mark class="[^"]*opposite[^"]*"[^>]*>No edema<', page)
+    refused = pacer("show", "z", "scores")
+    assert refused.error == ("error: scores has no report for study z; pass a study id or a record id of its cases\n")
+
+
 def test_without_meteor_everything_else_is_written(
     pacer: Callable[..., Outcome], files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +215,9 @@ def test_without_meteor_everything_else_is_written(
     whole = read_json("scores/scores.json")["all"]
     seen = []
 
-    def fails(references: list[str], hypotheses: list[str]) -> None:
+    def fails(references: list[str], hypotheses: list[str], stop: Event) -> None:
+        while not stop.wait(0.01) and "meteor" not in read_json("scores/signature.json")["left_out"]:
+            pass  # METEOR ends after the other scores
         seen.append(read_result("scores"))
         raise MeteorError("no Java")
 

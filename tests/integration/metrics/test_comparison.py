@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import polars as pl
 import pytest
 
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.statistics.comparison import compare, compare_repeats
+from pacer.metrics.statistics.bootstrap import Difference, holm
+from pacer.metrics.statistics.comparison import Comparison, compare, compare_repeats
 from pacer.metrics.statistics.intervals import score_intervals
+from pacer.metrics.statistics.systems import Comparisons, SystemDifference
 from pacer.reporting.score_tables import comparison_notes, comparison_table
 from tests.support.cases import listed_cases
 from tests.support.metrics import made_cases
@@ -50,6 +52,47 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
     json.dumps(asdict(found), allow_nan=False)
 
 
+def test_several_systems_are_compared_with_the_first(tmp_path, runs):
+    """Holm's correction covers all systems and scores; a loss is shown where the whole interval is beyond it."""
+    base, better = runs
+    worse = run(tmp_path / "c", 3, 0.3)
+    for folder, value in ((base, 0.1), (better, 0.9), (worse, 0.0)):
+        add(folder, mine=lambda _, value=value: value)
+    found = compare({"base": base, "better": better, "worse": worse}, resamples=400)
+    alone = {name: compare(base, folder, resamples=400) for name, folder in (("better", better), ("worse", worse))}
+    assert found.others == alone
+    tested = {(row.score, row.system): row for row in found.tested}
+    assert set(tested) == {(key, name) for key in alone["worse"].scores["mean"] for name in alone}
+    assert [row.p_holm for row in found.tested] == holm([row.difference.p for row in found.tested])
+    for (key, name), row in tested.items():
+        assert row.difference == alone[name].scores["mean"][key]
+    low = -tested["bleu4", "worse"].difference.high
+    assert low > 0 and found.losses({"bleu4": low + 1e-6, "mine": 0.2}) == []
+    assert [line.split(" in ")[0] for line in found.losses({"bleu4": low - 1e-6, "mine": 0.0})] == [
+        f"worse loses more than {low - 1e-6:g}",
+        "worse loses more than 0",
+    ]
+    _, rows, notes = found.table()
+    assert len(rows) == len(found.tested) and "all 14 differences from base (Holm)" in notes[0]
+    assert repr(found).endswith(notes[-1])
+    with pytest.raises(
+        ConfigError, match=r"^max_loss=\"f1\": not compared for all systems; choose from report_positive_f1, "
+    ):
+        replace(found, tested=found.tested[1:]).losses({"f1": 0.1})  # one system lacks it
+
+
+@pytest.mark.parametrize(("key", "ends", "most", "expected"), listed_cases(__file__, "losses"))
+def test_a_loss_is_shown_or_not(key, ends, most, expected):
+    low, high = (None if end == "none" else end for end in ends)
+    row = SystemDifference(key, "one", Difference(0.5, 0.5, 0.0, low, high, 0.5), 1.0)
+    compared = Comparisons("base", [row], {"one": Comparison("llm-rg4", "record", 12, 12)})
+    if isinstance(expected, str):
+        with pytest.raises((ConfigError, DataError), match=f'^max_loss="{key}": {expected}'):
+            compared.losses({key: most})
+    else:
+        assert len(compared.losses({key: most})) == expected
+
+
 def edit(folder, **changes):
     """Change parts of a signature."""
     path = folder / "metrics/signature.json"
@@ -84,7 +127,12 @@ def test_columns_are_compared_over_the_records_that_both_have(runs):
     found = compare(*runs, resamples=20)
     assert found.scores["sn"]["mine"].difference == found.scores["mean"]["mine"].difference == 2.0
     assert found.left_out == ["single"]
-    assert "single is left out: only one run has this column" in comparison_notes(found)
+    assert (found.scores["sn"]["mine"].counts, found.scores["sn"]["mine"].units) == ((23, 23), 12)
+    for notes in (repr(found), "\n".join(comparison_notes(found))):
+        assert "mine: compared over 47 of 48 records" in notes
+        assert "single is left out: only one run has this score" in notes
+    [sn] = [row for row in comparison_table(found).rows if row[:2] == ("SN", "mine")]
+    assert sn[2:5] == ("1.000 (23)", "3.000 (23)", "12")
 
 
 @pytest.mark.parametrize(("change", "problem"), listed_cases(__file__, "other_records"))
@@ -98,6 +146,9 @@ def test_runs_of_other_records_are_refused(runs, change, problem):
 def test_wrong_arguments_are_refused(runs, tmp_path):
     with pytest.raises(ConfigError, match="convention 'x' is not one of"):
         compare(*runs, convention="x")
+    for wrong in (({"a": runs[0]},), (runs[0],), ({"a": runs[0], "b": runs[1]}, runs[0])):
+        with pytest.raises(ConfigError, match="expected at least two systems: either two, or one mapping"):
+            compare(*wrong)
     with pytest.raises(DataError, match=r"has no cases\.parquet; pass a folder written by `pacer score`"):
         compare(tmp_path / "nowhere", runs[0])
     path = runs[1] / "metrics/cases.parquet"

@@ -14,7 +14,7 @@ from pacer.core.io import write_jsonl
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, reading_notes
 from tests.integration.metrics.test_scoring import records_of
-from tests.support.metrics import score_predictions
+from tests.support.metrics import random_texts, score_predictions
 
 AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})
 
@@ -31,13 +31,16 @@ def files(tmp_path, quick_meteor):
 
 def test_what_was_read_and_is_not_clean_is_told(files):
     """Capitals and the like with the option for them."""
-    (files / "raw.csv").write_text("id,report\ns1,Heart is normal.\ns2,- no effusion .\ns3,1.2 cm nodule .\n")
-    raw, clean = (
+    (files / "raw.csv").write_text('id,report\ns1,Heart is normal.\ns2,"- effusion, no  edema ."\ns3,1.2 cm nodule .\n')
+    raw, clean, published = (
         " ".join(reading_notes(score(files / "refs.csv", files / "raw.csv", **protocol).signature))
-        for protocol in ({}, {"clean_hypotheses": "upstream"})
+        for protocol in ({}, {"clean_hypotheses": "decimals"}, {"clean_hypotheses": "iu_xray"})
     )
-    assert "1 of 3 hypotheses have capitals or periods without a space" in raw
-    assert "--clean-hypotheses decimals" in raw and "--clean-references" not in raw and "capitals" not in clean
+    assert "2 of 3 hypotheses have capitals, or periods or commas without a space before them, which affect BLEU" in raw
+    assert 'clean_hypotheses="decimals"' in raw and "clean_references" not in raw
+    assert not any(word in clean for word in ("capitals", "spaces"))
+    assert "1 of 3 hypotheses have double spaces" in raw and "capitals" not in published
+    assert "hypotheses have double spaces" in published and 'clean_hypotheses="decimals" removes them all' in published
     assert all("1 of 3 hypotheses have bullets" in told and "references have" not in told for told in (raw, clean))
 
 
@@ -57,6 +60,19 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
     assert score_predictions(records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert, labels)) == own
     signature = json.loads((tmp_path / "own" / "signature.json").read_text())
     assert signature["data"]["records"] == foreign.signature.data["records"]
+
+
+def test_scores_are_the_same_for_any_number_of_cores(files, monkeypatch, capfd):
+    ids = list(map(str, range(50)))
+    sides = ({key: text for key, text in zip(ids, random_texts(seed, 50, least=5))} for seed in (1, 2))
+    references, hypotheses = sides
+    whole = score(references, hypotheses)
+    monkeypatch.setattr("pacer.metrics.score._ROWS", 9)
+    for cores in (1, 2):
+        monkeypatch.setattr("pacer.metrics.score.core_count", lambda cores=cores: cores)
+        parts = score(references, hypotheses)
+        assert parts.scores == whole.scores and parts.cases.equals(whole.cases)
+        assert "reading reports: 100% 50/50" in capfd.readouterr().err
 
 
 def test_files_without_contexts_are_scored_as_one(files, chexbert_directory):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import psutil
 import pytest
 from pycocoevalcap.meteor import meteor as original_meteor
 
 from pacer.metrics.meteor import JAVA, MeteorError, meteor, meteor_counts, meteor_statistics
+from pacer.metrics.nlg import meteor_beside
 from tests.support.cases import listed_cases
 from tests.support.metrics import random_texts
 
@@ -65,6 +68,19 @@ def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text, limits, proble
     while psutil.pid_exists(int(pid.read_text())) and time.monotonic() < until:
         time.sleep(0.05)
     assert not psutil.pid_exists(int(pid.read_text()))
+
+
+def test_no_program_outlives_the_scores_beside_it(tmp_path, monkeypatch):
+    program = script(tmp_path, f"echo $$ > {tmp_path / 'pid'}; exec sleep 60")
+    monkeypatch.setattr("pacer.metrics.nlg.meteor_counts", partial(meteor_counts, java=program))
+    pairs = pl.DataFrame({"reference": ["a"], "hypothesis": ["a"]})
+    with pytest.raises(KeyboardInterrupt), meteor_beside(pairs) as running:
+        while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
+            time.sleep(0.05)
+        raise KeyboardInterrupt
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    with pytest.raises(MeteorError, match="stopped"):
+        running.result()
 
 
 def test_a_busy_machine_takes_no_budget(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_systems_are_told_apart(name: str, probe: Path, tmp_path: Path) -> None:
     uses = system_use(name, key, reports(probe, SYSTEMS[name], tmp_path / "r.csv")).uses
     for source, twins in SOURCES.items():
         for twin in twins:
-            gain = uses[twin].f1
+            gain = uses[twin].score
             if source in USED[name] or (twin, name) == ("another_radiograph", "looks at all"):
                 assert uses[twin].verdict == "used" and (gain.low or 0) > 0, twin
             elif name == "ignores the lateral" and source == "radiographs":

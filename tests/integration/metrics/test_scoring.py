@@ -179,7 +179,7 @@ def test_inputs_that_lack_a_record_are_refused(case):
         case.score()
     assert not (case.folder / "metrics").exists()
     (case.predictions / "mn.jsonl").unlink()
-    with pytest.raises(DataError, match=r"has no mn\.jsonl, .*add --context sn"):
+    with pytest.raises(DataError, match=r'has no mn\.jsonl, .*add context="sn"'):
         case.score()
     with pytest.raises(DataError, match="no records"):
         case.score(records=case.records[:0])

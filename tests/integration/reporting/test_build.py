@@ -82,6 +82,7 @@ def whole(make_run, tmp_path_factory: pytest.TempPathFactory) -> Page:
 def test_the_whole_page(whole: Page):
     for shown in (
         "0.599",
+        "0.750 (8)",
         "stand-in for CheXbert",
         "ce:llm-rg4",
         "Studies in two splits",

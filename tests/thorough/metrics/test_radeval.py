@@ -48,13 +48,21 @@ def test_its_file_is_one_of_columns(recorded, tmp_path: Path) -> None:
     assert found["radeval_semb"].to_list() == [0.0, 1.0]
 
 
+def test_what_a_metric_lacks_is_named(recorded, tmp_path: Path) -> None:
+    done = run(tmp_path, "radcliq")
+    assert "(OSError); it needs StanfordAIMI/RRG_scorers, distilroberta-base" in done.stderr
+    package = tmp_path / "site/radeval/__init__.py"
+    package.write_text("import RadEval.metrics")
+    assert "cannot make bleu: there is no package 'RadEval'; `make radeval`" in run(tmp_path, "bleu").stderr
+
+
 def test_bleu_and_rouge_are_radevals_own(tmp_path: Path) -> None:
     python = ROOT / ".venv-radeval" / "bin" / "python"
     if not python.exists():
         pytest.skip("RadEval's environment is not here; make radeval")
     assert run(tmp_path, "bleu", "rouge", python=python).returncode == 0
     code = (
-        "import json; from radeval import RadEval; "
+        "import json, radeval.metrics.radgraph; from radeval import RadEval; "
         "metrics = RadEval(metrics=['bleu', 'rouge'], per_sample=True, show_progress=False); "
         "print(json.dumps(metrics(refs=['clear .', 'effusion .'], hyps=['clear .', 'edema .'])))"
     )

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from pacer.commitments.attributes import read_attributes
+from pacer.commitments.attributes import TABLE, Attributes, read_attributes
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules.matching import Match, Patterns
+from pacer.commitments.rules.table import Row
 from tests.support.cases import cases, listed_cases
 
 OPEN_I = Path(__file__).parents[4] / "shared" / "data" / "openi" / "reports.jsonl.gz"
@@ -34,6 +36,29 @@ def test_words_describe_the_findings_of_their_phrase(text: str, expected: dict[s
 
 def marked(values: dict[str, str]) -> dict[str, set[str]]:
     return {finding: set(words.split()) for finding, words in values.items()}
+
+
+@pytest.mark.parametrize(("difference", "reference", "report"), listed_cases(__file__, "pairs"))
+def test_pairs_differ_in_one_attribute(difference: str, reference: str, report: str) -> None:
+    both = set(extract_anchor(reference).positive) & set(extract_anchor(report).positive)
+    one, other = read_attributes(reference), read_attributes(report)
+    differing = {
+        name
+        for finding in both
+        for name in Attributes._fields
+        if getattr(one[finding], name) != getattr(other[finding], name)
+    }
+    assert both and differing == {difference} - {"same"}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.example)
+def test_every_row_reads_its_example(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example says what the row's reading says, and the row itself is found in it."""
+    found: list[Match] = []
+    find = Patterns.find
+    monkeypatch.setattr(Patterns, "find", lambda *text: found.extend(find(*text)) or find(*text))
+    assert read(row.example) == marked(dict(one.split(":") for one in row.reading.split(", ")))
+    assert any(match.row is row for match in found)
 
 
 @pytest.mark.skipif(not OPEN_I.is_file(), reason="needs the Open-I reports in ../shared/data")

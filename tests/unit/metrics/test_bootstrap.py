@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pacer.metrics.clinical import averaged
 from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Key, Summed, differences, holm
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Key, Summed, differences, holm, intervals
 
 
 def test_scores_without_a_denominator_are_undefined():
@@ -66,6 +66,26 @@ def test_the_mean_over_contexts_is_the_mean_of_their_scores():
     found = differences(*sides, 500)
     assert found["mean"]["s"].first == pytest.approx((found["sn"]["s"].first + found["mw"]["s"].first) / 2)
     assert found["mean"]["s"].high - found["mean"]["s"].low < found["sn"]["s"].high - found["sn"]["s"].low
+
+
+@pytest.mark.parametrize("counting", [LEAST_UNITS - 1, LEAST_UNITS, 60])
+def test_units_without_anything_to_count_change_neither_interval_nor_number(counting):
+    """The share of some findings of few patients among many: the spread is that of these patients alone."""
+    draw = np.random.default_rng(4)
+    named = draw.integers(1, 4, counting).astype(float)
+    few = np.stack([draw.binomial(named.astype(int), 0.6), named], axis=1)
+    among, other = (np.concatenate([part, np.zeros((540, 2))]) for part in (few, few[::-1] * [0, 1] + [1, 0]))
+    one, two = ({("sn", "s"): Summed(rows, mean, (1,))} for rows in (among, other))
+    found, alone = intervals(one)["sn"]["s"], intervals({("sn", "s"): Summed(few, mean)})["sn"]["s"]
+    compared = differences(one, two, 200)["sn"]["s"]
+    assert (compared.units, compared.counts) == (counting, (named.sum(), named.sum())) and found.value == alone.value
+    if counting < LEAST_UNITS:
+        assert (found.low, compared.low) == (None, None) and compared.p is not None
+    else:
+        assert found.high - found.low == pytest.approx(alone.high - alone.low, rel=0.15)
+        assert compared.low < compared.difference < compared.high
+    elsewhere = {("sn", "s"): Summed(np.roll(among, counting - 3, axis=0), mean, (1,))}
+    assert differences(one, elsewhere, 200)["sn"]["s"].units == 3
 
 
 def test_holm_by_hand():

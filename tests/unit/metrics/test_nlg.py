@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pacer.metrics.nlg import language_scores, single_line, with_meteor, with_rouge
+from pacer.metrics.nlg import language_scores, single_line, with_meteor, with_overlap
 from tests.support.metrics import random_texts
 
 
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
-    return language_scores(*with_meteor(with_rouge(pl.DataFrame({"reference": references, "hypothesis": hypotheses}))))
+    return language_scores(
+        *with_meteor(with_overlap(pl.DataFrame({"reference": references, "hypothesis": hypotheses})))
+    )
 
 
 def rouge(reference: str, hypothesis: str) -> float:
-    return with_rouge(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))["rougeL"][0]
+    return with_overlap(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))["rougeL"][0]
 
 
 def test_equals_the_original_package(quick_meteor):
@@ -25,6 +28,7 @@ def test_equals_the_original_package(quick_meteor):
     assert list(scores) == ["bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider"]
     assert scores["rougeL"] == pytest.approx(Rouge().compute_score(*pairs)[0])
     assert scores["cider"] == Cider().compute_score(*pairs)[0]
+    assert [scores[f"bleu{order}"] for order in range(1, 5)] == Bleu(4).compute_score(*pairs, verbose=0)[0]
 
 
 def test_texts_are_compared_as_they_are():
@@ -33,11 +37,12 @@ def test_texts_are_compared_as_they_are():
     assert (rouge("", ""), rouge("a b", "")) == (1.0, 0.0)
 
 
-def test_empty_hypotheses_have_a_score_and_a_single_pair_no_cider(quick_meteor):
+def test_empty_hypotheses_have_a_score_and_equal_references_no_cider(quick_meteor):
     scores = scored(random_texts(1, 4, least=5), [""] * 4)
     assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
-    scores = scored(["the heart is normal ."], ["the heart is normal ."])
-    assert scores["cider"] is None and scores["rougeL"] == 1.0
+    for equal in (["the heart is normal ."], ["the heart is normal .", "the  heart is normal . "], ["", ""]):
+        scores = scored(equal, equal)
+        assert scores["cider"] is None and scores["rougeL"] == 1.0
 
 
 def test_line_breaks_and_tabs_are_spaces_and_doubled_spaces_stay():

@@ -15,8 +15,9 @@ import pytest
 import pacer
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
+from pacer.metrics.scores import score_of
 from pacer.metrics.signature import DEFAULTS
-from pacer.reporting.score_tables import column_table, comparison_notes
+from pacer.reporting.score_tables import comparison_notes, score_table
 from tests.support.cases import cases
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
@@ -56,8 +57,8 @@ def test_the_example_of_contributing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     tested, interval = compared.scores["all"]["shared_words"], second.intervals.scores["all"]["shared_words"]
     assert interval.low < interval.value < interval.high and tested.high < 0 and tested.p < 0.05
     assert "shared_words: mean of your score, __main__:shared_words" in second.notes
-    table = column_table(second.scores, second.signature.score_columns, intervals=second.intervals)
-    assert table is not None and table.rows[0] == ("ALL", "0.833", "12")
+    table = score_table(second.scores, [score_of("shared_words")], counted=second.signature.counted)
+    assert table.rows == (("ALL", "0.833 (12)"),)
 
 
 def test_whose_a_score_is_is_in_the_signature_and_two_versions_are_told(tmp_path: Path) -> None:
@@ -66,9 +67,9 @@ def test_whose_a_score_is_is_in_the_signature_and_two_versions_are_told(tmp_path
     other = pacer.score(REFERENCES, REPORTS, metrics={"mine": lambda references, reports: [1.0] * 3})
     compared = pacer.compare(first, other, resamples=20)
     notes = comparison_notes(compared)
-    assert "; they may compute different values" in repr(compared) and "yours: only one" not in repr(compared)
+    assert "; they may compute different values" in repr(compared) and "yours" not in repr(compared)
     further = pacer.score(REFERENCES, REPORTS, metrics={"mine": words, "yours": words})
-    assert "\nyours: only one of the two has this score" in repr(pacer.compare(first, further, resamples=20))
+    assert "\nyours is left out: only one run has this score" in repr(pacer.compare(first, further, resamples=20))
     assert any(re.match(r"mine: mean of your score, \S+:words and mean of your score, \S+<lambda>", n) for n in notes)
 
 

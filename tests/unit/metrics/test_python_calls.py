@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import polars as pl
 import pytest
 
 import pacer
-from pacer.core.errors import ConfigError, DataError
+from pacer.core.errors import ConfigError, DataError, called_by_command
+from pacer.metrics.pairing import Protocol
 from pacer.reporting.tables import score_cell
 
 REFERENCES = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
@@ -38,13 +40,42 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         assert pacer.score(*pair).scores == found.scores
     with pytest.raises(DataError, match="references: the references for b are blank or placeholders such as nan"):
         pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
-    with pytest.raises(ConfigError, match=r"pacer\.score"):
-        pacer.score(REFERENCES, REPORTS, missng="empty")
+    with pytest.raises(ConfigError, match=r"pacer\.score: missing = 'emptty'"):
+        pacer.score(REFERENCES, REPORTS, missing="emptty")
     with pytest.raises(DataError, match=r"columns must be the path of a table, got a DataFrame$"):
         pacer.score(REFERENCES, REPORTS, columns=frame(REPORTS))
     with pytest.raises(ConfigError, match="no entry point nope;"):
         pacer.score(REFERENCES, REPORTS, metrics="nope")
     assert "meteor" not in pacer.score(REFERENCES, REPORTS, without="meteor").scores["all"]
+
+
+def test_the_keywords_of_score_are_the_fields_of_the_protocol() -> None:
+    keywords = inspect.signature(pacer.score).parameters
+    for name, field in Protocol.model_fields.items():
+        assert keywords[name].default == field.default and keywords[name].annotation not in ("", "Any")
+    assert all(re.search(rf"\b{name}\b.*:", pacer.score.__doc__ or "") for name in keywords)
+
+
+@pytest.mark.parametrize(
+    ("in_python", "in_a_command"),
+    [
+        (
+            'use missing="empty", or force=True; `pacer score --labels`',
+            "use --missing=empty, or --force; `pacer score --labels`",
+        ),
+        ('choose reference_id="Image Index" and context=', "choose --reference-id='Image Index' and --context"),
+        ("two--dashes and -- alone", "two--dashes and -- alone"),
+    ],
+)
+def test_messages_have_the_options_of_their_caller(in_python: str, in_a_command: str) -> None:
+    with called_by_command():
+        assert str(DataError(in_a_command)) == in_a_command
+    assert str(DataError(in_a_command)) == in_python
+
+
+def test_notes_name_keywords(quick_meteor) -> None:
+    notes = pacer.score(REFERENCES | {"a": "No effusion."}, REPORTS).notes
+    assert 'to clean them: clean_references="decimals", or upstream' in " ".join(notes)
 
 
 def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:
@@ -54,8 +85,12 @@ def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:
     assert "BLEU-1              0.714\n" in repr(scored) and "Side agrees" not in repr(scored)
     assert "<td>BLEU-1            </td><td>0.714</td>" in scored._repr_html_()
     compared = pacer.compare(scored, nothing, resamples=20)
-    assert re.search(r"all +ROUGE-L +0\.836 +0 +-0\.836 +– +– +\d\.\d{3}\n", repr(compared))
+    assert re.search(r"all +ROUGE-L +0\.836 +0 +-0\.836 +3 +– +– +\d\.\d{3}\n", repr(compared))
     assert "<p>3 records, resampled by record (3);" in compared._repr_html_()
+    effusions = pacer.score({"a": "left effusion .", "b": "a large heart ."}, {"a": "right effusion .", "b": "clear ."})
+    assert effusions.signature.counted["all"]["attributes_side"] == 1 and "Side agrees         0 (1)\n" in repr(
+        effusions
+    )
     assert score_cell(nothing.scores["all"]["bleu1"]) == "0.000"  # in other tables
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import polars as pl
 
+from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score_kinds import Context, by_case
 from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.statistics.bootstrap import intervals
@@ -29,6 +31,20 @@ def test_a_score_of_cases_is_one_row() -> None:
     assert intervals(sums, 100)["sn"]["words"].value == 2.0
     for none in (cases.drop("written"), cases.with_columns(written=pl.lit(None, pl.Float64))):
         assert score.of(Context(none, None, "llm-rg4")) == {}
+
+
+def test_what_a_score_counts_is_what_it_is_a_share_of() -> None:
+    """One case with ones in the columns that it counts has a value, one with ones in all others has none."""
+    counting = [score for score in (*SCORES, score_of("mine")) if score.sums and score.sums.counted]
+    assert {"attributes", "attributes_side", "new_stated", "contradiction_rate", "mine"} <= {s.key for s in counting}
+    for score in counting:
+        counted = np.isin(
+            np.arange(6 if "attributes" in score.key else 3 if "stated" in score.key else 2), score.sums.counted
+        )
+        for rows, defined in ((counted, True), (~counted, False)):
+            with np.errstate(divide="ignore"):
+                value = score.sums.score(rows.astype(float), CONVENTIONS["llm-rg4"])
+            assert np.isfinite(value) == defined, score.key
 
 
 def test_a_column_of_the_user_has_no_direction() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ from PIL import Image
 from pacer.core.errors import DataError
 from pacer.metrics.probe.covering import Box, control_region, covered, read_boxes
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
+from pacer.metrics.probe.use import system_use
 from pacer.metrics.probe.verdicts import MEAN_PICTURE, THERE, finding_uses, records_needed
 from pacer.metrics.statistics.bootstrap import Difference
+from pacer.phantom.language import report_of, write_report
+from pacer.phantom.world import make_world
+from pacer.reporting.probe_page import verdict_sentence
 from tests.support.cases import listed_cases
 
 
@@ -94,6 +99,31 @@ def test_another_patients_picture_counts_only_where_that_patient_lacks_the_findi
     )
     [found] = finding_uses(rows)
     assert "picture" not in found.effects and found.verdict == THERE
+
+
+def test_swapped_sides_are_seen_in_the_figures_of_the_probe(tmp_path: Path) -> None:
+    """Two systems write the phantom's reports in other words; one of them says left for right and right for left."""
+    studies = [patient.studies[0] for patient in make_world(7, 120)]
+    rows = [
+        {"twin": GIVEN, "finding": None, "context": "sn", "probe_id": name, "record_id": name, "frontal": name}
+        | {"study_id": name, "subject_id": name, "reference": report_of(study, "sn").text}
+        for study in studies
+        for name in [study.study_id]
+    ]
+    key, sides = pl.DataFrame(rows, schema_overrides={"finding": pl.String}), {"left": "right", "right": "left"}
+    texts = [write_report(study, "sn", study.rng(1000)).text for study in studies]
+    swapped = [re.sub(r"\b(left|right)\b", lambda found: sides[found[0].lower()], text, flags=re.I) for text in texts]
+    systems = []
+    for reports in (texts, swapped):
+        key.select("probe_id", report=pl.Series(reports)).write_csv(tmp_path / "r.csv")
+        systems.append(system_use("s", key, tmp_path / "r.csv"))
+    right, wrong = (system.uses for system in systems)
+    unclear = "cannot tell: 13 findings"
+    assert list(map(verdict_sentence, systems)) == [unclear, f"{unclear}; side not above chance"]
+    assert right["chance"] == wrong["chance"] and right["severity"] == wrong["severity"]
+    assert right["side"].verdict == "above chance" and wrong["side"].score.high < 0 and right["side"].score.second > 0.9
+    assert wrong["side"].score.counts[1] == right["side"].score.counts[1] > 20
+    assert right["course"].score.counts == (0, 0) and right["course"].score.difference is None
 
 
 @pytest.mark.parametrize(("half", "records", "tests", "expected"), listed_cases(__file__, "needed"))

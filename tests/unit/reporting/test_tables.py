@@ -91,15 +91,18 @@ def test_observations_with_and_without_a_score():
 def test_the_use_of_sources_has_a_row_a_twin_below_its_system():
     gain = Difference(0.4, 0.6, 0.2, 0.1, 0.3, None)
     use, chance = Use(12, gain, 0.25), Use(12, replace(gain, difference=-0.2), None)
-    system = SystemUse("copies", {"no_prior": use, "chance": chance}, [], 3)
-    table = use_table([system], {"chance": "another's", "no_lateral": "no lateral", "no_prior": "no previous report"})
-    heads = ("F1", "changed", "gain", "Reports that change")
+    side = Use(12, replace(gain, low=-0.1, counts=(4, 9)), None)
+    system = SystemUse("copies", {"no_prior": use, "chance": chance, "side": side}, [], 3)
+    titles = {"chance": "another's", "side": "side", "no_lateral": "no lateral", "no_prior": "no previous report"}
+    table = use_table([system], titles)
+    heads = ("Score", "changed", "gain", "Reports that change")
     assert table.columns == ("Changed source", "Verdict", "n", *heads)
     assert table.rows == (
         ("another's", "above chance", "12", "0.600", "0.400", "−0.200 (+0.100…+0.300)", ""),
+        ("side", "not above chance", "12", "0.600 (9)", "0.400 (4)", "+0.200 (−0.100…+0.300)", ""),
         ("no previous report", "used", "12", "0.600", "0.400", "+0.200 (+0.100…+0.300)", "0.750"),
     )
-    assert table.tones == {(0, 1): "yes", (1, 1): "yes"}
+    assert table.tones == {(0, 1): "yes", (1, 1): "no", (2, 1): "yes"}
     assert table.headings == {0: Heading("copies", "3 reports are empty")}
 
 

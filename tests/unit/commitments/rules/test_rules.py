@@ -128,5 +128,5 @@ def test_segments_know_their_places(text: str) -> None:
         assert len(segment) == len(places)
         for letter, place in zip(segment, places, strict=True):
             original = text[place].lower()
-            read = {"-": ",", **dict.fromkeys("0123456789", "0")}.get(original, original)
+            read = {**dict.fromkeys("-()", ","), **dict.fromkeys("0123456789", "0")}.get(original, original)
             assert letter in (original, text[place], " ", "=", read)
