@@ -60,7 +60,7 @@ class Account:
     def without_absent(self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]) -> pl.DataFrame:
         """Set the texts of a column that only say that there is none to null, and count them as ``absent_words``."""
         absent = frame.select(mapped(name, is_absent, pl.Boolean).fill_null(False)).to_series()
-        self.count("absent_words", "texts", name, int(absent.sum()))
+        self.count_first("absent_words", "texts", ((name, id) for id in frame.filter(absent)["id"]))
         return frame.with_columns(pl.when(~absent).then(name).alias(name))
 
     def divert(

@@ -75,7 +75,7 @@ def audit_corpus(
         _empty(contexts, splits),
         _wording(account.wording, config.unseen_comparisons),
         *_priors(priors, set(records["context"]), config, account),
-        *(_note(topic, by_source, config.format) for topic, by_source in notes.items()),
+        *(note(topic, by_source, config.format) for topic, by_source in notes.items()),
         Check("Original references", referenced, originals > 0 or unset),
     ]
     return {
@@ -202,7 +202,7 @@ def _priors(priors: pl.DataFrame, contexts: Collection[str], config: Corpus, acc
         yield Check("Previous reports empty after cleaning", number(account.empty_priors), False)
 
 
-def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
+def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
     """Describe one topic of a reader's notes, known or not; inputs with the same description are merged."""
     about = _TOPICS.get(topic, {})
     alike: dict[str, list[str]] = {}

@@ -9,11 +9,12 @@ report, and a study with a report but no frontal image can be a prior.
 """
 
 import re
+from collections import Counter
 from datetime import time, timedelta
 
 import polars as pl
 
-from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, id_fault, is_absent, without_residue
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, PLACEHOLDER, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.views import is_special, parse_view
@@ -45,6 +46,8 @@ _READ = {"date": "day", "time": "clock", "order": "number_of_order", "split": "k
 _COMPARED = {name: column for name, column in _READ.items() if name != "time"} | {name: name for name in TEXTS}
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
+#: Number of unknown headings of one name up to which they are not listed.
+_OFTEN = 5
 #: Longest time between the first and the last image of a study, if they are of several days.
 _STUDY_LASTS = timedelta(days=1)
 #: Dates and de-identified words, in which two texts of a study may differ.
@@ -74,7 +77,7 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
         role: the input under which the account counts.
     """
     absent = [pl.lit(None, pl.String).alias(name) for name in (*COLUMNS, UNUSED) if name not in images.columns]
-    images = _parsed(images.with_columns(*absent), account)
+    images = _parsed(images.with_columns(*absent).with_columns(id=pl.col("study").fill_null("")), account)
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
     images = account.divert(images, "", is_empty, "an empty row", LEFT_OUT)
     for column in _STUDY:
@@ -104,6 +107,9 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
         account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
         images = images.with_columns(pl.coalesce(plain, name).alias(name))
+        ids = images.filter(pl.col(name).str.contains(PLACEHOLDER))["id"]
+        account.count_first("placeholders", "texts", ((name, id) for id in ids))
+        images = images.with_columns(pl.col(name).str.replace_all(PLACEHOLDER, "___"))
         images = account.without_absent(images, name, lambda text: is_absent(text) and not re.search(LOST, text))
         images = images.with_columns(pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name))
     if images[WHOLE].null_count() < images.height:
@@ -133,11 +139,16 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
 
 def _cut(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Fill sections that have no column, or an empty cell, from the whole reports; count what is odd about these."""
-    reports = [(Sections(), []) if text is None else cut_report(text) for text in images[WHOLE]]
-    odd = ((note, study or "") for (_, notes), study in zip(reports, images["study"], strict=True) for note in notes)
-    account.count_first("whole_reports", "rows", odd)
+    reports = [cut_report(text or "") for text in images[WHOLE]]
+    for topic in reports[0][1]:
+        odd = zip((topics[topic] for _, topics in reports), images["study"], strict=True)
+        told = [(value, study or "") for values, study in odd for value in values]
+        often = Counter(value for value, _ in told)
+        least = _OFTEN if topic == "unknown_headings" else 0
+        account.count_first(topic, "rows", (pair for pair in told if often[pair[0]] > least))
     columns = dict.fromkeys(Sections._fields, pl.String())
     cut = pl.DataFrame([sections for sections, _ in reports], columns, orient="row")
+    cut = cut.with_columns(pl.col("indication", "history").str.replace_all(r"\s+", " "))
     return images.with_columns(pl.coalesce(name, cut[name]).alias(name) for name in TEXTS)
 
 
