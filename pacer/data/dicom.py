@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 from ruamel.yaml import YAML
 
-from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, full_range, sound_range
+from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, full_range, sound_range
 
 if TYPE_CHECKING:
     from pydicom import Dataset, FileDataset
@@ -24,6 +24,7 @@ _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
 #: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
+_DAYS = ("StudyDate", "SeriesDate", "AcquisitionDate", "ContentDate")
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
@@ -121,8 +122,14 @@ def dicom_image(data: FileDataset) -> Image.Image:
         check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square; the image is resampled to square pixels")
-    image.info = {NOTES: tuple(notes)} if notes else {}
+    image.info = {OWNER: _owner(data)} | ({NOTES: tuple(notes)} if notes else {})
     return image
+
+
+def _owner(data: FileDataset) -> tuple[str, list[str]]:
+    """Return the patient's id and the days (YYYYMMDD) that a header names."""
+    days = [str(data.get(name) or "").replace(".", "") for name in _DAYS]
+    return str(data.get("PatientID") or "").strip(), [day for day in days if day.isdigit()]
 
 
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:

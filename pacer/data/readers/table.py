@@ -5,6 +5,7 @@ The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,14 +16,16 @@ from ruamel.yaml import YAML
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
-from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, WHOLE, YEAR_FIRST, studies_of
+from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
+from pacer.data.readers.moments import YEAR_FIRST
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
 from pacer.data.values import quoted
 
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_name("table.yaml"))
-_SPLIT_OF_SHARD = re.compile(r"(train|validation|valid|val|dev|test)[-_.]")
+#: Most values of a column that may hold the split, and names of such a column.
+_FEW, _NAMED_SPLIT = 10, r"(?i)^column .*(split|fold|partition|subset)|^column (is_?)?(train|val|test)"
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -43,20 +46,61 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
                 f"{path} contains images or lists; run this script, then use the .files.parquet it writes:{script}"
             )
         account.read["table"] += len(table.rows)
-        for column in filter(lambda name: name not in names.values(), table.columns):
-            filled = sum(value is not None for value in table.values(column))
-            account.count("unknown_fields", "table", quoted(column), filled)
+        others = {column: table.values(column) for column in table.columns if column not in names.values()}
+        for column, values in others.items():
+            account.count("unknown_fields", "table", quoted(column), sum(value is not None for value in values))
         images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
         images.columns = list(names)
-        parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))
-    images = pl.concat(parts)
-    # shards are named after their split; where all have one name, it says nothing
-    by_name = {str(path): match[1] for path in files if (match := _SPLIT_OF_SHARD.match(path.name))}
-    if "split" not in images.columns and len(set(by_name.values())) > 1:
-        images = images.with_columns(split=pl.col("file").replace_strict(by_name, default=None))
+        few = {
+            f"column {name}": [*map(str, cells)] for name, cells in others.items() if len({*map(str, cells)}) <= _FEW
+        }
+        places = {"file": pl.lit(str(path)), "row": pl.Series(table.places, dtype=pl.String)}
+        parts.append(
+            images.with_columns(**places, **{name: pl.Series(cells, dtype=pl.String) for name, cells in few.items()})
+        )
+    images = _with_whole_ids(pl.concat(parts, how="diagonal"), account)
+    if "split" not in images.columns or images["split"].null_count() == images.height:
+        images = _with_split(images, os.path.commonpath([path.parent for path in files]), account)
     if settings.dates is not None and "date" in images.columns:
         images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
     return studies_of(images, "table", account)
+
+
+def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFrame:
+    """Add the split of each row if other columns, or the files' names and folders below ``top``, tell one in two parts or
+    more; count what may tell another."""
+    texts = {name: images[name] for name in images.columns if name.startswith("column ")}
+    texts["names of the files"] = images["file"].str.strip_prefix(top)
+    texts["folders of the images"] = images["image"].str.extract(r"(.*)[/\\]")
+    whole, told = dict[str, pl.Series](), list[str]()
+    for source, text in texts.items():
+        words = (
+            text.str.to_lowercase()
+            .str.extract_all("[a-z]+")
+            .list.eval(pl.element().filter(pl.element().is_in([*SPLITS])))
+        )
+        split = words.list.last().replace_strict(SPLITS, default=None)
+        if source in texts and not split.null_count() and split.n_unique() > 1 and "images" not in source:
+            whole[source] = split
+        if split.count() or re.search(_NAMED_SPLIT, source):
+            told.append(source)
+    splits = [*whole.values()]
+    is_used = bool(splits) and all(split.equals(splits[0]) for split in splits)
+    for source in whole if is_used else told:
+        account.count("other_split" if is_used else "unused_split", "table", quoted(source), images.height)
+    return images.with_columns(split=splits[0]) if is_used else images
+
+
+def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Remove the decimal .0 that programs give to whole numbers in a column with gaps, unless other ids have decimals."""
+    for name in ("subject", "study"):
+        ids = pl.col(name).str.strip_chars()
+        is_decimal = ids.str.contains(r"^\d+[.,]\d*[1-9]\d*$").any()
+        whole = pl.when(is_decimal).then(ids).otherwise(ids.str.replace(r"^(\d{1,15})[.,]0+$", "$1")).alias(name)
+        changed = images.filter(whole != pl.col(name)).select(pl.lit(name), name)
+        account.count_first("mended_ids", "table", changed.iter_rows())
+        images = images.with_columns(whole)
+    return images
 
 
 def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:
