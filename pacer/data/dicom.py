@@ -93,8 +93,8 @@ def read_dicom(file: BinaryIO) -> FileDataset:
 
 
 def dicom_image(data: FileDataset) -> Image.Image:
-    """Return 8-bit grey with square pixels, and :data:`NOTES` on fields that contradict each other or the pixels, or
-    say that the image is not for people's eyes. Each note begins with the field.
+    """Return 8-bit grey with square pixels, its :data:`OWNER`, and :data:`NOTES` on fields that contradict each other
+    or the pixels, or say that the image is not for people's eyes. Each note begins with the field.
 
     Where a header contradicts itself, this is followed: PhotometricInterpretation before PresentationLUTShape, and the
     first spacing in the order of :data:`_SPACINGS`.
@@ -122,14 +122,9 @@ def dicom_image(data: FileDataset) -> Image.Image:
         check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square; the image is resampled to square pixels")
-    image.info = {OWNER: _owner(data)} | ({NOTES: tuple(notes)} if notes else {})
-    return image
-
-
-def _owner(data: FileDataset) -> tuple[str, list[str]]:
-    """Return the patient's id and the days (YYYYMMDD) that a header names."""
     days = [str(data.get(name) or "").replace(".", "") for name in _DAYS]
-    return str(data.get("PatientID") or "").strip(), [day for day in days if day.isdigit()]
+    image.info = {NOTES: tuple(notes), OWNER: (str(data.get("PatientID") or ""), list(filter(str.isdigit, days)))}
+    return image
 
 
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:

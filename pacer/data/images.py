@@ -20,7 +20,7 @@ from pacer.data.radiographs import image_header
 from pacer.data.schemas import IMAGE_SCHEMA
 
 #: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``: what deserves a look.
-#: ``patient``, ``days``: as a DICOM header names them; null in other files.
+#: ``patient`` (null if it is no DICOM file), ``days``: those that the header names.
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "notes": pl.List(pl.String())}
 SCHEMA |= {"patient": pl.String(), "days": pl.List(pl.String())}
 

@@ -16,8 +16,8 @@ TABLE: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("patients
 _WORDS, _BESIDE = ("|".join(TABLE["no patient"][name]) for name in ("words", "beside"))
 #: Ids that are only punctuation and zeros, or words for no patient.
 _NOBODY = rf"(?i)^(?:[0\W_]*|-1|[\W_]*(?:(?:{_BESIDE})[\W_]+)*(?:{_WORDS})(?:[\W_]+(?:{_BESIDE}|{_WORDS}))*[\W_]*)$"
-#: How many times as many studies as the next patient, and how many at least, are far more.
-_FAR_MORE, _MANY = 3, 6
+#: At most so many patients have far more studies than others: so many times the next one's, and at least so many.
+_FEW, _FAR_MORE, _MANY = 5, 3, 6
 
 
 def is_nobody(column: str) -> pl.Expr:
@@ -37,40 +37,39 @@ def spelling(column: str) -> pl.Expr:
 def note_patients(records: pl.DataFrame, account: Account) -> None:
     """Count the records whose split and previous report depend on a doubtful id, and those whose previous report is
     the target."""
-    studies, is_first = pl.col("studies"), pl.int_range(pl.len()) < _MANY
     patients = records.group_by("subject_id", maintain_order=True).agg(
         pl.col("study_id").first(), pl.col("study_id").n_unique().alias("studies"), pl.len().alias("records")
     )
-    named = patients.with_columns(nobody=is_nobody("subject_id"), parts=spelling("subject_id"))
-    nobody, named = named.filter("nobody"), named.filter(~pl.col("nobody")).sort(studies, descending=True)
-    is_gap = is_first & (studies >= _MANY) & (studies >= _FAR_MORE * studies.shift(-1))
-    many = named.filter(is_gap.fill_null(False).cum_sum(reverse=True) > 0)
-    for topic, found in (("nobody", nobody), ("many_studies", many)):
-        for subject, study, number in found.select("subject_id", "study_id", "records").iter_rows():
+    patients = patients.with_columns(nobody=is_nobody("subject_id"), parts=spelling("subject_id"))
+    studies, patients = pl.col("studies"), patients.sort("studies", descending=True, maintain_order=True)
+    is_gap = (studies >= _MANY) & (studies >= _FAR_MORE * studies.shift(-1)) & (pl.int_range(pl.len()) < _FEW)
+    has_many = is_gap.fill_null(False).cum_sum(reverse=True) > 0
+    for topic, where in (("nobody", pl.col("nobody")), ("many_studies", has_many & ~pl.col("nobody"))):
+        for subject, study, number in patients.filter(where).select("subject_id", "study_id", "records").iter_rows():
             account.count(topic, "records", f"{quoted(subject)} (first: {quoted(study)})", number)
     # P1-2 and P12 are alike, but 1-12 and 11-2 are not
     marked = pl.col("parts").filter(pl.col("parts").str.contains("-")).n_unique()
-    groups = named.group_by(pl.col("parts").str.replace_all("-", ""), maintain_order=True)
+    groups = patients.filter(~pl.col("nobody")).group_by(
+        pl.col("parts").str.replace_all("-", "").alias("joined"), maintain_order=True
+    )
     alike = groups.agg("subject_id", pl.col("records").sum(), marked=marked)
     alike = alike.filter(pl.col("subject_id").list.len() > 1, pl.col("marked") <= 1)
-    for subjects in alike["subject_id"].head(1):
-        value = f"of {alike.height} patients (first: {', '.join(map(quoted, subjects.sort()))})"
-        account.count("alike_patients", "records", value, alike["records"].sum())
-    same = records.filter(pl.col("prior_report") == pl.col("report"))["record_id"]
-    account.count_first("same_as_prior", "records", (("the same text", record) for record in same))
+    for ids in alike["subject_id"].head(1):
+        value = f"of {alike.height} patients (first: {', '.join(map(quoted, ids.sort()))})"
+        account.count("alike_patients", "records", value, int(alike["records"].sum()))
+    same = records.filter(pl.col("prior_report") == pl.col("report"))
+    account.count_first("same_as_prior", "records", same.select(pl.lit("the same text"), "record_id").iter_rows())
 
 
 def note_headers(records: pl.DataFrame, headers: pl.DataFrame, account: Account) -> None:
-    """Count the records with an image whose DICOM header names another patient of the corpus, or another day.
-
-    Args:
-        headers: an inspection of the images (:func:`pacer.data.images.inspect_images`).
-    """
+    """Count the records with an image whose DICOM header (of :func:`pacer.data.images.inspect_images`) names another
+    patient of the corpus, or another day."""
     images = records.unpivot(["frontal", "lateral"], index=["subject_id", "day"], value_name="image_id")
-    named = images.join(headers.filter(pl.col("patient").is_not_null()), on="image_id", maintain_order="left")
-    own, other = (spelling(name).str.replace_all("-", "") for name in ("subject_id", "patient"))
-    is_other = (own != other) & other.is_in(images.select(own.unique()).to_series().implode())
+    named = images.join(headers.drop_nulls("patient"), on="image_id", maintain_order="left")
+    own, other = spelling("subject_id").str.replace_all("-", ""), spelling("patient").str.replace_all("-", "")
+    is_other = (own != other) & other.is_in(records.select(own.unique()).to_series().implode())
     days = pl.col("days").list.set_difference([f"{day:%Y%m%d}" for day in TABLE["no date"]])
     is_day = days.list.contains(pl.col("day").dt.strftime("%Y%m%d")) | (days.list.len() == 0)
     for topic, where in (("other_patients", is_other), ("other_days", ~is_day & pl.col("day").is_not_null())):
-        account.count_first(topic, "records", ((topic, name) for name in named.filter(where)["image_id"]))
+        found = named.filter(where).select(pl.lit("images"), "image_id")
+        account.count_first(topic, "records", found.iter_rows())

@@ -63,7 +63,7 @@ _FAULTS = {
     "bad time": ("time", TIME_FORMS, "time"),
     "bad order": ("order", "expected a whole number of at most nine digits", "order"),
     "two times": ("time", "the date of a row contains a different time of day", "time"),
-    "bad split": ("split", "expected train (training), val (valid, validation, dev) or test (testing)", "split"),
+    "bad split": ("split", "expected train, val (valid, validate, validation, dev) or test", "split"),
     **{f"several {name}": (name, "the rows of the study have different values", name) for name in _COMPARED},
 }
 
@@ -195,24 +195,20 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
 
 
 def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
-    """Give the studies of a patient with one text, each within an hour of the last, the first one's time, so that none is
-    the previous study of another; list the others."""
-    words = pl.concat_str(REPORT, separator=" ", ignore_nulls=True).str.to_lowercase()
-    studies = studies.with_columns(
-        begin=pl.col("day").dt.combine(pl.col("clock")), words=words.str.replace_all(r"[\W_]+", " ").str.strip_chars()
-    )
-    one = ["subject", "words"]
-    timed = studies.filter("has_report", pl.col("begin").is_not_null()).sort("begin", maintain_order=True)
-    runs = (pl.col("begin").diff() > _EXAMINATION).fill_null(False).cum_sum().over(one)
-    first = pl.col("begin", "study").first().over(*one, "run").name.prefix("first ")
-    timed = timed.with_columns(run=runs).with_columns(first)
-    copies = timed.filter(pl.col("study") != pl.col("first study"))
+    """Give a patient's studies with one text, each within an hour of the last, the time of the first of them, so that
+    none precedes another; list the others."""
+    begin, words = pl.col("day").dt.combine(pl.col("clock")), pl.concat_str(REPORT, separator=" ", ignore_nulls=True)
+    words = words.str.to_lowercase().str.replace_all(r"[\W_]+", " ").str.strip_chars()
+    is_timed = pl.col("has_report") & begin.is_not_null()
+    timed = studies.with_row_index().filter(is_timed).with_columns(begin=begin, words=words).sort("begin", "index")
+    runs = (pl.col("begin").diff() > _EXAMINATION).fill_null(False).cum_sum().over("subject", "words")
+    first = pl.col("begin", "study").first().over("subject", "words", "run").name.prefix("first ")
+    copies = timed.with_columns(run=runs).with_columns(first).filter(pl.col("study") != pl.col("first study"))
     account.count_first("copies", role, copies.select(pl.lit("studies"), "id").iter_rows())
     reason = pl.format("one examination with {}: its text, within an hour", mapped("first study", quoted))
     account.doubt(copies, pl.lit("study"), reason, pl.lit(None))
-    studies = studies.join(copies.select(*_STUDY, "first begin"), on=_STUDY, how="left", maintain_order="left")
-    begin = pl.coalesce("first begin", "begin")
-    return studies.with_columns(day=pl.coalesce(begin.dt.date(), "day"), clock=pl.coalesce(begin.dt.time(), "clock"))
+    moved = copies.select(*_STUDY, day=pl.col("first begin").dt.date(), clock=pl.col("first begin").dt.time())
+    return studies.update(moved, on=_STUDY)
 
 
 def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) -> pl.DataFrame:

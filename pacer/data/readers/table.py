@@ -25,7 +25,11 @@ from pacer.data.values import quoted
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_name("table.yaml"))
 #: Most values of a column that may hold the split, and names of such a column.
-_FEW, _NAMED_SPLIT = 10, r"(?i)^column .*(split|fold|partition|subset)|^column (is_?)?(train|val|test)"
+_FEW, _NAMED_SPLIT = (
+    10,
+    r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)",
+)
+_FOLDERS = "image folders"
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -49,15 +53,11 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         others = {column: table.values(column) for column in table.columns if column not in names.values()}
         for column, values in others.items():
             account.count("unknown_fields", "table", quoted(column), sum(value is not None for value in values))
+        few = {name: [*map(str, cells)] for name, cells in others.items() if len({*map(str, cells)}) <= _FEW}
         images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
         images.columns = list(names)
-        few = {
-            f"column {name}": [*map(str, cells)] for name, cells in others.items() if len({*map(str, cells)}) <= _FEW
-        }
-        places = {"file": pl.lit(str(path)), "row": pl.Series(table.places, dtype=pl.String)}
-        parts.append(
-            images.with_columns(**places, **{name: pl.Series(cells, dtype=pl.String) for name, cells in few.items()})
-        )
+        images = images.with_columns(pl.Series(f"column {name}", few[name], pl.String) for name in few)
+        parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))
     images = _with_whole_ids(pl.concat(parts, how="diagonal"), account)
     if "split" not in images.columns or images["split"].null_count() == images.height:
         images = _with_split(images, os.path.commonpath([path.parent for path in files]), account)
@@ -67,32 +67,27 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFrame:
-    """Add the split of each row if other columns, or the files' names and folders below ``top``, tell one in two parts or
-    more; count what may tell another."""
+    """Add the split, if other columns or the names of the files and of their folders below ``top`` agree on one of each
+    row; else count what may give it."""
     texts = {name: images[name] for name in images.columns if name.startswith("column ")}
-    texts["names of the files"] = images["file"].str.strip_prefix(top)
-    texts["folders of the images"] = images["image"].str.extract(r"(.*)[/\\]")
-    whole, told = dict[str, pl.Series](), list[str]()
+    texts |= {"file names": images["file"].str.strip_prefix(top), _FOLDERS: images["image"].str.extract(r"(.*)[/\\]")}
+    is_split, splits = pl.element().is_in(pl.Series([*SPLITS]).implode()), dict[str, pl.Series]()
     for source, text in texts.items():
-        words = (
-            text.str.to_lowercase()
-            .str.extract_all("[a-z]+")
-            .list.eval(pl.element().filter(pl.element().is_in([*SPLITS])))
-        )
-        split = words.list.last().replace_strict(SPLITS, default=None)
-        if source in texts and not split.null_count() and split.n_unique() > 1 and "images" not in source:
-            whole[source] = split
+        words = text.str.to_lowercase().str.extract_all("[a-z]+").list.eval(pl.element().filter(is_split))
+        splits[source] = words.list.last().replace_strict(SPLITS, default=None)
+    whole = [source for source, split in splits.items() if not split.null_count() and split.n_unique() > 1]
+    used = [source for source in whole if source != _FOLDERS]
+    if len({tuple(splits[source]) for source in used}) == 1:
+        account.count("other_split", "table", quoted(used[0], words=9), images.height)
+        return images.with_columns(split=splits[used[0]])
+    for source, split in splits.items():
         if split.count() or re.search(_NAMED_SPLIT, source):
-            told.append(source)
-    splits = [*whole.values()]
-    is_used = bool(splits) and all(split.equals(splits[0]) for split in splits)
-    for source in whole if is_used else told:
-        account.count("other_split" if is_used else "unused_split", "table", quoted(source), images.height)
-    return images.with_columns(split=splits[0]) if is_used else images
+            account.count("unused_split", "table", quoted(source, words=9), images.height)
+    return images
 
 
 def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """Remove the decimal .0 that programs give to whole numbers in a column with gaps, unless other ids have decimals."""
+    """Remove blanks, and the .0 of whole numbers in a column that had gaps; where other ids have decimals, it stays."""
     for name in ("subject", "study"):
         ids = pl.col(name).str.strip_chars()
         is_decimal = ids.str.contains(r"^\d+[.,]\d*[1-9]\d*$").any()
