@@ -23,15 +23,15 @@ _FEW, _FAR_MORE, _MANY = 5, 3, 6
 def is_nobody(column: str) -> pl.Expr:
     """Whether an id stands for an unknown patient; 0 and 9999 do not where patients are numbered."""
     ids = pl.col(column)
-    is_numbered = ids.str.contains(r"^(?:0*1|9+8)$").any()
-    is_number = ids.str.contains(r"^(?:0+|9{4,})$")
+    is_numbered = ids.str.contains(r"^(?:0*1|9+8)(?:\.\d+)?$").any()
+    is_number = ids.str.contains(r"^(?:0[0.]*|9{4,})$")
     return (ids.str.contains(_NOBODY) | is_number) & ~(is_number & is_numbered)
 
 
 def spelling(column: str) -> pl.Expr:
     """Return what ids have in common that differ only in case, blanks, marks, leading zeros or a decimal ``.0``."""
-    parts = pl.col(column).str.to_lowercase().str.replace(r"[.,]0+$", "").str.replace_all(r"[\W_]+", "-")
-    return parts.str.strip_chars("-").str.replace_all(r"(^|\D)0+(\d)", "$1$2")
+    ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace(r"[.,]0+$", "")
+    return ids.str.replace_all(r"[\W_]+", "-").str.strip_chars("-").str.replace_all(r"(^|\D)0+(\d)", "$1$2")
 
 
 def note_patients(records: pl.DataFrame, account: Account) -> None:

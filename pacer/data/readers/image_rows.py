@@ -197,11 +197,14 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
 def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Give a patient's studies with one text, each within an hour of the last, the time of the first of them, so that
     none precedes another; list the others."""
-    begin, words = pl.col("day").dt.combine(pl.col("clock")), pl.concat_str(REPORT, separator=" ", ignore_nulls=True)
-    words = words.str.to_lowercase().str.replace_all(r"[\W_]+", " ").str.strip_chars()
+    begin, text = pl.col("day").dt.combine(pl.col("clock")), pl.concat_str(REPORT, separator=" ", ignore_nulls=True)
     is_timed = pl.col("has_report") & begin.is_not_null()
-    timed = studies.with_row_index().filter(is_timed).with_columns(begin=begin, words=words).sort("begin", "index")
-    runs = (pl.col("begin").diff() > _EXAMINATION).fill_null(False).cum_sum().over("subject", "words")
+    timed = studies.with_row_index().filter(is_timed).with_columns(begin=begin, words=text).sort("begin", "index")
+    follows = (pl.col("begin").diff() <= _EXAMINATION).fill_null(False)
+    timed = timed.filter((follows | follows.shift(-1, fill_value=False)).over("subject"))
+    words = pl.col("words").str.replace_all(_REMOVED, " ").str.to_lowercase().str.replace_all(r"[\W_]+", " ")
+    timed = timed.with_columns(words.str.strip_chars())
+    runs = (~follows).cum_sum().over("subject", "words")
     first = pl.col("begin", "study").first().over("subject", "words", "run").name.prefix("first ")
     copies = timed.with_columns(run=runs).with_columns(first).filter(pl.col("study") != pl.col("first study"))
     account.count_first("copies", role, copies.select(pl.lit("studies"), "id").iter_rows())
