@@ -24,12 +24,9 @@ from pacer.data.values import quoted
 
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_name("table.yaml"))
-#: Most values of a column that may hold the split, and names of such a column.
-_FEW, _NAMED_SPLIT = (
-    10,
-    r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)",
-)
-_FOLDERS = "image folders"
+#: Columns with at most so many values, or of such a name, may hold the split; folders of images may only hint at it.
+_FEW, _FOLDERS = 10, "image folders"
+_NAMED_SPLIT = r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)"
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -67,22 +64,20 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFrame:
-    """Add the split, if other columns or the names of the files and of their folders below ``top`` agree on one of each
+    """Add the split, if another column, or the names of the files and of their folders below ``top``, give one for each
     row; else count what may give it."""
     texts = {name: images[name] for name in images.columns if name.startswith("column ")}
     texts |= {"file names": images["file"].str.strip_prefix(top), _FOLDERS: images["image"].str.extract(r"(.*)[/\\]")}
-    is_split, splits = pl.element().is_in(pl.Series([*SPLITS]).implode()), dict[str, pl.Series]()
+    is_split, told = pl.element().is_in(pl.Series([*SPLITS]).implode()), list[str]()
     for source, text in texts.items():
         words = text.str.to_lowercase().str.extract_all("[a-z]+").list.eval(pl.element().filter(is_split))
-        splits[source] = words.list.last().replace_strict(SPLITS, default=None)
-    whole = [source for source, split in splits.items() if not split.null_count() and split.n_unique() > 1]
-    used = [source for source in whole if source != _FOLDERS]
-    if len({tuple(splits[source]) for source in used}) == 1:
-        account.count("other_split", "table", quoted(used[0], words=9), images.height)
-        return images.with_columns(split=splits[used[0]])
-    for source, split in splits.items():
-        if split.count() or re.search(_NAMED_SPLIT, source):
-            account.count("unused_split", "table", quoted(source, words=9), images.height)
+        split = words.list.last().replace_strict(SPLITS, default=None)
+        if split.n_unique() > 1 and not split.null_count() and source != _FOLDERS:
+            account.count("other_split", "table", quoted(source, words=9), images.height)
+            return images.with_columns(split=split)
+        told += [quoted(source, words=9)] if split.count() or re.search(_NAMED_SPLIT, source) else []
+    for source in told:
+        account.count("unused_split", "table", source, images.height)
     return images
 
 
