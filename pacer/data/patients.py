@@ -28,10 +28,16 @@ def is_nobody(column: str) -> pl.Expr:
     return (ids.str.contains(_NOBODY) | is_number) & ~(is_number & is_numbered)
 
 
-def spelling(column: str) -> pl.Expr:
-    """Return what ids have in common that differ only in case, blanks, marks, leading zeros or a decimal ``.0``."""
+def spelling(column: str, mark: str = "") -> pl.Expr:
+    """Return what ids have in common that differ only in case, blanks, marks, leading zeros or a decimal ``.0``; blanks
+    and marks become ``mark``."""
     ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace(r"[.,]0+$", "")
-    return ids.str.replace_all(r"[\W_]+", "-").str.strip_chars("-").str.replace_all(r"(^|\D)0+(\d)", "$1$2")
+    return (
+        ids.str.replace_all(r"[\W_]+", "-")
+        .str.strip_chars("-")
+        .str.replace_all(r"(^|\D)0+(\d)", "$1$2")
+        .str.replace_all("-", mark)
+    )
 
 
 def note_patients(records: pl.DataFrame, account: Account) -> None:
@@ -40,7 +46,7 @@ def note_patients(records: pl.DataFrame, account: Account) -> None:
     patients = records.group_by("subject_id", maintain_order=True).agg(
         pl.col("study_id").first(), pl.col("study_id").n_unique().alias("studies"), pl.len().alias("records")
     )
-    patients = patients.with_columns(nobody=is_nobody("subject_id"), parts=spelling("subject_id"))
+    patients = patients.with_columns(nobody=is_nobody("subject_id"), parts=spelling("subject_id", "-"))
     studies, patients = pl.col("studies"), patients.sort("studies", descending=True, maintain_order=True)
     is_gap = (studies >= _MANY) & (studies >= _FAR_MORE * studies.shift(-1)) & (pl.int_range(pl.len()) < _FEW)
     has_many = is_gap.fill_null(False).cum_sum(reverse=True) > 0
@@ -49,10 +55,8 @@ def note_patients(records: pl.DataFrame, account: Account) -> None:
             account.count(topic, "records", f"{quoted(subject)} (first: {quoted(study)})", number)
     # P1-2 and P12 are alike, but 1-12 and 11-2 are not
     marked = pl.col("parts").filter(pl.col("parts").str.contains("-")).n_unique()
-    groups = patients.filter(~pl.col("nobody")).group_by(
-        pl.col("parts").str.replace_all("-", "").alias("joined"), maintain_order=True
-    )
-    alike = groups.agg("subject_id", pl.col("records").sum(), marked=marked)
+    named = patients.filter(~pl.col("nobody")).with_columns(spelling=spelling("subject_id"))
+    alike = named.group_by("spelling", maintain_order=True).agg("subject_id", pl.col("records").sum(), marked=marked)
     alike = alike.filter(pl.col("subject_id").list.len() > 1, pl.col("marked") <= 1)
     for ids in alike["subject_id"].head(1):
         value = f"of {alike.height} patients (first: {', '.join(map(quoted, ids.sort()))})"
@@ -66,8 +70,8 @@ def note_headers(records: pl.DataFrame, headers: pl.DataFrame, account: Account)
     patient of the corpus, or another day."""
     images = records.unpivot(["frontal", "lateral"], index=["subject_id", "day"], value_name="image_id")
     named = images.join(headers.drop_nulls("patient"), on="image_id", maintain_order="left")
-    own, other = spelling("subject_id").str.replace_all("-", ""), spelling("patient").str.replace_all("-", "")
-    is_other = (own != other) & other.is_in(records.select(own.unique()).to_series().implode())
+    own, other = spelling("subject_id"), spelling("patient")
+    is_other = ~is_nobody("patient") & (own != other) & other.is_in(records.select(own.unique()).to_series().implode())
     days = pl.col("days").list.set_difference([f"{day:%Y%m%d}" for day in TABLE["no date"]])
     is_day = days.list.contains(pl.col("day").dt.strftime("%Y%m%d")) | (days.list.len() == 0)
     for topic, where in (("other_patients", is_other), ("other_days", ~is_day & pl.col("day").is_not_null())):
