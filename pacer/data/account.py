@@ -86,6 +86,11 @@ class Account:
         self.add(reasons.filter(listed))
         return frame.filter(~listed)
 
+    def doubt(self, frame: pl.DataFrame, field: pl.Expr, reason: pl.Expr, value: pl.Expr) -> None:
+        """List the rows of a frame, which are used, as doubtful; see :meth:`divert`."""
+        doubt = {"field": field, "reason": reason, "kind": pl.lit("doubted"), "rows": pl.lit(0), "value": value}
+        self.add(frame.with_columns(**doubt))
+
     def add(self, rows: pl.DataFrame) -> None:
         """Add rows with the columns of :attr:`problems` to the list; ``kind``, ``rows`` and ``value`` are optional."""
         given = {"kind": pl.lit(BAD), "rows": pl.lit(1), "value": pl.lit(None)}

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 from ruamel.yaml import YAML
 
-from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, full_range, sound_range
+from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, full_range, sound_range
 
 if TYPE_CHECKING:
     from pydicom import Dataset, FileDataset
@@ -24,6 +24,7 @@ _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
 #: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
+_DAYS = ("StudyDate", "SeriesDate", "AcquisitionDate", "ContentDate")
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
@@ -92,8 +93,8 @@ def read_dicom(file: BinaryIO) -> FileDataset:
 
 
 def dicom_image(data: FileDataset) -> Image.Image:
-    """Return 8-bit grey with square pixels, and :data:`NOTES` on fields that contradict each other or the pixels, or
-    say that the image is not for people's eyes. Each note begins with the field.
+    """Return 8-bit grey with square pixels, its :data:`OWNER`, and :data:`NOTES` on fields that contradict each other
+    or the pixels, or say that the image is not for people's eyes. Each note begins with the field.
 
     Where a header contradicts itself, this is followed: PhotometricInterpretation before PresentationLUTShape, and the
     first spacing in the order of :data:`_SPACINGS`.
@@ -121,7 +122,8 @@ def dicom_image(data: FileDataset) -> Image.Image:
         check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square; the image is resampled to square pixels")
-    image.info = {NOTES: tuple(notes)} if notes else {}
+    days = [str(data.get(name) or "").replace(".", "") for name in _DAYS]
+    image.info = {NOTES: tuple(notes), OWNER: (str(data.get("PatientID") or ""), list(filter(str.isdigit, days)))}
     return image
 
 

@@ -27,6 +27,8 @@ WRONG_SIZE = (
 FAR_PIXELS = "a few pixel values are far outside the rest and are ignored when the grey range is set"
 #: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
 NOTES = "notes"
+#: Key of ``Image.info`` for the patient's id and the days (YYYYMMDD) that a DICOM header names.
+OWNER = "owner"
 
 
 class ImageError(DataError):

@@ -18,7 +18,9 @@ from pacer.data.radiographs import image_header
 from pacer.data.schemas import IMAGE_SCHEMA
 
 #: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``: what deserves a look.
+#: ``patient`` (null if it is no DICOM file), ``days``: those that the header names.
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "notes": pl.List(pl.String())}
+SCHEMA |= {"patient": pl.String(), "days": pl.List(pl.String())}
 
 #: Number of last bytes that are compared before whole files: pictures of one size differ there, if anywhere.
 _TAIL = 1 << 16
@@ -55,12 +57,12 @@ def _look(image_id: str, folder: Path) -> tuple[object, ...]:
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)
-            return image_id, path, size, header.width, header.height, None, [*header.notes]
+            return image_id, path, size, header.width, header.height, None, [*header.notes], *header.owner
         except (OSError, ValueError) as error:
             problem = reading_problem(error)
         except ImageError as error:
             problem = error.problem
-    return image_id, path, 0, 0, 0, problem, []
+    return image_id, path, 0, 0, 0, problem, [], None, []
 
 
 def find_copies(images: pl.DataFrame) -> pl.DataFrame:
@@ -105,6 +107,4 @@ def list_copies(pictures: pl.DataFrame, account: Account) -> None:
     is_shared = pl.any_horizontal(pl.col("subject_id", "split").n_unique().over("picture") > 1)
     shared = pictures.filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
     reason = pl.format("the picture {} belongs to two patients or two splits", "picture")
-    account.add(
-        shared.with_columns(field="role", reason=reason, kind=pl.lit("doubted"), rows=pl.lit(0), value="image_id")
-    )
+    account.doubt(shared, pl.col("role"), reason, pl.col("image_id"))

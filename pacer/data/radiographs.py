@@ -8,7 +8,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from pacer.data.dicom import dicom_image, read_dicom
-from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, deep_grey, problems_of, with_contrast
+from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, deep_grey, problems_of, with_contrast
 
 #: Pillow's single-channel modes with more than 8 bits. Pillow's conversion to 8 bits clips instead of scaling.
 _DEEP = ("I", "F")
@@ -21,11 +21,12 @@ _LAST_BYTES = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns, and its :data:`NOTES`."""
+    """Size of the image that :func:`open_image` returns, its :data:`NOTES` and, of a DICOM file, its :data:`OWNER`."""
 
     width: int
     height: int
     notes: tuple[str, ...] = ()
+    owner: tuple[str | None, list[str]] = (None, [])
 
 
 def open_image(path: str | Path) -> Image.Image:
@@ -76,7 +77,7 @@ def image_header(path: str | Path) -> Header:
                     return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
         file.seek(0)
         image = read_image(file, path)
-        return Header(*image.size, image.info.get(NOTES, ()))
+        return Header(*image.size, image.info.get(NOTES, ()), image.info.get(OWNER, (None, [])))
 
 
 def _is_whole(file: BinaryIO, form: str | None) -> bool:

@@ -20,6 +20,7 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "split": pl.String(),  # train | val | test; null: drawn by subject
     "study_id": pl.String(),
     "subject_id": pl.String(),
+    "day": pl.Date(),  # null if the input has no dates
     "view": pl.String(),  # AP | PA | other
     "frontal": pl.String(),  # path relative to the image folder
     "lateral": pl.String(),

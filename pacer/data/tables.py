@@ -10,7 +10,7 @@ import csv
 import re
 import zlib
 from collections.abc import Collection, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal
 from io import TextIOWrapper
 from itertools import chain
@@ -232,8 +232,6 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
         if _LONE_SURROGATE.search(value):
             raise DataError(f"{place}: the text contains an unpaired surrogate; the file is damaged")
         return value
-    if isinstance(value, datetime):
-        value = value.replace(tzinfo=None)  # the day and the time that its zone says
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time | timedelta):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     if isinstance(value, float) and value.is_integer():

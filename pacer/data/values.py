@@ -110,9 +110,11 @@ def parse_time(text: str) -> time | None:
 
     MIMIC-CXR writes times as numbers, so leading zeros are lost: ``85027.0`` is 08:50:27. Up to four digits without a
     decimal point are refused, because ``0830`` could be 08:30 or 00:08:30, and so are ``8.30`` and ``0.354167``, which
-    spreadsheets write for 08:30.
+    spreadsheets write for 08:30. Zeros are midnight.
     """
     text = text.strip()
+    if text and not text.strip("0"):
+        return time()
     if (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):
         digits = match[1].zfill(6)
         text = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}{match[2] or ''}"

@@ -10,16 +10,18 @@ report, and a study with a report but no frontal image can be a prior.
 
 import re
 from collections import Counter
-from datetime import time, timedelta
+from datetime import timedelta
 
 import polars as pl
 
 from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, PLACEHOLDER, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.priors import choose_priors
+from pacer.data.patients import TABLE, is_nobody
+from pacer.data.priors import CHOICE_SCHEMA, choose_priors
+from pacer.data.readers.moments import read_moments
 from pacer.data.readers.views import is_special, parse_view
 from pacer.data.sections import Sections, cut_report
-from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_instant, parse_time, quoted
+from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, quoted
 
 #: Required and optional columns of the rows.
 REQUIRED = ("subject", "study", "view", "image")
@@ -31,19 +33,18 @@ COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 TEXTS = (*REPORT, "indication", "history")
 #: Names of the previous report's texts in messages.
 OF_PREVIOUS = {f"prior_{name}": f"{name} of the previous study" for name in REPORT}
-#: Column for the dates in a form with the year first, if a reader changes it; messages quote ``date``.
-YEAR_FIRST = "year_first"
 #: Column for the reason why a reader excludes a study; its report, if any, can still be a previous report.
 UNUSED = "unused"
 
-_SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
+#: Words for a split, and our names of the splits.
+SPLITS: dict[str, str] = TABLE["splits"]
 _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
-#: Fields that are parsed, and the columns for their values.
-_READ = {"date": "day", "time": "clock", "order": "number_of_order", "split": "known_split"}
 #: Fields in which the rows of a study must agree, and the columns that are compared; images have different times.
-_COMPARED = {name: column for name, column in _READ.items() if name != "time"} | {name: name for name in TEXTS}
+_COMPARED = {"date": "day", "order": "number_of_order", "split": "known_split"} | {name: name for name in TEXTS}
+#: Longest time between two studies of a patient that have one text and are one examination.
+_EXAMINATION = timedelta(hours=1)
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
 #: Number of unknown headings of one name up to which they are not listed.
@@ -82,6 +83,7 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
     images = account.divert(images, "", is_empty, "an empty row", LEFT_OUT)
     for column in _STUDY:
         images = account.divert(images, column, pl.col(column).is_null(), "the id is missing")
+    images = read_moments(images, role, account)
     for view in images.filter(pl.col("rank").is_null())["view"]:
         account.count("unknown_views", role, "(none)" if view is None else quoted(view))
     studies = _with_priors(_grouped(images), role, account)
@@ -100,8 +102,8 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
 
 
 def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """Set blank texts and words for absent text to null; add ``day``, ``clock``, ``known_split`` and the ``rank`` of
-    the view (each null if not understood), and the faults of the rows."""
+    """Set blank texts and words for absent text to null; add ``known_split`` and the ``rank`` of the view (null if
+    not understood), and the faults of the rows."""
     for name in (*TEXTS, WHOLE):
         escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
         plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
@@ -116,24 +118,15 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         images = _cut(images, account)
     others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE)]
     images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
-    written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()
-    instants = [None if text is None else parse_instant(text) for text in images.select(written).to_series()]
     images = images.with_columns(
         id="study",
-        day=pl.Series([instant and instant.day for instant in instants], dtype=pl.Date),
-        date_clock=pl.Series([instant and instant.clock for instant in instants], dtype=pl.Time),
-        clock=mapped("time", parse_time, pl.Time),
         number_of_order=pl.col("order").str.extract(r"^([0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
-        known_split=pl.col("split").str.to_lowercase().replace_strict(_SPLITS, default=None),
+        known_split=pl.col("split").str.to_lowercase().replace_strict(SPLITS, default=None),
         rank=mapped("view", _rank_of, pl.Int64),
     )
-    # if all dates are at midnight, they have no times; midnight never conflicts with the column ``time``
-    is_timed = pl.col("date_clock") != pl.lit(time())
-    clock = pl.when(is_timed.any()).then(pl.coalesce("clock", "date_clock")).otherwise("clock").alias("clock")
     return images.with_columns(
-        clock,
-        *((pl.col(name).is_not_null() & pl.col(read).is_null()).alias(f"bad {name}") for name, read in _READ.items()),
-        (is_timed & (pl.col("clock") != pl.col("date_clock"))).fill_null(False).alias("two times"),
+        (pl.col(name).is_not_null() & pl.col(read).is_null()).alias(f"bad {name}")
+        for name, read in (("order", "number_of_order"), ("split", "known_split"))
     )
 
 
@@ -194,21 +187,40 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     bad_id = pl.any_horizontal(mapped(column, id_fault).is_not_null() for column in _STUDY)
     bad_text = pl.col(REPORT).str.contains(rf"{CONTROL}|{LOST}").fill_null(False)
     is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), bad_id, bad_text)
+    dated = studies.with_columns(has_report=pl.col("has_report") & ~is_bad)
     # numbers of order stand for days, which are no dates: the gaps between them are unknown
     has_order = studies["number_of_order"].count() > 0
     if has_order:
-        ranks = pl.col("number_of_order").rank("dense").cast(pl.Int32).cast(pl.Date)
-        studies = studies.with_columns(day=ranks)
-    dated = studies.select(*_STUDY, "day", "clock", has_report=pl.col("has_report") & ~is_bad)
-    choices = choose_priors(dated)
+        dated = dated.with_columns(day=pl.col("number_of_order").rank("dense").cast(pl.Int32).cast(pl.Date))
+    account.count("priors", role, "undated", dated["day"].null_count())
+    dated = dated.with_columns(day=pl.when(~is_nobody("subject")).then("day"))
+    choices = choose_priors(_with_one_time(dated, role, account)).select(*_STUDY, *CHOICE_SCHEMA)
     if has_order:
         choices = choices.with_columns(gap_days=pl.lit(None, pl.Float64))
-    account.count("priors", role, "undated", choices["day"].null_count())
-    choices = choices.drop("day", "clock", "has_report")
     priors = {"prior_study_id": "study", "prior_findings": "findings", "prior_impression": "impression"}
     reports = studies.select("subject", **priors)
     studies = studies.join(choices, on=_STUDY, how="left", maintain_order="left")
     return studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
+
+
+def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
+    """Give a patient's studies with one text, each within an hour of the last, the time of the first of them, so that
+    none precedes another; list the others."""
+    begin, text = pl.col("day").dt.combine(pl.col("clock")), pl.concat_str(REPORT, separator=" ", ignore_nulls=True)
+    is_timed = pl.col("has_report") & begin.is_not_null()
+    timed = studies.with_row_index().filter(is_timed).with_columns(begin=begin, words=text).sort("begin", "index")
+    follows = (pl.col("begin").diff() <= _EXAMINATION).fill_null(False)
+    timed = timed.filter((follows | follows.shift(-1, fill_value=False)).over("subject"))
+    words = pl.col("words").str.replace_all(_REMOVED, " ").str.to_lowercase().str.replace_all(r"[\W_]+", " ")
+    timed = timed.with_columns(words.str.strip_chars())
+    runs = (~follows).cum_sum().over("subject", "words")
+    first = pl.col("begin", "study").first().over("subject", "words", "run").name.prefix("first ")
+    copies = timed.with_columns(run=runs).with_columns(first).filter(pl.col("study") != pl.col("first study"))
+    account.count_first("copies", role, copies.select(pl.lit("studies"), "id").iter_rows())
+    reason = pl.format("one examination with {}: its text, within an hour", mapped("first study", quoted))
+    account.doubt(copies, pl.lit("study"), reason, pl.lit(None))
+    moved = copies.select(*_STUDY, day=pl.col("first begin").dt.date(), clock=pl.col("first begin").dt.time())
+    return studies.update(moved, on=_STUDY)
 
 
 def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) -> pl.DataFrame:

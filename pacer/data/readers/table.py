@@ -3,6 +3,7 @@
 The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any row is converted.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +14,17 @@ from ruamel.yaml import YAML
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
-from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, WHOLE, YEAR_FIRST, studies_of
+from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
+from pacer.data.readers.moments import YEAR_FIRST
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
 from pacer.data.values import quoted
 
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_name("table.yaml"))
-_SPLIT_OF_SHARD = re.compile(r"(train|validation|valid|val|dev|test)[-_.]")
+#: Columns with at most so many values, or of such a name, may hold the split; folders of images may only hint at it.
+_FEW, _FOLDERS = 10, "image folders"
+_NAMED_SPLIT = r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)"
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -41,20 +45,50 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
                 f"{path} contains images or lists; run this script, then use the .files.parquet it writes:{script}"
             )
         account.read["table"] += len(table.rows)
-        for column in filter(lambda name: name not in names.values(), table.columns):
-            filled = sum(value is not None for value in table.values(column))
-            account.count("unknown_fields", "table", quoted(column), filled)
+        others = {column: table.values(column) for column in table.columns if column not in names.values()}
+        for column, values in others.items():
+            account.count("unknown_fields", "table", quoted(column), sum(value is not None for value in values))
+        few = {name: [*map(str, cells)] for name, cells in others.items() if len({*map(str, cells)}) <= _FEW}
         images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
         images.columns = list(names)
+        images = images.with_columns(pl.Series(f"column {name}", few[name], pl.String) for name in few)
         parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))
-    images = pl.concat(parts)
-    # shards are named after their split; where all have one name, it says nothing
-    by_name = {str(path): match[1] for path in files if (match := _SPLIT_OF_SHARD.match(path.name))}
-    if "split" not in images.columns and len(set(by_name.values())) > 1:
-        images = images.with_columns(split=pl.col("file").replace_strict(by_name, default=None))
+    images = _with_whole_ids(pl.concat(parts, how="diagonal"), account)
+    if "split" not in images.columns or images["split"].null_count() == images.height:
+        images = _with_split(images, os.path.commonpath([path.parent for path in files]), account)
     if settings.dates is not None and "date" in images.columns:
         images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
     return studies_of(images, "table", account)
+
+
+def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFrame:
+    """Add the split, if another column, or the names of the files and of their folders below ``top``, give one for each
+    row; else count what may give it."""
+    texts = {name: images[name] for name in images.columns if name.startswith("column ")}
+    texts |= {"file names": images["file"].str.strip_prefix(top), _FOLDERS: images["image"].str.extract(r"(.*)[/\\]")}
+    is_split, told = pl.element().is_in(pl.Series([*SPLITS]).implode()), list[str]()
+    for source, text in texts.items():
+        words = text.str.to_lowercase().str.extract_all("[a-z]+").list.eval(pl.element().filter(is_split))
+        split = words.list.last().replace_strict(SPLITS, default=None)
+        if split.n_unique() > 1 and not split.null_count() and source != _FOLDERS:
+            account.count("other_split", "table", quoted(source, words=9), images.height)
+            return images.with_columns(split=split)
+        told += [quoted(source, words=9)] if split.count() or re.search(_NAMED_SPLIT, source) else []
+    for source in told:
+        account.count("unused_split", "table", source, images.height)
+    return images
+
+
+def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Remove blanks, and the .0 of whole numbers in a column that had gaps; where other ids have decimals, it stays."""
+    for name in ("subject", "study"):
+        ids = pl.col(name).str.strip_chars()
+        is_decimal = ids.str.contains(r"^\d+[.,]\d*[1-9]\d*$").any()
+        whole = pl.when(is_decimal).then(ids).otherwise(ids.str.replace(r"^(\d{1,15})[.,]0+$", "$1")).alias(name)
+        changed = images.filter(whole != pl.col(name)).select(pl.lit(name), name)
+        account.count_first("mended_ids", "table", changed.iter_rows())
+        images = images.with_columns(whole)
+    return images
 
 
 def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:

@@ -57,13 +57,13 @@ def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, rows)
     studies = studies_of(path)
     unit, below = "row" if name.endswith("parquet") else "line", "sv" in name  # the header
-    place, ids = {"file": str(path), "split": "val"}, {"subject_id": "007"}
+    place, ids = {"file": str(path), "split": "val"}, {"subject_id": "007", "day": date(2180, 5, 6)}
     shown = {name: value for name, value in shared.items() if name not in ("date", "time")}
     assert studies["050"] == place | ids | shown | {
         "id": "050", "row": f"{unit} {1 + below}", "rows": 2, "study_id": "050", "contexts": ["sn", "mn"],
         "view": "PA", "frontal": "050_PA.jpg", "lateral": "050_LATERAL.jpg", "findings": f"{SECRET} 050.",
     }  # fmt: skip
-    assert studies["049"] == place | ids | {
+    assert studies["049"] == place | ids | {"day": date(2180, 5, 7)} | {
         "id": "049", "row": f"{unit} {3 + below}", "rows": 1, "study_id": "049", "contexts": ["sn", "sw"],
         "view": "AP", "frontal": "049_AP.jpg", "findings": 'One\n"two", three.', "prior_findings": f"{SECRET} 050.",
         "prior_impression": "I.", "prior_study_id": "050", "gap_days": 25 / 24,
