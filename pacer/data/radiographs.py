@@ -9,6 +9,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
+from pacer.data.damage import load_undamaged
 from pacer.data.dicom import dicom_image, read_dicom
 from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, deep_grey, problems_of, with_contrast
 
@@ -94,6 +95,7 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
     with problems_of(name):
         _check_header(image)
         orientation = _orientation(image)
+        load_undamaged(image)
         if image.mode.startswith(_DEEP):
             grey, has_far = deep_grey(np.asarray(image))
             is_inverted = getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0
