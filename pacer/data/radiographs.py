@@ -64,9 +64,12 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         return with_contrast(dicom_image(read_dicom(file)))
 
 
-def image_header(path: str | Path) -> Header:
+def image_header(path: str | Path, decode: bool = False) -> Header:
     """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper files, whose pixels
     decide what is shown.
+
+    Args:
+        decode: whether to decode 8-bit files, too.
 
     Raises:
         ImageError: the file is missing, is not an image, or cannot be used.
@@ -75,7 +78,7 @@ def image_header(path: str | Path) -> Header:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
                 _check_header(image)
-                if not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
+                if not decode and not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
                     return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
         file.seek(0)
         image = read_image(file, path)
