@@ -24,6 +24,8 @@ _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
 #: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
+#: Fields with words on how an image was made.
+_MADE = ("ImageType", "SeriesDescription", "DerivationDescription", "AcquisitionDeviceProcessingDescription")
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
@@ -89,6 +91,22 @@ def read_dicom(file: BinaryIO) -> FileDataset:
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
         raise RuntimeError
     return data
+
+
+def header_view(file: BinaryIO) -> tuple[str, str]:
+    """Return the view that a DICOM header names, and its words on how the image was made; empty in other files."""
+    start = file.read(132)
+    file.seek(0)
+    if start[128:] != b"DICM":
+        return "", ""
+    try:
+        data = _pydicom().dcmread(
+            file, stop_before_pixels=True, specific_tags=["ViewPosition", "ViewCodeSequence", *_MADE]
+        )
+        code = (data.get("ViewCodeSequence") or [{}])[0].get("CodeMeaning")
+        return str(data.get("ViewPosition") or code or ""), " ".join(str(data.get(name) or "") for name in _MADE)
+    except Exception:  # a damaged field can raise anything; the image itself may still be intact
+        return "", ""
 
 
 def dicom_image(data: FileDataset) -> Image.Image:

@@ -11,14 +11,28 @@ report, and a study with a report but no frontal image can be a prior.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import time, timedelta
+from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, id_fault, is_absent, without_residue
+from pacer.core.hygiene import (
+    ANY_RESIDUE,
+    CONTROL,
+    EMPTY_CELL,
+    LOST,
+    id_fault,
+    is_absent,
+    name_on_disk,
+    path_outside_root,
+    without_residue,
+)
 from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.dicom import header_view
 from pacer.data.priors import choose_priors
-from pacer.data.readers.views import is_special, parse_view
+from pacer.data.readers.views import is_processed, is_special, parse_view
 from pacer.data.sections import Sections, cut_report
 from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_instant, parse_time, quoted
 
@@ -26,7 +40,8 @@ from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_instant, par
 REQUIRED = ("subject", "study", "view", "image")
 REPORT = ("findings", "impression")  # at least one of them, or a whole report, which is cut into sections
 WHOLE = "whole_report"
-OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split")
+PREVIOUS = "previous_report"  # of the row's own study; else the report of an earlier study is looked for
+OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split", PREVIOUS)
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
@@ -44,7 +59,9 @@ _VIEWS = ("PA", "AP", "other", "lateral")
 #: Fields that are parsed, and the columns for their values.
 _READ = {"date": "day", "time": "clock", "order": "number_of_order", "split": "known_split"}
 #: Fields in which the rows of a study must agree, and the columns that are compared; images have different times.
-_COMPARED = {name: column for name, column in _READ.items() if name != "time"} | {name: name for name in TEXTS}
+_COMPARED = {name: column for name, column in _READ.items() if name != "time"} | {
+    name: name for name in (*TEXTS, PREVIOUS)
+}
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
 #: Longest time between the first and the last image of a study, if they are of several days.
@@ -67,16 +84,17 @@ _FAULTS = {
 }
 
 
-def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
+def studies_of(images: pl.DataFrame, role: str, account: Account, folder: Path | None = None) -> pl.DataFrame:
     """Group image rows to studies, in the order of the rows; list rows that belong to no study.
 
     Args:
         images: one row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``,
             and its place (``file``, ``row``).
         role: the input under which the account counts.
+        folder: of the images; the headers of DICOM files in it tell views that the rows do not. None: there are none.
     """
     absent = [pl.lit(None, pl.String).alias(name) for name in (*COLUMNS, UNUSED) if name not in images.columns]
-    images = _parsed(images.with_columns(*absent), account)
+    images = _with_rank(_parsed(images.with_columns(*absent), account), role, folder, account)
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
     images = account.divert(images, "", is_empty, "an empty row", LEFT_OUT)
     for column in _STUDY:
@@ -99,9 +117,9 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
 
 
 def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """Set blank texts and words for absent text to null; add ``day``, ``clock``, ``known_split`` and the ``rank`` of
-    the view (each null if not understood), and the faults of the rows."""
-    for name in (*TEXTS, WHOLE):
+    """Set blank texts and words for absent text to null; add ``day``, ``clock`` and ``known_split`` (each null if not
+    understood), and the faults of the rows."""
+    for name in (*TEXTS, WHOLE, PREVIOUS):
         escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
         plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
         account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
@@ -110,7 +128,7 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         images = images.with_columns(pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name))
     if images[WHOLE].null_count() < images.height:
         images = _cut(images, account)
-    others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE)]
+    others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE, PREVIOUS)]
     images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
     written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()
     instants = [None if text is None else parse_instant(text) for text in images.select(written).to_series()]
@@ -121,7 +139,6 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         clock=mapped("time", parse_time, pl.Time),
         number_of_order=pl.col("order").str.extract(r"^([0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
         known_split=pl.col("split").str.to_lowercase().replace_strict(_SPLITS, default=None),
-        rank=mapped("view", _rank_of, pl.Int64),
     )
     # if all dates are at midnight, they have no times; midnight never conflicts with the column ``time``
     is_timed = pl.col("date_clock") != pl.lit(time())
@@ -194,12 +211,15 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     choices = choose_priors(dated)
     if has_order:
         choices = choices.with_columns(gap_days=pl.lit(None, pl.Float64))
-    account.count("priors", role, "undated", choices["day"].null_count())
+    account.count("priors", role, "undated", choices.filter(studies[PREVIOUS].is_null())["day"].null_count())
     choices = choices.drop("day", "clock", "has_report")
     priors = {"prior_study_id": "study", "prior_findings": "findings", "prior_impression": "impression"}
     reports = studies.select("subject", **priors)
     studies = studies.join(choices, on=_STUDY, how="left", maintain_order="left")
-    return studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
+    studies = studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
+    of_row = {name: pl.lit(None) for name in (*choices.columns[2:], *priors)} | {"prior_findings": pl.col(PREVIOUS)}
+    return studies.with_columns(pl.when(pl.col(PREVIOUS).is_null()).then(name).otherwise(value).alias(name)
+                                for name, value in of_row.items())  # fmt: skip
 
 
 def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) -> pl.DataFrame:
@@ -241,9 +261,43 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
     )
 
 
-def _rank_of(view: str) -> int | None:
-    """Return the index of a view in ``_VIEWS``, None for an unknown view. A special view has an index beyond the list,
-    so it is used only if there is no usual view."""
-    parsed = parse_view(view)
-    kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
-    return None if kind is None else _VIEWS.index(kind) + len(_VIEWS) * is_special(view)
+def _with_rank(images: pl.DataFrame, role: str, folder: Path | None, account: Account) -> pl.DataFrame:
+    """Add the ``rank`` of each image's view, its index in ``_VIEWS``; null if it is not known. A special or processed
+    view has an index beyond the list, so it is used only if there is no usual view.
+
+    A DICOM header gives the view that a row lacks, and the direction of one that is only frontal.
+    """
+    headers = {} if folder is None else _header_views(images["image"].drop_nulls().unique(), folder)
+    ranks, contradictions = list[int | None](), list[tuple[str, str]]()
+    for view, image, study in images.select("view", "image", "study").iter_rows():
+        header, made = headers.get(image, ("", ""))
+        parsed, seen = parse_view(view), parse_view(header)
+        if seen and (view is None or (parsed == ("frontal", "other") and seen.kind == "frontal")):
+            account.count("header_views", role, quoted(header))
+            parsed, view = seen, header
+        elif seen and parsed and seen != parsed:
+            note = f"ViewPosition {quoted(header)} contradicts {quoted(view)} of the table, which is used"
+            contradictions.append((note, study or ""))
+        kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
+        is_last = is_special(view or "") or is_processed(f"{view} {image} {made}")
+        ranks.append(kind and _VIEWS.index(kind) + len(_VIEWS) * is_last)
+    account.count_first("headers", "views", contradictions)
+    return images.with_columns(rank=pl.Series(ranks, dtype=pl.Int64))
+
+
+def _header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, str]]:
+    """Return the views and words in the headers of the DICOM files among images (:func:`header_view`), by path."""
+
+    def read(image: str) -> tuple[str, str]:
+        name = name_on_disk(image, folder)
+        try:
+            with open(folder / name, "rb") as file:
+                return ("", "") if path_outside_root(name) else header_view(file)
+        except (OSError, ValueError):  # told when the images are inspected
+            return "", ""
+
+    names = [
+        image for image in images if not image.lower().endswith((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp"))
+    ]
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(names, pool.map(read, names), strict=True))

@@ -39,6 +39,11 @@ _LATERAL = {"LATERAL", "LAT", "LLAT", "RLAT", "LL", "RL"}
 _DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
 #: Views taken in addition to the usual ones, or of a lying patient.
 _SPECIAL = _DECUBITUS | {"AXIAL", "LORDOTIC", "XTABLE"}
+#: What shows bones or soft tissue alone, or is inverted.
+_PROCESSED = re.compile(
+    r"(?<![A-Z])(?:BONES?|SOFT\W*_*TISSUES?|TISSUES?|INV(?:ERT)?(?:ED)?|INVERSE|NEGATIVE|DES|DUAL\W*_*ENERGY|"
+    r"SUBTRACT(?:ED|ION))(?![A-Z])"
+)
 #: Neither frontal nor lateral.
 _OBLIQUE = {"OBLIQUE", "OBLIQ", "OBL", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
 
@@ -83,6 +88,12 @@ def _parse(text: str) -> View | None:
 def is_special(text: str) -> bool:
     """Whether a text names a decubitus, cross-table, axial or lordotic view."""
     return not _SPECIAL.isdisjoint(re.findall(r"[A-Z]+", text.upper()))
+
+
+def is_processed(text: str) -> bool:
+    """Whether a text (a view, a path, words of a header) says that an image shows bones or soft tissue alone, or is
+    inverted."""
+    return _PROCESSED.search(text.upper()) is not None
 
 
 def image_key(name: str) -> str:
