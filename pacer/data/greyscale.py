@@ -19,7 +19,7 @@ NO_PLUGIN = (
     "'.[dicom]'`), or it is a video or in a maker's own format; convert it"
 )
 ONE_COLOUR = "all its pixels have the same colour"
-#: All but a fiftieth of a radiograph's pixels have more levels than this, unless bits were lost when it was written.
+#: All but a twentieth of a radiograph's pixels have more levels than this, unless bits were lost when it was written.
 FEW_LEVELS = 31
 #: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.
 #: Oversized images are refused before decoding, because a small file can exhaust memory.
@@ -129,6 +129,6 @@ def with_contrast(image: Image.Image) -> Image.Image:
     counts = -np.sort(-np.reshape(image.histogram(), (-1, 256)))
     if not counts[:, 1].any():
         raise Refused(ONE_COLOUR)
-    if 50 * counts[:, FEW_LEVELS:].sum() <= counts.sum():
+    if 20 * counts[:, FEW_LEVELS:].sum() <= counts.sum():
         image.info[NOTES] = (*image.info.get(NOTES, ()), f"it has at most {FEW_LEVELS} levels of grey")
     return image

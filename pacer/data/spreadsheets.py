@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import re
 import warnings
-import zipfile
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pacer.core.errors import DataError
 
-#: Excel keeps fifteen digits of a number.
-_LARGEST = 10**15
+#: Rows by Excel's numbers.
+Rows = dict[int, tuple[Any, ...]]
 
 
-class Sheet(NamedTuple):
-    """``header`` and ``rows`` (by Excel's numbers) of a sheet; ``others``: number of filled rows of each other one."""
-
-    header: list[str]
-    rows: dict[int, tuple[Any, ...]]
-    others: dict[str, int]
-
-
-def read_sheet(path: Path, name: str | None) -> Sheet:
-    """Read a sheet of an ``.xlsx`` file: values of formulas as they were saved, and in all rows of a merged cell its
-    value. The first row that is not empty is the header.
+def read_sheet(path: Path, name: str | None) -> tuple[list[str], Rows, dict[str, int]]:
+    """Return the header (the first row that is not empty) and the other rows of a sheet, and the number of rows of each
+    other sheet. Formulas have the value that was saved, and all rows of a merged cell its value.
 
     Args:
         name: of the sheet; None: the first visible one.
@@ -35,64 +26,52 @@ def read_sheet(path: Path, name: str | None) -> Sheet:
         DataError: openpyxl is not installed, the file cannot be read, has no such sheet, or a formula has no value.
     """
     try:
-        openpyxl = import_module("openpyxl")
+        load = import_module("openpyxl").load_workbook
+        with warnings.catch_warnings(action="ignore"):  # about styles and extensions
+            book, formulas = load(path, data_only=True), load(path)
+    except FileNotFoundError:
+        raise
     except ModuleNotFoundError:
         raise DataError(
             f"{path} needs the package openpyxl: `pip install openpyxl` (in the clone: `pip install -c constraints.txt "
             "'.[excel]'`); or save the sheet as CSV (UTF-8)"
         ) from None
-    try:
-        with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path) as parts:  # about styles and extensions
-            book = openpyxl.load_workbook(path, data_only=True)
-            has_formulas = any(b"<f" in parts.read(part) for part in parts.namelist() if "/worksheets/" in part)
-            formulas = openpyxl.load_workbook(path) if has_formulas else book
-    except FileNotFoundError:
-        raise
     except Exception:  # from a zip file, its XML, or openpyxl
         raise DataError(f"{path} cannot be read: it is damaged, has a password, or is no .xlsx file") from None
-    visible = [sheet.title for sheet in book.worksheets if sheet.sheet_state == "visible"]
-    if (name := name or visible[0]) not in [sheet.title for sheet in book.worksheets]:
-        raise DataError(f"{path} has no sheet {name}; it has {', '.join(visible)} (corpus.table.sheet)")
-    for row in formulas[name].iter_rows():
-        for cell in row:
-            if cell.data_type == "f" and book[name][cell.coordinate].value is None:
-                raise DataError(
-                    f"{path}, {name}, cell {cell.coordinate}: the value of the formula was not saved; open the file in "
-                    "a spreadsheet program and save it again"
-                )
-    rows = _rows(book[name])
-    others = {sheet.title: len(_rows(sheet)) for sheet in book.worksheets if sheet.title != name}
+    sheets = {sheet.title: _rows(sheet) for sheet in book.worksheets}
+    name = name or next(sheet.title for sheet in book.worksheets if sheet.sheet_state == "visible")
+    if name not in sheets:
+        raise DataError(f"{path} has no sheet {name}, only {', '.join(sheets)}; set corpus.table.sheet")
+    for cell in (cell for row in formulas[name].iter_rows() for cell in row):
+        if cell.data_type == "f" and book[name][cell.coordinate].value is None:
+            raise DataError(
+                f"{path}, {name}, cell {cell.coordinate}: the value of the formula was not saved; open the file in a "
+                "spreadsheet program and save it again"
+            )
+    rows = sheets.pop(name)
     header = rows.pop(min(rows), ()) if rows else ()
     used = [place for place in range(len(header)) if any(row[place] is not None for row in (header, *rows.values()))]
     names = ["" if header[place] is None else str(header[place]) for place in used]
-    return Sheet(names, {number: tuple(row[place] for place in used) for number, row in rows.items()}, others)
+    selected = {number: tuple(row[place] for place in used) for number, row in rows.items()}
+    return names, selected, {title: len(others) for title, others in sheets.items()}
 
 
-def _rows(sheet: Any) -> dict[int, tuple[Any, ...]]:
-    """Return the values of the rows that are not empty, by number."""
-    merged = {
-        (row, area.min_col): (area.min_row, area.min_col)
-        for area in sheet.merged_cells.ranges
-        for row in range(area.min_row + 1, area.max_row + 1)
-    }
-    rows = {
-        cells[0].row: tuple(
-            _value(sheet.cell(*merged[place])) if (place := (cell.row, cell.column)) in merged else _value(cell)
-            for cell in cells
-        )
-        for cells in sheet.iter_rows()
-    }
+def _rows(sheet: Any) -> Rows:
+    """Return the values of the rows that are not empty."""
+    for area in [*sheet.merged_cells.ranges]:
+        first = sheet.cell(area.min_row, area.min_col)
+        sheet.unmerge_cells(str(area))
+        for row in range(area.min_row + 1, area.max_row + 1):
+            sheet.cell(row, area.min_col, first.value).number_format = first.number_format
+    rows = {cells[0].row: tuple(map(_value, cells)) for cells in sheet.iter_rows()}
     return {number: row for number, row in rows.items() if any(value is not None for value in row)}
 
 
 def _value(cell: Any) -> Any:
-    """Return what a cell shows: an id with its leading zeros, a day without a time."""
+    """Return what a cell shows: a day without a time, an id with its zeros, a rounded number with an exponent."""
     value, form = cell.value, cell.number_format
     if isinstance(value, datetime) and "h" not in form.lower():
         return value.date()
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if abs(value) >= _LARGEST:
-            return f"{value:e}"  # rounded: the exponent tells the checks of ids
-        if re.fullmatch("0+", form) and value == int(value):
-            return f"{int(value):0{len(form)}}"
-    return None if value == "" else value
+    if isinstance(value, int | float) and abs(value) >= 10**15:  # Excel keeps 15 digits
+        return f"{value:e}"
+    return f"{int(value):0{len(form)}}" if re.fullmatch("0+", form) and isinstance(value, int | float) else value

@@ -17,7 +17,6 @@ from decimal import Decimal
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -46,9 +45,6 @@ _ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-_PARQUET_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
-
-
 class CsvForm(NamedTuple):
     """The format of a CSV file, if it differs from the default for its name.
 
@@ -71,7 +67,7 @@ class Table(NamedTuple):
         numbers: for each row, the line on which it begins; without lines: its number from 1.
         rows: one value per column: text in CSV (None in a blank line), else of the type in the file.
         of_32_bits: columns of decimal numbers of 32 bits.
-        unread: number of rows in each other sheet of a workbook.
+        unread: numbers of rows of the other sheets of a workbook.
     """
 
     path: Path
@@ -80,7 +76,7 @@ class Table(NamedTuple):
     numbers: Sequence[int]
     rows: list[tuple[Any, ...]]
     of_32_bits: Collection[str] = ()
-    unread: Mapping[str, int] = MappingProxyType({})
+    unread: Mapping[str, int] | None = None
 
     @property
     def places(self) -> list[str]:
@@ -164,7 +160,7 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
         lines = list(numbered_jsonl(path))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    except (*_PARQUET_ERRORS, OSError, EOFError, zlib.error) as error:
+    except (pl.exceptions.PolarsError, pa.ArrowException, OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or "it is damaged, or its extension is wrong"
         raise DataError(f"{path} cannot be read: {reason}") from None
     for number, line in lines:
@@ -182,8 +178,8 @@ def _read_parquet(path: Path) -> Table:
     columns = []
     for column in table.columns:
         is_offset = str(getattr(column.type, "tz", None) or "").startswith(("+", "-"))
-        values = column.cast(pa.timestamp("us", column.type.tz)).to_pylist() if is_offset else pl.Series(column)
-        columns.append(list(values))
+        read = column.cast(pa.timestamp("us", column.type.tz)).to_pylist if is_offset else pl.Series(column).to_list
+        columns.append(read())
     of_32_bits = [field.name for field in table.schema if field.type == pa.float32()]
     rows = list(zip(*columns, strict=True))
     return Table(path, "parquet", table.column_names, range(1, len(rows) + 1), rows, of_32_bits)

@@ -184,7 +184,7 @@ class _Images:
     def load(self, name: str) -> Tensor:
         image = open_image(self.paths[name])
         levels = self.encoder.preparation.levels_of(image)
-        self.looks[name] = Look(hash_bytes(levels.numpy().tobytes()), list(image.info.get(NOTES, ())))
+        self.looks[name] = hash_bytes(levels.numpy().tobytes()), [*image.info.get(NOTES, ())]
         return levels
 
     def encode(self, batch: dict[str, Tensor]) -> Tensors:

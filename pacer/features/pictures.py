@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 
@@ -14,16 +13,13 @@ from pacer.core.io import atomic_path
 _SCHEMA = {"key": pl.String(), "picture": pl.String(), "notes": pl.List(pl.String())}
 
 
-class Look(NamedTuple):
-    """``picture``: hash of the pixels that the encoder gets. ``notes``: what deserves a check."""
-
-    picture: str
-    notes: list[str]
+#: The hash of the pixels that the encoder gets, and notes on what deserves a check.
+Look = tuple[str, list[str]]
 
 
 def read_looks(path: Path) -> dict[str, Look]:
     """Return the looks of earlier runs by the key of the image's entry in the store; none if there are none."""
-    return {key: Look(*look) for key, *look in pl.read_parquet(path).iter_rows()} if path.exists() else {}
+    return {key: (picture, notes) for key, picture, notes in pl.read_parquet(path).iter_rows()} if path.exists() else {}
 
 
 def write_looks(path: Path, looks: Mapping[str, Look]) -> None:

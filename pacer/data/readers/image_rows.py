@@ -11,28 +11,15 @@ report, and a study with a report but no frontal image can be a prior.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import time, timedelta
 from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import (
-    ANY_RESIDUE,
-    CONTROL,
-    EMPTY_CELL,
-    LOST,
-    id_fault,
-    is_absent,
-    name_on_disk,
-    path_outside_root,
-    without_residue,
-)
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.dicom import header_view
-from pacer.data.priors import choose_priors
-from pacer.data.readers.views import is_processed, is_special, parse_view
+from pacer.data.priors import CHOICE_SCHEMA, choose_priors
+from pacer.data.readers.views import header_views, is_special, parse_view
 from pacer.data.sections import Sections, cut_report
 from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_instant, parse_time, quoted
 
@@ -59,9 +46,8 @@ _VIEWS = ("PA", "AP", "other", "lateral")
 #: Fields that are parsed, and the columns for their values.
 _READ = {"date": "day", "time": "clock", "order": "number_of_order", "split": "known_split"}
 #: Fields in which the rows of a study must agree, and the columns that are compared; images have different times.
-_COMPARED = {name: column for name, column in _READ.items() if name != "time"} | {
-    name: name for name in (*TEXTS, PREVIOUS)
-}
+_COMPARED = {name: column for name, column in _READ.items() if name != "time"}
+_COMPARED |= {name: name for name in (*TEXTS, PREVIOUS)}
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
 #: Longest time between the first and the last image of a study, if they are of several days.
@@ -211,15 +197,15 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     choices = choose_priors(dated)
     if has_order:
         choices = choices.with_columns(gap_days=pl.lit(None, pl.Float64))
-    account.count("priors", role, "undated", choices.filter(studies[PREVIOUS].is_null())["day"].null_count())
+    without_own = studies[PREVIOUS].is_null()
+    account.count("priors", role, "undated", choices.filter(without_own)["day"].null_count())
+    choices = choices.with_columns(pl.when(without_own).then(name).alias(name) for name in CHOICE_SCHEMA)
     choices = choices.drop("day", "clock", "has_report")
     priors = {"prior_study_id": "study", "prior_findings": "findings", "prior_impression": "impression"}
     reports = studies.select("subject", **priors)
     studies = studies.join(choices, on=_STUDY, how="left", maintain_order="left")
     studies = studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
-    of_row = {name: pl.lit(None) for name in (*choices.columns[2:], *priors)} | {"prior_findings": pl.col(PREVIOUS)}
-    return studies.with_columns(pl.when(pl.col(PREVIOUS).is_null()).then(name).otherwise(value).alias(name)
-                                for name, value in of_row.items())  # fmt: skip
+    return studies.with_columns(prior_findings=pl.coalesce(PREVIOUS, "prior_findings"))
 
 
 def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) -> pl.DataFrame:
@@ -267,7 +253,7 @@ def _with_rank(images: pl.DataFrame, role: str, folder: Path | None, account: Ac
 
     A DICOM header gives the view that a row lacks, and the direction of one that is only frontal.
     """
-    headers = {} if folder is None else _header_views(images["image"].drop_nulls().unique(), folder)
+    headers = {} if folder is None else header_views(images["image"].drop_nulls().unique(), folder)
     ranks, contradictions = list[int | None](), list[tuple[str, str]]()
     for view, image, study in images.select("view", "image", "study").iter_rows():
         header, made = headers.get(image, ("", ""))
@@ -279,25 +265,6 @@ def _with_rank(images: pl.DataFrame, role: str, folder: Path | None, account: Ac
             note = f"ViewPosition {quoted(header)} contradicts {quoted(view)} of the table, which is used"
             contradictions.append((note, study or ""))
         kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
-        is_last = is_special(view or "") or is_processed(f"{view} {image} {made}")
-        ranks.append(kind and _VIEWS.index(kind) + len(_VIEWS) * is_last)
+        ranks.append(kind and _VIEWS.index(kind) + len(_VIEWS) * is_special(f"{view} {image} {made}"))
     account.count_first("headers", "views", contradictions)
     return images.with_columns(rank=pl.Series(ranks, dtype=pl.Int64))
-
-
-def _header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, str]]:
-    """Return the views and words in the headers of the DICOM files among images (:func:`header_view`), by path."""
-
-    def read(image: str) -> tuple[str, str]:
-        name = name_on_disk(image, folder)
-        try:
-            with open(folder / name, "rb") as file:
-                return ("", "") if path_outside_root(name) else header_view(file)
-        except (OSError, ValueError):  # told when the images are inspected
-            return "", ""
-
-    names = [
-        image for image in images if not image.lower().endswith((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp"))
-    ]
-    with ThreadPoolExecutor() as pool:
-        return dict(zip(names, pool.map(read, names), strict=True))

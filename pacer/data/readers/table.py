@@ -36,7 +36,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     parts, have = list[pl.DataFrame](), None
     for path in files:
         table = open_table(path, form, settings.sheet)
-        for name, rows in table.unread.items():
+        for name, rows in (table.unread or {}).items():
             account.count("unknown_fields", "table", f"sheet {quoted(name)}", rows)
         if have is not None and set(table.columns) != have:
             differ = shown_columns(sorted(set(table.columns) ^ have))
