@@ -123,7 +123,10 @@ class Reporter:
         stated = case.view if parsed is None or parsed.kind == "lateral" else parsed.view.replace("other", "")
         asked = _one_of(stated or view or "other", get_args(View), f"view of {name}")
         if asked not in self.views:
-            notes.append(f"no image of view {asked} was in the model's training, so it is asked for an unknown view")
+            known = " and ".join(self.views)
+            notes.append(
+                f"the model was trained only with images of view {known}; this one ({asked}) counts as unknown"
+            )
         prepared = Prepared(
             name=name,
             frontal=frontal,
