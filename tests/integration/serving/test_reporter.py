@@ -232,7 +232,7 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
     shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER", ViewPosition="PA")
     assert reporter.prepare(Case(shoulder)).notes == ("the image given as frontal: BodyPartExamined is SHOULDER",)
-    assert reporter.prepare(Case(lateral, frontal)).notes == (
+    assert reporter.prepare(Case(lateral, frontal, view="PA")).notes == (
         "the DICOM file given as frontal is marked as a lateral view",
         "the DICOM file given as lateral is marked as a frontal view",
     )
