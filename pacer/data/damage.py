@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFile
@@ -12,9 +13,7 @@ from PIL import Image, ImageFile
 from pacer.data.greyscale import Refused
 
 DAMAGED_INSIDE = "its compressed pixels are damaged, so part of the picture is not its own; copy the file again"
-#: The next marker after the data of a JPEG scan, which has only stuffed zeros, fill bytes and restarts; a restart.
-_MARKER, _RESTART = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])"), re.compile(rb"\xff([\xd0-\xd7])")
-_END, _SCAN = 0xD9, 0xDA
+_END, _SCAN, _RESTARTS = 0xD9, 0xDA, range(0xD0, 0xD8)
 #: libjpeg reads up to eight bytes ahead of the bits that it needs.
 _AHEAD = b"\xff\x00" * 8
 #: No encoder writes so many zeros for the coefficients of a progressive scan.
@@ -56,15 +55,10 @@ def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
     data without its last byte, which must not suffice for the last row, and then that byte, which must.
     """
     scans = list(_scans(content))
-    for start, end in scans:
-        restarts = b"".join(_RESTART.findall(content, start, end))
-        if restarts != bytes(0xD0 + number % 8 for number in range(len(restarts))):
-            return False
     if len(scans) > 1:  # libjpeg reads all scans before the first row; the first coefficient stands before the data
         return not any(content[start - 3] and _HOLE in content[start:end] for start, end in scans)
-    end, stripes = scans[0][1], Image.fromarray(np.resize([0, 255], (1, image.width)).astype(np.uint8))
-    mark, last = stripes.convert(image.mode).im, (0, image.height - 1, image.width, image.height)
-    is_marked = list[bool]()
+    mark, last = _stripes(image.mode, image.width), (0, image.height - 1, image.width, image.height)
+    end, is_marked = scans[0][1], list[bool]()
 
     def parts() -> Iterator[bytes]:
         image.im.paste(mark, last)
@@ -78,14 +72,30 @@ def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
     return is_marked[:1] == [True] and True not in is_marked[1:]
 
 
+@lru_cache(maxsize=4)
+def _stripes(mode: str, width: int) -> Any:
+    """Return a row of pixels that no picture has."""
+    return Image.frombytes("L", (width, 1), (b"\0\xff" * width)[:width]).convert(mode).im
+
+
 def _scans(content: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of each scan's data."""
-    start, is_scan, kind = 2, False, 0
-    while kind != _END:
-        if (marker := _MARKER.search(content, start)) is None:
-            raise OSError
+    """Yield the bounds of each scan's data, in which are only stuffed zeros, fill bytes and restarts in their order."""
+    values = np.frombuffer(content, np.uint8)
+    places = np.flatnonzero(values[:-1] == 0xFF)
+    kinds = values[places + 1]
+    is_marker = (kinds > 0) & (kinds < 0xFF)
+    start, is_scan, restarts = 2, False, 0
+    for place, kind in zip(places[is_marker].tolist(), kinds[is_marker].tolist(), strict=True):
+        if place < start:  # within a segment
+            continue
+        if is_scan and kind == _RESTARTS[restarts % 8]:
+            restarts += 1
+            continue
         if is_scan:
-            yield start, marker.start()
-        if (kind := marker[1][0]) < 0xC0:
+            yield start, place
+        if kind == _END:
+            return
+        if kind < 0xC0 or kind in _RESTARTS:
             raise Refused(DAMAGED_INSIDE)
-        start, is_scan = marker.end() + int.from_bytes(content[marker.end() : marker.end() + 2]), kind == _SCAN
+        start, is_scan, restarts = place + 2 + int.from_bytes(content[place + 2 : place + 4]), kind == _SCAN, 0
+    raise OSError  # truncated

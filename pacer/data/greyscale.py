@@ -126,9 +126,10 @@ def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
 
 def with_contrast(image: Image.Image) -> Image.Image:
     """Return the image, with a note if it has few levels; refuse it if all pixels are equal."""
-    counts = -np.sort(-np.reshape(image.histogram(), (-1, 256)))
-    if not counts[:, 1].any():
+    histogram = image.histogram()
+    channels = [sorted(histogram[start : start + 256]) for start in range(0, len(histogram), 256)]
+    if not any(counts[-2] for counts in channels):
         raise Refused(ONE_COLOUR)
-    if 20 * counts[:, FEW_LEVELS:].sum() <= counts.sum():
+    if all(20 * sum(counts[:-FEW_LEVELS]) <= sum(counts) for counts in channels):
         image.info[NOTES] = (*image.info.get(NOTES, ()), f"it has at most {FEW_LEVELS} levels of grey")
     return image
