@@ -25,6 +25,8 @@ _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", 
 #: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 _DAYS = ("StudyDate", "SeriesDate", "AcquisitionDate", "ContentDate")
+#: Fields with words on how an image was made.
+_MADE = ("ImageType", "SeriesDescription", "DerivationDescription", "AcquisitionDeviceProcessingDescription")
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
@@ -92,6 +94,22 @@ def read_dicom(file: BinaryIO) -> FileDataset:
     return data
 
 
+def header_view(file: BinaryIO) -> tuple[str, str]:
+    """Return the view that a DICOM header names, and its words on how the image was made; empty in other files."""
+    start = file.read(132)
+    file.seek(0)
+    if start[128:] != b"DICM":
+        return "", ""
+    try:
+        data = _pydicom().dcmread(
+            file, stop_before_pixels=True, specific_tags=["ViewPosition", "ViewCodeSequence", *_MADE]
+        )
+        code = (data.get("ViewCodeSequence") or [{}])[0].get("CodeMeaning")
+        return str(data.get("ViewPosition") or code or ""), " ".join(str(data.get(name) or "") for name in _MADE)
+    except Exception:  # a damaged field can raise anything; the image itself may still be intact
+        return "", ""
+
+
 def dicom_image(data: FileDataset) -> Image.Image:
     """Return 8-bit grey with square pixels, its :data:`OWNER`, and :data:`NOTES` on fields that contradict each other
     or the pixels, or say that the image is not for people's eyes. Each note begins with the field.
@@ -102,6 +120,8 @@ def dicom_image(data: FileDataset) -> Image.Image:
     grey, notes = _grey(data)
     if part := other_part(str(data.get("BodyPartExamined") or "")):
         notes.append(f"BodyPartExamined is {part}")
+    if (orientation := _odd_orientation(data)) is not None:
+        notes.append(f"PatientOrientation is {orientation}; the image is used as it is stored")
     if _number(data, "RescaleSlope", 1.0) == 0:
         notes.append("RescaleSlope is 0 and is ignored")
     if "PROCESSING" in str(data.get("PresentationIntentType") or "").upper():
@@ -127,6 +147,17 @@ def dicom_image(data: FileDataset) -> Image.Image:
     return image
 
 
+def _odd_orientation(data: FileDataset) -> str | None:
+    """Return the directions of an image's rows and columns in a patient (``R\\F``), unless the patient's head is up and
+    the left side at the right, as frontal images are shown; rows of a lateral one may go either way."""
+    given = data.get("PatientOrientation") or ()
+    if len(given) < 2:
+        return None
+    shown = "\\".join(str(direction)[:1].upper() for direction in given)  # oblique: the main direction comes first
+    is_frontal = str(data.get("ViewPosition") or "").strip().upper() in ("AP", "PA")
+    return None if shown in (("L\\F",) if is_frontal else ("L\\F", "A\\F", "P\\F")) else shown
+
+
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:
     """Return the height of a pixel in widths, None if the field is absent or has no meaning."""
     try:
@@ -143,7 +174,10 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     A table or window that shows more than half of the values in the middle of the image in black or white, or all in a
     quarter of the greys, belongs to another kind of image; then the range of the values is used.
     """
-    stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
+    data.pixel_array_options(correct_unused_bits=False)
+    written, unused = data.pixel_array, data.BitsAllocated - data.BitsStored
+    stored = written << unused >> unused  # sign extended, without bits outside the values (overlays of old files)
+    has_more_bits = ((stored != written) & (written.view(f"u{written.itemsize}") >> data.BitsStored != 0)).any()
     lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest
     values = np.arange(lowest, int(stored.max()) + 1)
@@ -156,7 +190,8 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     counts = np.bincount(places.ravel()) * ~padding
     present = counts > 0
 
-    measured, notes = _measured(data, values), list[str]()
+    notes = ["BitsStored is too small for the pixel values, whose higher bits are ignored"] * int(has_more_bits)
+    measured = _measured(data, values)
     grey = _windowed(data, measured)
     modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
     voi = "VOILUTSequence" if data.get("VOILUTSequence") else "WindowCenter and WindowWidth"

@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+import random
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,8 @@ from pacer.data.schemas import IMAGE_SCHEMA
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "notes": pl.List(pl.String())}
 SCHEMA |= {"patient": pl.String(), "days": pl.List(pl.String())}
 
+#: Number of images that an inspection decodes: a seeded sample. The stage ``features`` decodes all.
+DECODED = 200
 #: Number of last bytes that are compared before whole files: pictures of one size differ there, if anywhere.
 _TAIL = 1 << 16
 #: Opening headers is limited by the disk, not by the processor.
@@ -34,7 +37,7 @@ def images_of(records: pl.DataFrame) -> pl.Series:
 
 
 def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
-    """Open the header of every image once.
+    """Open the header of every image once, and decode a sample of :data:`DECODED`.
 
     Args:
         image_ids: paths as in the annotation files, relative to ``folder``.
@@ -43,26 +46,34 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
         One row of :data:`SCHEMA` per id, sorted by id; the sizes of an unusable image are zero.
     """
     ids = sorted(set(image_ids))
-    rows = []
+    rows, decoded = [], frozenset(random.Random(0).sample(ids, min(DECODED, len(ids))))
     with Ticker("images", len(ids)) as ticker, ThreadPoolExecutor(_THREADS) as pool:
-        for row in pool.map(partial(_look, folder=folder), ids):
+        for row in pool.map(partial(_look, folder=folder, decoded=decoded), ids):
             rows.append(row)
             ticker.advance()
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def _look(image_id: str, folder: Path) -> tuple[object, ...]:
+def _look(image_id: str, folder: Path, decoded: Collection[str]) -> tuple[object, ...]:
     name = name_on_disk(image_id, folder)
     path, problem = os.path.join(folder, name), path_outside_root(name)
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)
-            return image_id, path, size, header.width, header.height, None, [*header.notes], *header.owner
+            notes = _notes_of_pixels(path) if image_id in decoded else header.notes
+            return image_id, path, size, header.width, header.height, None, [*notes], *header.owner
         except (OSError, ValueError) as error:
             problem = reading_problem(error)
         except ImageError as error:
             problem = error.problem
     return image_id, path, 0, 0, 0, problem, [], None, []
+
+
+def _notes_of_pixels(path: str) -> tuple[str, ...]:
+    try:
+        return image_header(path, decode=True).notes
+    except ImageError as error:  # no reason to leave its records out: others that are not in the sample would stay
+        return (f"{error.problem} (`features` refuses it)",)
 
 
 def find_copies(images: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
+from pacer.data.damage import load_undamaged
 from pacer.data.dicom import dicom_image, read_dicom
 from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, deep_grey, problems_of, with_contrast
 
@@ -62,9 +63,12 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         return with_contrast(dicom_image(read_dicom(file)))
 
 
-def image_header(path: str | Path) -> Header:
+def image_header(path: str | Path, decode: bool = False) -> Header:
     """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper files, whose pixels
     decide what is shown.
+
+    Args:
+        decode: whether to decode 8-bit files, too.
 
     Raises:
         ImageError: the file is missing, is not an image, or cannot be used.
@@ -73,7 +77,7 @@ def image_header(path: str | Path) -> Header:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
                 _check_header(image)
-                if not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
+                if not decode and not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
                     return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
         file.seek(0)
         image = read_image(file, path)
@@ -93,6 +97,7 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
     with problems_of(name):
         _check_header(image)
         orientation = _orientation(image)
+        load_undamaged(image)
         if image.mode.startswith(_DEEP):
             grey, has_far = deep_grey(np.asarray(image))
             is_inverted = getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0

@@ -102,8 +102,9 @@ def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], ac
         studies = account.divert(studies, field, has_control, mapped(name, fault_of))
         studies = account.divert(studies, field, pl.col(name).str.contains(LOST), _LOST_TEXT)
         studies = account.without_absent(studies, name, is_word)
-    for name in _TEXTS[:2]:
-        may = studies.filter(pl.col(name).str.contains(MAY_HOLD_MORE)).select(name, "id")
+    for name in (*_TEXTS[:2], "prior_findings"):  # a chosen previous report is another study's
+        is_own = pl.col("prior_study_id").is_null() | pl.lit(name in _TEXTS[:2])
+        may = studies.filter(pl.col(name).str.contains(MAY_HOLD_MORE) & is_own).select(name, "id")
         texts = [(more_than_a_section(text), id) for text, id in may.iter_rows()]
         for topic in ("headings", "signatures"):
             kinds = ((kind, id) for more, id in texts for kind in dict.fromkeys(more[topic]))

@@ -11,6 +11,7 @@ report, and a study with a report but no frontal image can be a prior.
 import re
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import polars as pl
 
@@ -19,7 +20,7 @@ from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.patients import TABLE, is_nobody
 from pacer.data.priors import CHOICE_SCHEMA, choose_priors
 from pacer.data.readers.moments import read_moments
-from pacer.data.readers.views import is_special, parse_view
+from pacer.data.readers.views import header_views, is_special, parse_view
 from pacer.data.sections import Sections, cut_report
 from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, quoted
 
@@ -27,7 +28,8 @@ from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, quoted
 REQUIRED = ("subject", "study", "view", "image")
 REPORT = ("findings", "impression")  # at least one of them, or a whole report, which is cut into sections
 WHOLE = "whole_report"
-OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split")
+PREVIOUS = "previous_report"  # of the row's own study; else the report of an earlier study is looked for
+OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split", PREVIOUS)
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
@@ -42,7 +44,8 @@ _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
 #: Fields in which the rows of a study must agree, and the columns that are compared; images have different times.
-_COMPARED = {"date": "day", "order": "number_of_order", "split": "known_split"} | {name: name for name in TEXTS}
+_COMPARED = {"date": "day", "order": "number_of_order", "split": "known_split"}
+_COMPARED |= {name: name for name in (*TEXTS, PREVIOUS)}
 #: Longest time between two studies of a patient that have one text and are one examination.
 _EXAMINATION = timedelta(hours=1)
 #: Fields whose refused values may be quoted.
@@ -69,16 +72,18 @@ _FAULTS = {
 }
 
 
-def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
+def studies_of(images: pl.DataFrame, role: str, account: Account, folder: Path | None = None) -> pl.DataFrame:
     """Group image rows to studies, in the order of the rows; list rows that belong to no study.
 
     Args:
         images: one row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``,
             and its place (``file``, ``row``).
         role: the input under which the account counts.
+        folder: of the images; the headers of DICOM files in it tell views that the rows do not. None: there are none.
     """
     absent = [pl.lit(None, pl.String).alias(name) for name in (*COLUMNS, UNUSED) if name not in images.columns]
     images = _parsed(images.with_columns(*absent).with_columns(id=pl.col("study").fill_null("")), account)
+    images = _with_rank(images, role, folder, account)
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
     images = account.divert(images, "", is_empty, "an empty row", LEFT_OUT)
     for column in _STUDY:
@@ -102,9 +107,9 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
 
 
 def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """Set blank texts and words for absent text to null; add ``known_split`` and the ``rank`` of the view (null if
-    not understood), and the faults of the rows."""
-    for name in (*TEXTS, WHOLE):
+    """Set blank texts and words for absent text to null; add ``known_split`` (null if not understood), and faults of
+    the rows."""
+    for name in (*TEXTS, WHOLE, PREVIOUS):
         escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
         plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
         account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
@@ -116,13 +121,12 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         images = images.with_columns(pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name))
     if images[WHOLE].null_count() < images.height:
         images = _cut(images, account)
-    others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE)]
+    others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE, PREVIOUS)]
     images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
     images = images.with_columns(
         id="study",
         number_of_order=pl.col("order").str.extract(r"^([0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
         known_split=pl.col("split").str.to_lowercase().replace_strict(SPLITS, default=None),
-        rank=mapped("view", _rank_of, pl.Int64),
     )
     return images.with_columns(
         (pl.col(name).is_not_null() & pl.col(read).is_null()).alias(f"bad {name}")
@@ -192,15 +196,18 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     has_order = studies["number_of_order"].count() > 0
     if has_order:
         dated = dated.with_columns(day=pl.col("number_of_order").rank("dense").cast(pl.Int32).cast(pl.Date))
-    account.count("priors", role, "undated", dated["day"].null_count())
+    without_own = studies[PREVIOUS].is_null()
+    account.count("priors", role, "undated", dated.filter(without_own)["day"].null_count())
     dated = dated.with_columns(day=pl.when(~is_nobody("subject")).then("day"))
     choices = choose_priors(_with_one_time(dated, role, account)).select(*_STUDY, *CHOICE_SCHEMA)
     if has_order:
         choices = choices.with_columns(gap_days=pl.lit(None, pl.Float64))
+    choices = choices.with_columns(pl.when(without_own).then(name).alias(name) for name in CHOICE_SCHEMA)
     priors = {"prior_study_id": "study", "prior_findings": "findings", "prior_impression": "impression"}
     reports = studies.select("subject", **priors)
     studies = studies.join(choices, on=_STUDY, how="left", maintain_order="left")
-    return studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
+    studies = studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
+    return studies.with_columns(prior_findings=pl.coalesce(PREVIOUS, "prior_findings"))
 
 
 def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
@@ -262,9 +269,24 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
     )
 
 
-def _rank_of(view: str) -> int | None:
-    """Return the index of a view in ``_VIEWS``, None for an unknown view. A special view has an index beyond the list,
-    so it is used only if there is no usual view."""
-    parsed = parse_view(view)
-    kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
-    return None if kind is None else _VIEWS.index(kind) + len(_VIEWS) * is_special(view)
+def _with_rank(images: pl.DataFrame, role: str, folder: Path | None, account: Account) -> pl.DataFrame:
+    """Add the ``rank`` of each image's view, its index in ``_VIEWS``; null if it is not known. A special or processed
+    view has an index beyond the list, so it is used only if there is no usual view.
+
+    A DICOM header gives the view that a row lacks, and the direction of one that is only frontal.
+    """
+    headers = {} if folder is None else header_views(images["image"].drop_nulls().unique(), folder)
+    ranks, contradictions = list[int | None](), list[tuple[str, str]]()
+    for view, image, study in images.select("view", "image", "study").iter_rows():
+        header, made = headers.get(image, ("", ""))
+        parsed, seen = parse_view(view), parse_view(header)
+        if seen and (view is None or (parsed == ("frontal", "other") and seen.kind == "frontal")):
+            account.count("header_views", role, quoted(header))
+            parsed, view = seen, header
+        elif seen and parsed and seen != parsed:
+            note = f"ViewPosition {quoted(header)} contradicts {quoted(view)} of the table, which is used"
+            contradictions.append((note, study or ""))
+        kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
+        ranks.append(kind and _VIEWS.index(kind) + len(_VIEWS) * is_special(f"{view} {image} {made}"))
+    account.count_first("headers", "views", contradictions)
+    return images.with_columns(rank=pl.Series(ranks, dtype=pl.Int64))

@@ -1,4 +1,4 @@
-"""Reader of a user's table of studies: CSV, Parquet or JSONL, one row per image.
+"""Reader of a user's table of studies: CSV, Excel, Parquet or JSONL, one row per image or one row per study.
 
 The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any row is converted.
 """
@@ -13,13 +13,17 @@ from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
+from pacer.core.hygiene import EMPTY_CELL, is_absent
 from pacer.data.account import Account
 from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
 from pacer.data.readers.moments import YEAR_FIRST
+from pacer.data.readers.views import parse_view
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
-from pacer.data.values import quoted
+from pacer.data.values import mapped, quoted
 
+#: Columns for the paths of a study's images, in a table with one row per study.
+_IMAGES = ("frontal", "lateral")
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_name("table.yaml"))
 #: Columns with at most so many values, or of such a name, may hold the split; folders of images may only hint at it.
@@ -33,7 +37,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
     parts, have = list[pl.DataFrame](), None
     for path in files:
-        table = open_table(path, form)
+        table = open_table(path, form, settings.sheet)
+        for name, rows in (table.unread or {}).items():
+            account.count("unknown_fields", "table", f"sheet {quoted(name)}", rows)
         if have is not None and set(table.columns) != have:
             differ = shown_columns(sorted(set(table.columns) ^ have))
             raise DataError(
@@ -44,7 +50,6 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             raise DataError(
                 f"{path} contains images or lists; run this script, then use the .files.parquet it writes:{script}"
             )
-        account.read["table"] += len(table.rows)
         others = {column: table.values(column) for column in table.columns if column not in names.values()}
         for column, values in others.items():
             account.count("unknown_fields", "table", quoted(column), sum(value is not None for value in values))
@@ -54,11 +59,31 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         images = images.with_columns(pl.Series(f"column {name}", few[name], pl.String) for name in few)
         parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))
     images = _with_whole_ids(pl.concat(parts, how="diagonal"), account)
+    if "frontal" in images.columns:
+        images = _image_rows(images, account)
     if "split" not in images.columns or images["split"].null_count() == images.height:
         images = _with_split(images, os.path.commonpath([path.parent for path in files]), account)
+    account.read["table"] = images.height
     if settings.dates is not None and "date" in images.columns:
         images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
-    return studies_of(images, "table", account)
+    return studies_of(images, "table", account, source.images)
+
+
+def _image_rows(studies: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row per image; a study
+    without images keeps a row. ``view`` is that of the frontal image."""
+    absent = {name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns}
+    paths = [mapped(name, lambda path: None if not path.strip() or is_absent(path) else path) for name in _IMAGES]
+    studies = studies.with_columns(**absent).with_columns(*paths)
+    views = [parse_view(view) for view in studies["view"]]
+    is_known = pl.Series([view is not None and view.kind == "frontal" for view in views], dtype=pl.Boolean)
+    for view in studies.filter(~is_known)["view"].str.replace(EMPTY_CELL, "").replace("", None).drop_nulls():
+        account.count("unknown_views", "table", f"{quoted(view)} of a frontal image")
+    studies = studies.with_columns(view=pl.when(is_known).then("view").otherwise(pl.lit("FRONTAL")))
+    has_none = pl.all_horizontal(pl.col(_IMAGES).is_null())
+    frontals = studies.filter(pl.col("frontal").is_not_null() | has_none).with_columns(image="frontal")
+    laterals = studies.drop_nulls("lateral").with_columns(image="lateral", view=pl.lit("LATERAL"))
+    return pl.concat([frontals, laterals]).drop(_IMAGES)
 
 
 def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFrame:
@@ -94,7 +119,9 @@ def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
 def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:
     """Return Python that makes a table of paths, one row per image, of pictures as Hugging Face's Parquet has them
     (``{bytes, path}``, or only the bytes) and of lists; None if the table is one."""
-    first = {name: next(filter(None, table.values(names[name])), None) for name in ("image", "view")}
+    first = {name: next(filter(None, table.values(names[name])), None) for name in ("image", "view") if name in names}
+    if first.keys() != {"image", "view"}:  # a row per study
+        return None
     lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
     picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
     kind = "pictures" if isinstance(picture, dict | bytes) else "lists" if lists else "none"
@@ -117,10 +144,15 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     A name without a mapping maps to itself, unless the column of that name is mapped to another name.
     """
     # a column named order may hold anything
-    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
+    names = {name: name for name in (*COLUMNS, *_IMAGES) if name not in (*mapping.values(), "order")} | mapping
+    known = (*COLUMNS, *_IMAGES)
+    problems = [f"unknown key {name} (expected one of {', '.join(known)})" for name in names.keys() - set(known)]
+    is_by_study = names.get("frontal") in have and names.get("image") not in have
+    required = ("subject", "study", "frontal") if is_by_study else REQUIRED
+    for name in ("image",) if is_by_study else _IMAGES:
+        names.pop(name, None)
     named = list(names.values())
-    problems = [f"unknown key {name} (expected one of {', '.join(COLUMNS)})" for name in names.keys() - COLUMNS]
-    for name in dict.fromkeys((*REQUIRED, *mapping)):
+    for name in dict.fromkeys((*required, *mapping)):
         if names.get(name) not in have:
             problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):

@@ -1,7 +1,5 @@
 """The lines of a corpus's audit for which the rules read its texts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

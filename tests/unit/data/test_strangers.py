@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
@@ -17,6 +18,7 @@ from pacer.core.errors import DataError
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
 from tests.support.cases import cases
 from tests.support.corpus import BASE, built, lines_of, looks_of
+from tests.support.dicom import write_dicom
 from tests.support.real import real
 
 
@@ -77,15 +79,22 @@ def _content(case: dict[str, Any]) -> bytes:
 
 
 def _draw(text: str, case: dict[str, Any], folder: Path) -> None:
-    """Write the images that a table names: all of one size, and of one content if they are ``equal``."""
+    """Write the images that a table names: all of one size, and of one content if they are ``equal``; or take those of
+    a folder of ``field``."""
+    if "pictures" in case:
+        (folder / "pictures").symlink_to(real(f"field/{case['pictures']}"))
+        return
     text = text.removeprefix("sep=;\n").replace('\\"', '""')
-    column = case.get("table", {}).get("columns", {}).get("image", "image")
+    given = case.get("table", {}).get("columns", {})
+    columns = [given.get(name, name) for name in ("image", "frontal", "lateral")]
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if ";" in text.partition("\n")[0] else ",")
-    for nth, row in enumerate(rows):
-        name = (row.get(column) or "").replace("\\", "/")
-        if name and ".." not in name and name not in case.get("missing", []):
+    named = [(row.get(column) or "").replace("\\", "/") for row in rows for column in columns]
+    for nth, name in enumerate(filter(None, named)):
+        if "." in name and ".." not in name and name not in case.get("missing", []):
             name = unicodedata.normalize("NFC" if nth == 0 else "NFD", name) if case.get("renamed") else name
             path = folder / name
             path.parent.mkdir(exist_ok=True)
-            if not path.exists():
+            if "headers" in case and name.endswith(".dcm"):
+                write_dicom(path, np.arange(400).reshape(20, 20) + nth, **case["headers"].get(name, {}))
+            elif not path.exists():
                 Image.new("L", (16, 16), 99 if name in case.get("equal", []) else nth).save(path)
