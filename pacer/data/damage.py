@@ -1,17 +1,14 @@
 """Damage inside JPEG and PNG files, over which Pillow decodes silently: a hole of zeros, bytes of another file."""
 
-import zlib
+import io
+import re
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
 
-import numpy as np
 from PIL import Image, ImageFile
 
-from pacer.data.greyscale import Refused
-
-DAMAGED_INSIDE = "its compressed pixels are damaged, so part of the picture is not its own; copy the file again"
-_END, _SCAN, _RESTARTS = 0xD9, 0xDA, range(0xD0, 0xD8)
+#: What ends the data of a scan; its own bytes 0xFF are followed by a zero, and restarts (0xD0 to 0xD7) divide it.
+_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
+_END, _SCAN, _FIRST = 0xD9, 0xDA, 0xC0
 #: libjpeg reads up to eight bytes ahead of the bits that it needs.
 _AHEAD = b"\xff\x00" * 8
 #: No encoder writes so many zeros for the coefficients of a progressive scan.
@@ -22,7 +19,7 @@ def load_undamaged(image: Image.Image) -> None:
     """Decode a JPEG file that Pillow has opened, or check the checksums of a PNG file; do nothing for other images.
 
     Raises:
-        Refused: the compressed data is damaged. OSError: the file is truncated.
+        OSError, SyntaxError: the file is truncated, or its compressed data is damaged.
     """
     if not isinstance(image, ImageFile.ImageFile) or image.format not in ("JPEG", "MPO", "PNG") or image.fp is None:
         return
@@ -30,20 +27,11 @@ def load_undamaged(image: Image.Image) -> None:
     image.fp.seek(0)
     content = image.fp.read()
     image.fp.seek(place)
-    if not (_has_sound_chunks(content) if image.format == "PNG" else _loads_whole(image, content)):
-        raise Refused(DAMAGED_INSIDE)
-
-
-def _has_sound_chunks(content: bytes) -> bool:
-    view, start, kind = memoryview(content), 8, b""
-    while kind != b"IEND":
-        end, kind = start + 8 + int.from_bytes(view[start : start + 4]), view[start + 4 : start + 8]
-        if end + 4 > len(view):
-            raise OSError  # truncated
-        if zlib.crc32(view[start + 4 : end]) != int.from_bytes(view[end : end + 4]):
-            return False
-        start = end + 4
-    return True
+    if image.format == "PNG":
+        with Image.open(io.BytesIO(content)) as again:
+            again.verify()
+    elif not _loads_whole(image, content):
+        raise OSError
 
 
 def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
@@ -55,45 +43,32 @@ def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
     scans = list(_scans(content))
     if len(scans) > 1:  # libjpeg reads all scans before the first row; the first coefficient stands before the data
         return not any(content[start - 3] and _HOLE in content[start:end] for start, end in scans)
-    mark, last = _stripes(image.mode, image.width), (0, image.height - 1, image.width, image.height)
-    end, is_marked = scans[0][1], list[bool]()
+    end, last = scans[0][1], (0, image.height - 1, image.width, image.height)
+    stripes = Image.frombytes("L", (image.width, 1), (b"\0\xff" * image.width)[: image.width]).convert(image.mode).im
+    is_unchanged = list[bool]()
 
     def parts() -> Iterator[bytes]:
-        image.im.paste(mark, last)
+        image.im.paste(stripes, last)  # no picture has such a row
         for part in (content[: end - 1], content[end - 1 : end] + _AHEAD, content[end : end + 2]):
             yield part
-            is_marked.append(image.im.crop(last).chop_difference(mark).getbbox() is None)
+            is_unchanged.append(image.im.crop(last).chop_difference(stripes).getbbox() is None)
 
     rest = parts()
     setattr(image, "load_read", lambda size: next(rest, b""))  # noqa: B010
     image.load()
-    return is_marked[:1] == [True] and True not in is_marked[1:]
-
-
-@lru_cache(maxsize=4)
-def _stripes(mode: str, width: int) -> Any:
-    """Return a row of pixels that no picture has."""
-    return Image.frombytes("L", (width, 1), (b"\0\xff" * width)[:width]).convert(mode).im
+    return is_unchanged[:1] == [True] and True not in is_unchanged[1:]
 
 
 def _scans(content: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of each scan's data, in which are only stuffed zeros, fill bytes and restarts in their order."""
-    values = np.frombuffer(content, np.uint8)
-    places = np.flatnonzero(values[:-1] == 0xFF)
-    kinds = values[places + 1]
-    is_marker = (kinds > 0) & (kinds < 0xFF)
-    start, is_scan, restarts = 2, False, 0
-    for place, kind in zip(places[is_marker].tolist(), kinds[is_marker].tolist(), strict=True):
-        if place < start:  # within a segment
-            continue
-        if is_scan and kind == _RESTARTS[restarts % 8]:
-            restarts += 1
-            continue
-        if is_scan:
-            yield start, place
-        if kind == _END:
-            return
-        if kind < 0xC0 or kind in _RESTARTS:
-            raise Refused(DAMAGED_INSIDE)
-        start, is_scan, restarts = place + 2 + int.from_bytes(content[place + 2 : place + 4]), kind == _SCAN, 0
-    raise OSError  # truncated
+    """Yield the bounds of each scan's data; raise OSError if a marker is not in its place."""
+    place, kind = 2, content[3]
+    while kind != _END:
+        start = place + 2 + int.from_bytes(content[place + 2 : place + 4])
+        found = _MARKER.search(content, start)
+        if found is None or kind < _FIRST:
+            raise OSError
+        if kind == _SCAN:
+            yield start, found.start()
+        elif found.start() != start:
+            raise OSError
+        place, kind = found.end() - 2, found[1][0]
