@@ -17,7 +17,11 @@ Look = tuple[str, list[str]]
 
 def read_looks(path: Path) -> dict[str, Look]:
     """Return the looks of earlier runs by the key of the image's entry in the store; none if there are none."""
-    return {key: (picture, notes) for key, picture, notes in pl.read_parquet(path, glob=False).iter_rows()} if path.exists() else {}
+    return (
+        {key: (picture, notes) for key, picture, notes in pl.read_parquet(path, glob=False).iter_rows()}
+        if path.exists()
+        else {}
+    )
 
 
 def write_looks(path: Path, looks: Mapping[str, Look]) -> None:
