@@ -26,16 +26,12 @@ def is_nobody(column: str) -> pl.Expr:
     return (ids.str.contains(_NOBODY) | is_number) & ~(is_number & is_numbered)
 
 
-def spelling(column: str, mark: str = "") -> pl.Expr:
-    """Return what ids have in common that differ only in case, blanks, marks, leading zeros or a decimal ``.0``; blanks
-    and marks become ``mark``."""
-    ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace(r"[.,]0+$", "")
-    return (
-        ids.str.replace_all(r"[\W_]+", "-")
-        .str.strip_chars("-")
-        .str.replace_all(r"(^|\D)0+(\d)", "$1$2")
-        .str.replace_all("-", mark)
-    )
+def spelling(column: str) -> pl.Expr:
+    """Return what ids have in common that differ only in case, blanks, leading zeros, a decimal ``.0``, and marks that
+    are not between two digits."""
+    ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "").str.replace(r"[.,]0+$", "")
+    ids = ids.str.replace_all(r"(\D|^)[\W_]+|[\W_]+(\D|$)", "$1$2")
+    return ids.str.replace_all(r"(^|\D)0+(\d)", "$1$2")
 
 
 def note_patients(records: pl.DataFrame, account: Account) -> None:
@@ -44,21 +40,18 @@ def note_patients(records: pl.DataFrame, account: Account) -> None:
     patients = records.group_by("subject_id", maintain_order=True).agg(
         pl.col("study_id").first(), pl.col("study_id").n_unique().alias("studies"), pl.len().alias("records")
     )
-    patients = patients.with_columns(nobody=is_nobody("subject_id"), parts=spelling("subject_id", "-"))
+    patients = patients.with_columns(nobody=is_nobody("subject_id"), spelling=spelling("subject_id"))
     studies, patients = pl.col("studies"), patients.sort("studies", descending=True, maintain_order=True)
     is_gap = (studies >= _MANY) & (studies >= _FAR_MORE * studies.shift(-1)) & (pl.int_range(pl.len()) < _FEW)
     has_many = is_gap.fill_null(False).cum_sum(reverse=True) > 0
     for topic, where in (("nobody", pl.col("nobody")), ("many_studies", has_many & ~pl.col("nobody"))):
         for subject, study, number in patients.filter(where).select("subject_id", "study_id", "records").iter_rows():
             account.count(topic, "records", f"{quoted(subject)} (first: {quoted(study)})", number)
-    # P1-2 and P12 are alike, but 1-12 and 11-2 are not
-    marked = pl.col("parts").filter(pl.col("parts").str.contains("-")).n_unique()
-    named = patients.filter(~pl.col("nobody")).with_columns(spelling=spelling("subject_id"))
-    alike = named.group_by("spelling", maintain_order=True).agg("subject_id", pl.col("records").sum(), marked=marked)
-    alike = alike.filter(pl.col("subject_id").list.len() > 1, pl.col("marked") <= 1)
-    for ids in alike["subject_id"].head(1):
-        value = f"of {alike.height} patients (first: {', '.join(map(quoted, ids.sort()))})"
-        account.count("alike_patients", "records", value, int(alike["records"].sum()))
+    alike = patients.filter(~pl.col("nobody"), pl.len().over("spelling") > 1).sort("spelling", maintain_order=True)
+    if alike.height:
+        first = alike.filter(spelling=alike["spelling"][0])["subject_id"].sort()
+        value = f"of {alike['spelling'].n_unique()} patients (first: {', '.join(map(quoted, first))})"
+        account.count("alike_patients", "records", value, alike["records"].sum())
     same = records.filter(pl.col("prior_report") == pl.col("report"))
     account.count_first("same_as_prior", "records", same.select(pl.lit("the same text"), "record_id").iter_rows())
 

@@ -1,7 +1,7 @@
 """Days and times of image rows: what programs write for an unknown one is none, and zoned times are put in order."""
 
 from collections import Counter
-from datetime import datetime, time, timedelta
+from datetime import time, timedelta
 
 import polars as pl
 
@@ -15,30 +15,29 @@ YEAR_FIRST = "year_first"
 _SENTINELS, _NEAR, _ZEROS = TABLE["no date"], timedelta(days=366), r"^[0\s:./T-]+$"
 #: Midnight stands for no time in more than this share of the studies, as does another time that is so often the next.
 _SHARED, _TIMES_THE_NEXT = 0.05, 3
-_ZONE = r"(?i)(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$"
+#: Columns, and the field of an instant that each has.
+_READ = {"day": ("day", pl.Date()), "date_clock": ("clock", pl.Time()), "offset": ("offset", pl.Duration())}
 _SWAPPED = "beside dates of another form, so a spreadsheet may have swapped day and month; export the dates as text"
 
 
 def read_moments(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Add ``day`` and ``clock``, null if unknown, and the faults ``bad date``, ``bad time`` and ``two times``; count
     under ``role`` what is changed or doubtful. The rows have ``date``, ``time`` and maybe :data:`YEAR_FIRST`."""
-    date = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()
-    instants = [None if text is None else parse_instant(text) for text in images.select(date).to_series()]
-    images = images.with_columns(
-        written=date,
-        day=pl.Series([instant and instant.day for instant in instants], dtype=pl.Date),
-        date_clock=pl.Series([instant and instant.clock for instant in instants], dtype=pl.Time),
-        clock=mapped("time", parse_time, pl.Time),
-    )
+    written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars().alias("written")
+    images = images.with_columns(written, mapped("time", parse_time, pl.Time).alias("clock"))
+    instants = [None if text is None else parse_instant(text) for text in images["written"]]
+    read = {name: [getattr(instant, field, None) for instant in instants] for name, (field, _) in _READ.items()}
+    images = images.hstack(pl.DataFrame(read, {name: kind for name, (_, kind) in _READ.items()}))
     is_zeros = pl.col("written").str.contains(_ZEROS)
+    others = images["day"].filter(~images["day"].is_in(_SENTINELS))
+    sentinels = [day for day in _SENTINELS if not ((others - day).abs() < _NEAR).any()]
+    is_none = pl.col("day").is_in(sentinels) | is_zeros
+    shown = pl.coalesce(pl.col("day").cast(pl.String), "date")
+    account.count_first("no_dates", role, images.filter(is_none).select(shown, "id").iter_rows())
     images = images.with_columns(
         (pl.col("date").is_not_null() & pl.col("day").is_null() & ~is_zeros).alias("bad date"),
         (pl.col("time").is_not_null() & pl.col("clock").is_null()).alias("bad time"),
     )
-    others = images["day"].filter(~images["day"].is_in(_SENTINELS))
-    sentinels = [day for day in _SENTINELS if not ((others - day).abs() < _NEAR).any()]
-    day, is_none = pl.coalesce(pl.col("day").cast(pl.String), "date"), pl.col("day").is_in(sentinels) | is_zeros
-    account.count_first("no_dates", role, images.filter(is_none).select(day, "id").iter_rows())
     images = _without_swapped(_without(is_none, images, "day", "date_clock"), role, account)
     images = _without_shared(_without_shared(images, "date_clock", role, account), "clock", role, account)
     differs = (pl.col("clock") != pl.col("date_clock")) & (pl.col("date_clock") != time())
@@ -77,10 +76,6 @@ def _without_shared(images: pl.DataFrame, name: str, role: str, account: Account
 def _in_one_zone(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Convert times to the most frequent zone; those without a zone are taken to be in it."""
     moment, offset = pl.col("day").dt.combine(pl.col("clock")), pl.col("offset")
-    zone = pl.when(pl.col("date_clock").is_not_null()).then(pl.col("written").str.extract(_ZONE))
-    in_iso = pl.when(zone.str.contains("(?i)[a-z]")).then(pl.lit("Z")).otherwise(zone)
-    parsed = mapped("offset", lambda text: datetime.fromisoformat(f"20000101T00{text}").utcoffset(), pl.Duration)
-    images = images.with_columns(offset=in_iso).with_columns(parsed)
     timed = images.filter(moment.is_not_null()).select("offset", "id")
     if timed["offset"].n_unique() > 1:
         zones = mapped("offset", lambda offset: f"UTC{offset / timedelta(hours=1):+g}").fill_null("no zone")
