@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL, is_absent
+from pacer.core.hygiene import is_absent
 from pacer.data.account import Account
 from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
 from pacer.data.readers.moments import YEAR_FIRST
@@ -73,13 +73,14 @@ def _image_rows(studies: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row per image; a study
     without images keeps a row. ``view`` is that of the frontal image."""
     absent = {name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns}
-    paths = [mapped(name, lambda path: None if not path.strip() or is_absent(path) else path) for name in _IMAGES]
-    studies = studies.with_columns(**absent).with_columns(*paths)
-    views = [parse_view(view) for view in studies["view"]]
-    is_known = pl.Series([view is not None and view.kind == "frontal" for view in views], dtype=pl.Boolean)
-    for view in studies.filter(~is_known)["view"].str.replace(EMPTY_CELL, "").replace("", None).drop_nulls():
+    filled = [
+        mapped(name, lambda cell: cell if cell.strip() and not is_absent(cell) else None) for name in (*_IMAGES, "view")
+    ]
+    studies = studies.with_columns(**absent).with_columns(*filled)
+    is_other = mapped("view", lambda view: (parsed := parse_view(view)) is None or parsed.kind != "frontal", pl.Boolean)
+    for view in studies.filter(is_other)["view"]:
         account.count("unknown_views", "table", f"{quoted(view)} of a frontal image")
-    studies = studies.with_columns(view=pl.when(is_known).then("view").otherwise(pl.lit("FRONTAL")))
+    studies = studies.with_columns(view=pl.when(~is_other).then("view").otherwise(pl.lit("FRONTAL")))
     has_none = pl.all_horizontal(pl.col(_IMAGES).is_null())
     frontals = studies.filter(pl.col("frontal").is_not_null() | has_none).with_columns(image="frontal")
     laterals = studies.drop_nulls("lateral").with_columns(image="lateral", view=pl.lit("LATERAL"))
@@ -91,16 +92,14 @@ def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFram
     row; else count what may give it."""
     texts = {name: images[name] for name in images.columns if name.startswith("column ")}
     texts |= {"file names": images["file"].str.strip_prefix(top), _FOLDERS: images["image"].str.extract(r"(.*)[/\\]")}
-    is_split, told = pl.element().is_in(pl.Series([*SPLITS]).implode()), list[str]()
+    known = pl.element().replace_strict(SPLITS, default=None)
     for source, text in texts.items():
-        words = text.str.to_lowercase().str.extract_all("[a-z]+").list.eval(pl.element().filter(is_split))
-        split = words.list.last().replace_strict(SPLITS, default=None)
+        split = text.str.to_lowercase().str.extract_all("[a-z]+").list.eval(known.drop_nulls()).list.last()
         if split.n_unique() > 1 and not split.null_count() and source != _FOLDERS:
             account.count("other_split", "table", quoted(source, words=9), images.height)
             return images.with_columns(split=split)
-        told += [quoted(source, words=9)] if split.count() or re.search(_NAMED_SPLIT, source) else []
-    for source in told:
-        account.count("unused_split", "table", source, images.height)
+        if split.count() or re.search(_NAMED_SPLIT, source):
+            account.count("unused_split", "table", quoted(source, words=9), images.height)
     return images
 
 
@@ -119,9 +118,9 @@ def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
 def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:
     """Return Python that makes a table of paths, one row per image, of pictures as Hugging Face's Parquet has them
     (``{bytes, path}``, or only the bytes) and of lists; None if the table is one."""
-    first = {name: next(filter(None, table.values(names[name])), None) for name in ("image", "view") if name in names}
-    if first.keys() != {"image", "view"}:  # a row per study
+    if "image" not in names:  # a row per study
         return None
+    first = {name: next(filter(None, table.values(names[name])), None) for name in ("image", "view")}
     lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
     picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
     kind = "pictures" if isinstance(picture, dict | bytes) else "lists" if lists else "none"
@@ -144,8 +143,8 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     A name without a mapping maps to itself, unless the column of that name is mapped to another name.
     """
     # a column named order may hold anything
-    names = {name: name for name in (*COLUMNS, *_IMAGES) if name not in (*mapping.values(), "order")} | mapping
     known = (*COLUMNS, *_IMAGES)
+    names = {name: name for name in known if name not in (*mapping.values(), "order")} | mapping
     problems = [f"unknown key {name} (expected one of {', '.join(known)})" for name in names.keys() - set(known)]
     is_by_study = names.get("frontal") in have and names.get("image") not in have
     required = ("subject", "study", "frontal") if is_by_study else REQUIRED
