@@ -96,6 +96,7 @@ _SIGNATURE = re.compile(
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
 _MARK = re.compile(r"[^\w\s.,:;/()'-]|_x")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+_SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
 _SENTENCE = re.compile(r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)|^[ \t]*[A-Z]?[a-z]+(?: [a-z]{2,})+[ \t]*$", re.M)
 
 
@@ -112,18 +113,7 @@ def find_sections(text: str) -> Sections:
     preliminary readings precede the final report. Only the first paragraph of indication and history is used, because
     the rest of a report without more headings may follow it.
     """
-    return _with_conclusion(_parts(text))
-
-
-def _with_conclusion(parts: list[_Part], joined: bool = False) -> Sections:
-    """Return the sections; without findings and impression, the last paragraphs of the report conclude it."""
-    sections = _sections(parts, joined)
-    if sections.findings is None and sections.impression is None:
-        last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
-        if len(last) == 2 and (conclusion := _words(last[1])):
-            sections = _sections([*parts[:-1], parts[-1]._replace(text=last[0])], joined)
-            return sections._replace(impression=conclusion)
-    return sections
+    return _sections(_parts(text))
 
 
 @lru_cache(maxsize=16)  # the rows of a study have one text
@@ -135,35 +125,32 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
     numbers and names below the report belong to no section.
     """
     lines = _LINE_END.sub("\n", text)
-    patterns = RESIDUE.items() if _MARK.search(lines) else ()
-    residue = [kind for kind, pattern in patterns if re.search(pattern, lines)]
+    residue = [kind for kind, pattern in RESIDUE.items() if _MARK.search(lines) and re.search(pattern, lines)]
     for match, words in reversed(_headings(lines)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
     lines, others = _examination(lines)
     parts, found = _with_findings(_parts(lines))
-    sections = _with_conclusion(parts, joined=True)
-    if len(parts) == 1:
-        sections = Sections(findings=_lines(lines))
+    sections = _sections(parts, joined=True) if len(parts) > 1 else Sections(findings=_lines(lines))
     main = [part.heading for part in parts if part.name in _MAIN and part.text.strip()]
     below = any(_BLANK_LINE.search(part.text.strip()) for part in parts if part.name in _CONTEXT)
+    outside = below or _SENTENCE.search(_TITLE.sub("", parts[0].text))
+    context = max(len(_SENTENCE_END.findall(words or "")) for words in (sections.indication, sections.history))
     odd = {
         "a signature, stamp, phone number or name, which is removed": signatures,
         "no headings, so all is findings": len(parts) == 1 and sections.findings and not re.search(LOST, text),
         "another examination or version of the report, which is cut off": others,
         f"findings without a heading, {found}": found,
         "a section that occurs twice, which is joined": len(set(main)) < len(main),
-        "text above the headings or below the history, which is not used": len(parts) > 1
-        and (below or _SENTENCE.search(_TITLE.sub("", parts[0].text))),
-        "history or indication of more than two sentences": any(
-            len(re.findall(r"[.!?](?:\s|$)", words or "")) > 2 for words in (sections.history, sections.indication)
-        ),
+        "text above the headings or below the history, which is not used": len(parts) > 1 and outside,
+        "history or indication of more than two sentences": context > 2,
     }
-    unused = [part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()]
     capitals = [words for _, words in _written_headings(lines) if words.isupper() and not _OF_IMAGE.search(words)]
     return sections, {
         "whole_reports": [note for note, holds in odd.items() if holds],
-        "unused_sections": unused,
+        "unused_sections": [
+            part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()
+        ],
         "unknown_headings": [words for words in capitals if meaning_of(words) is None],
         "residue": residue,
     }
@@ -273,7 +260,8 @@ def _parts(text: str) -> list[_Part]:
     return [*parts, last._replace(text=text[begin:])]
 
 
-def _sections(parts: list[_Part], joined: bool) -> Sections:
+def _sections(parts: list[_Part], joined: bool = False) -> Sections:
+    """Return the sections; without findings and impression, the last paragraphs of the report conclude it."""
     texts: dict[str, list[str]] = {}
     for part in parts:
         text = part.text
@@ -281,6 +269,9 @@ def _sections(parts: list[_Part], joined: bool) -> Sections:
             text = _BLANK_LINE.split(text.strip(), maxsplit=1)[0]
         if part.name != "other" and (words := _lines(text) if joined else _words(text)):
             texts.setdefault(part.name, []).append(words)
+    last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
+    if texts.keys().isdisjoint(_MAIN) and len(last) == 2 and (conclusion := _words(last[1])):
+        return _sections([*parts[:-1], parts[-1]._replace(text=last[0])], joined)._replace(impression=conclusion)
     return Sections(**{name: "\n".join(dict.fromkeys(all)) if joined else all[-1] for name, all in texts.items()})
 
 
