@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import polars as pl
-
 from pacer.config import load_params
 from pacer.core.io import write_json
 from pacer.core.processes import process_state
@@ -17,15 +15,15 @@ def main() -> None:
     records = read_records(Path("data/corpus/records.parquet"))
     images = read_images(Path("data/corpus/images.parquet"))
     priors = records["prior_report"].drop_nulls().unique(maintain_order=True).to_list()
-    store, pictures = Path("data/features"), Path("data/pictures")
-    looks = read_looks(pictures / "pictures.parquet")
+    store, pictures = Path("data/features"), Path("data/pictures/pictures.parquet")
+    looks = read_looks(pictures)
     try:
         build_store(config, images, priors, Path("models/backbones"), store, looks)
-    finally:
+    finally:  # what was encoded is kept
         if process_state().is_main_process:
-            write_looks(pictures / "pictures.parquet", looks)
+            write_looks(pictures, looks)
     if process_state().is_main_process:
-        checks = list(picture_checks(looks, pl.read_parquet(store / "images.parquet"), records))
-        write_json(pictures / "audit.json", {"checks": [check._asdict() for check in checks]})
+        checks = list(picture_checks(pictures, store / "images.parquet", records))
+        write_json(pictures.with_name("audit.json"), {"checks": [check._asdict() for check in checks]})
         for check in checks:
             print(f"features: {check.name}: {check.detail}", flush=True)

@@ -96,18 +96,15 @@ def read_dicom(file: BinaryIO) -> FileDataset:
 
 def header_view(file: BinaryIO) -> tuple[str, str]:
     """Return the view that a DICOM header names, and its words on how the image was made; empty in other files."""
-    start = file.read(132)
+    is_dicom = file.read(132)[128:] == b"DICM"
     file.seek(0)
-    if start[128:] != b"DICM":
-        return "", ""
     try:
-        data = _pydicom().dcmread(
-            file, stop_before_pixels=True, specific_tags=["ViewPosition", "ViewCodeSequence", *_MADE]
-        )
-        code = (data.get("ViewCodeSequence") or [{}])[0].get("CodeMeaning")
-        return str(data.get("ViewPosition") or code or ""), " ".join(str(data.get(name) or "") for name in _MADE)
+        if is_dicom:
+            data = _pydicom().dcmread(file, stop_before_pixels=True, specific_tags=["ViewPosition", *_MADE])
+            return str(data.get("ViewPosition") or ""), " ".join(str(data.get(name) or "") for name in _MADE)
     except Exception:  # a damaged field can raise anything; the image itself may still be intact
-        return "", ""
+        pass
+    return "", ""
 
 
 def dicom_image(data: FileDataset) -> Image.Image:

@@ -110,12 +110,10 @@ def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], ac
             kinds = ((kind, id) for more, id in texts for kind in dict.fromkeys(more[topic]))
             account.count_first(topic, names.get(name, name), kinds)
     for prefix in ("", "prior_") if config.format == "table" else ():
-        words, again = (pl.col(f"{prefix}{name}").str.to_lowercase().str.strip_chars(" .\n") for name in _TEXTS[:2])
-        same = (
-            words.str.replace_all("\n", " ", literal=True) == again.str.replace_all("\n", " ", literal=True)
-        ).fill_null(False)
-        account.count_first("same_text", "texts", ((f"{prefix}impression", id) for id in studies.filter(same)["id"]))
-        studies = studies.with_columns(pl.when(~same).then(f"{prefix}impression").alias(f"{prefix}impression"))
+        words, again = (pl.col(prefix + name).str.to_lowercase().str.extract_all(r"[^\s.]+") for name in _TEXTS[:2])
+        same, impression = (words == again).fill_null(False), f"{prefix}impression"
+        account.count_first("same_text", "texts", ((impression, id) for id in studies.filter(same)["id"]))
+        studies = studies.with_columns(pl.when(~same).then(impression).alias(impression))
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
@@ -178,9 +176,9 @@ def _contexts(wanted: pl.Expr) -> pl.Expr:
 
 def _joined(findings: str, impression: str, config: Corpus) -> pl.Expr:
     """Join the texts of the sections that are present; null if there are none."""
-    divider = "\n\n" if config.cleaner == "decimals" else " "  # a section may end without a full stop
-    both = pl.concat_str(findings, impression, separator=divider, ignore_nulls=True)
-    return pl.when(pl.any_horizontal(pl.col(findings, impression).is_not_null())).then(both)
+    is_open = ~pl.col(findings).str.contains(r"[.!?]\s*$") & pl.lit(config.cleaner == "decimals")
+    divider = pl.when(is_open).then(pl.lit("\n\n")).otherwise(pl.lit(" "))
+    return pl.coalesce(pl.col(findings) + divider + pl.col(impression), findings, impression)
 
 
 def _says_something(column: str) -> pl.Expr:

@@ -170,17 +170,15 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file; polars refuses zones such as +05:30, so such a column is read by pyarrow."""
+    """Read a Parquet file; polars refuses zones such as +05:30, so moments with one are written as text."""
     with open(path, "rb") as file:
         table = pq.read_table(file)
-    columns = []
-    for column in table.columns:
-        is_offset = str(getattr(column.type, "tz", None) or "").startswith(("+", "-"))
-        read = column.cast(pa.timestamp("us", column.type.tz)).to_pylist if is_offset else pl.Series(column).to_list
-        columns.append(read())
-    of_32_bits = [field.name for field in table.schema if field.type == pa.float32()]
-    rows = list(zip(*columns, strict=True))
-    return Table(path, "parquet", table.column_names, range(1, len(rows) + 1), rows, of_32_bits)
+    for place, field in enumerate(table.schema):
+        if str(getattr(field.type, "tz", None))[0] in "+-":
+            table = table.set_column(place, field.name, table.column(place).cast(pa.string()))
+    frame = pl.DataFrame(table)
+    of_32_bits = frame.select(pl.col(pl.Float32)).columns
+    return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
 
 
 def _read_csv(path: Path, form: CsvForm) -> Table:

@@ -187,8 +187,8 @@ def test_what_decoding_tells_joins_the_audit(backbones: Path, images: pl.DataFra
     records = images.select(frontal="image_id", study_id="image_id", lateral=None, subject_id=patients, split=splits)
     looks: dict[str, Look] = {}
     build.build_store(CONFIG, images, TEXTS, backbones, out, looks)
-    write_looks(tmp_path / "pictures.parquet", looks)
-    index = pl.read_parquet(out / IMAGES_INDEX)
+    pictures, index = tmp_path / "pictures.parquet", out / IMAGES_INDEX
+    write_looks(pictures, looks)
     expected = [
         ("Decoded images that need a check", "1 × it has at most 31 levels of grey (first: img2)"),
         (
@@ -196,11 +196,12 @@ def test_what_decoding_tells_joins_the_audit(backbones: Path, images: pl.DataFra
             "1 in two patients, 1 in two splits, 1 in two studies (first: img0 and img7)",
         ),
     ]
-    assert [check[:2] for check in picture_checks(looks, index, records)] == expected
-    again = read_looks(tmp_path / "pictures.parquet")
+    assert [check[:2] for check in picture_checks(pictures, index, records)] == expected
+    again = read_looks(pictures)
     build.build_store(CONFIG, images, TEXTS, backbones, out, again)
     assert again == looks
-    unseen, *_ = picture_checks({}, index, records)
+    write_looks(pictures, {})
+    unseen, *_ = picture_checks(pictures, index, records)
     assert unseen[:2] == ("Images that were encoded before, and not decoded by this version", "10")
 
 
