@@ -124,8 +124,8 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
     only that of the chest counts. Without any heading, all of it is findings. Signatures, dictation stamps, phone
     numbers and names below the report belong to no section.
     """
-    lines = _LINE_END.sub("\n", text)
-    residue = [kind for kind, pattern in RESIDUE.items() if _MARK.search(lines) and re.search(pattern, lines)]
+    raw = lines = _LINE_END.sub("\n", text)
+    patterns = RESIDUE.items() if _MARK.search(lines) else ()
     for match, words in reversed(_headings(lines)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
@@ -152,7 +152,7 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
             part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()
         ],
         "unknown_headings": [words for words in capitals if meaning_of(words) is None],
-        "residue": residue,
+        "residue": [kind for kind, pattern in patterns if re.search(pattern, raw)],
     }
 
 

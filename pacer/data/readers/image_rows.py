@@ -214,15 +214,14 @@ def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.Dat
     """Give a patient's studies with one text, each within an hour of the last, the time of the first of them, so that
     none precedes another; list the others."""
     begin, text = pl.col("day").dt.combine(pl.col("clock")), pl.concat_str(REPORT, separator=" ", ignore_nulls=True)
-    is_timed = pl.col("has_report") & begin.is_not_null()
-    timed = studies.with_row_index().filter(is_timed).with_columns(begin=begin, words=text).sort("begin", "index")
+    timed = studies.with_columns(begin=begin, words=text).filter(begin.is_not_null() & pl.col("has_report"))
+    timed = timed.sort("begin", maintain_order=True)
     follows = (pl.col("begin").diff() <= _EXAMINATION).fill_null(False)
-    timed = timed.filter((follows | follows.shift(-1, fill_value=False)).over("subject"))
-    words = pl.col("words").str.replace_all(_REMOVED, " ").str.to_lowercase().str.replace_all(r"[\W_]+", " ")
-    timed = timed.with_columns(words.str.strip_chars())
-    runs = (~follows).cum_sum().over("subject", "words")
+    timed = timed.filter((follows | follows.shift(-1, fill_value=False)).over("subject"))  # few texts are compared
+    words = pl.col("words").str.replace_all(_REMOVED, " ").str.to_lowercase().str.extract_all(r"[^\W_]+")
+    timed = timed.with_columns(words.list.join(" ")).with_columns(run=(~follows).cum_sum().over("subject", "words"))
     first = pl.col("begin", "study").first().over("subject", "words", "run").name.prefix("first ")
-    copies = timed.with_columns(run=runs).with_columns(first).filter(pl.col("study") != pl.col("first study"))
+    copies = timed.with_columns(first).filter(pl.col("study") != pl.col("first study"))
     account.count_first("copies", role, copies.select(pl.lit("studies"), "id").iter_rows())
     reason = pl.format("one examination with {}: its text, within an hour", mapped("first study", quoted))
     account.doubt(copies, pl.lit("study"), reason, pl.lit(None))
