@@ -110,7 +110,8 @@ def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], ac
             kinds = ((kind, id) for more, id in texts for kind in dict.fromkeys(more[topic]))
             account.count_first(topic, names.get(name, name), kinds)
     for prefix in ("", "prior_") if config.format == "table" else ():
-        words, again = (pl.col(prefix + name).str.to_lowercase().str.extract_all(r"[^\s.]+") for name in _TEXTS[:2])
+        texts = (pl.col(prefix + name).str.replace_all("\n", " ", literal=True) for name in _TEXTS[:2])
+        words, again = (text.str.to_lowercase().str.strip_chars(" .") for text in texts)
         same, impression = (words == again).fill_null(False), f"{prefix}impression"
         account.count_first("same_text", "texts", ((impression, id) for id in studies.filter(same)["id"]))
         studies = studies.with_columns(pl.when(~same).then(impression).alias(impression))

@@ -40,6 +40,7 @@ _DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
 #: Views taken in addition to the usual ones, or of a lying patient; images of bones or soft tissue alone, or inverted.
 _SPECIAL = _DECUBITUS | {"AXIAL", "LORDOTIC", "XTABLE", "BONE", "BONES", "TISSUE", "TISSUES", "SOFTTISSUE"}
 _SPECIAL |= {"INVERTED", "INVERT", "INVERSE", "INV", "NEGATIVE", "SUBTRACTED", "SUBTRACTION", "DES", "ENERGY"}
+_IS_SPECIAL = re.compile(rf"(?<![A-Z])(?:{'|'.join(_SPECIAL)})(?![A-Z])", re.IGNORECASE)
 #: Neither frontal nor lateral.
 _OBLIQUE = {"OBLIQUE", "OBLIQ", "OBL", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
 
@@ -83,7 +84,7 @@ def _parse(text: str) -> View | None:
 
 def is_special(text: str) -> bool:
     """Whether a text names a decubitus, cross-table, axial or lordotic view, or a processed image."""
-    return not _SPECIAL.isdisjoint(re.findall(r"[A-Z]+", text.upper()))
+    return _IS_SPECIAL.search(text) is not None
 
 
 def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, str]]:
