@@ -51,7 +51,7 @@ def note_patients(records: pl.DataFrame, account: Account) -> None:
     if alike.height:
         first = alike.filter(spelling=alike["spelling"][0])["subject_id"].sort()
         value = f"of {alike['spelling'].n_unique()} patients (first: {', '.join(map(quoted, first))})"
-        account.count("alike_patients", "records", value, alike["records"].sum())
+        account.count("alike_patients", "records", value, int(alike["records"].sum()))
     same = records.filter(pl.col("prior_report") == pl.col("report"))
     account.count_first("same_as_prior", "records", same.select(pl.lit("the same text"), "record_id").iter_rows())
 
