@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.hygiene import LINE_ENDS, LOST, RESIDUE
 from pacer.data.dicom import other_part
+from pacer.data.values import quoted
 
 Name = Literal["findings", "impression", "indication", "history", "other"]
 
@@ -145,13 +146,12 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
         "text above the headings or below the history, which is not used": len(parts) > 1 and outside,
         "history or indication of more than two sentences": context > 2,
     }
+    unused = [part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()]
     capitals = [words for _, words in _written_headings(lines) if words.isupper() and not _OF_IMAGE.search(words)]
     return sections, {
         "whole_reports": [note for note, holds in odd.items() if holds],
-        "unused_sections": [
-            part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()
-        ],
-        "unknown_headings": [words for words in capitals if meaning_of(words) is None],
+        "unused_sections": [quoted(words, words=5) for words in unused],
+        "unknown_headings": [quoted(words, words=5) for words in capitals if meaning_of(words) is None],
         "residue": [kind for kind, pattern in patterns if re.search(pattern, raw)],
     }
 
@@ -201,7 +201,11 @@ def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
         of_image = [pair[0] for pair in pairs if _OF_IMAGE.search(text, *pair) and not _OF_PATIENT.search(text, *pair)]
         if of_image and name not in _MAIN and not _AFTER.search(heading):
             split = [_Part(name, text[: of_image[0]], heading), _Part("findings", text[of_image[0] :])]
-            return [*parts[:place], *split, *parts[place + 1 :]], f"below {heading}" if heading else "above the others"
+            return [
+                *parts[:place],
+                *split,
+                *parts[place + 1 :],
+            ], f"below {quoted(heading, words=5)}" if heading else "above the others"
     return parts, ""
 
 
