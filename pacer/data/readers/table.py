@@ -5,6 +5,7 @@ The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are 
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return every study of the table, which may be several files with the same columns."""
     files, settings = matching_files(source.files["file"]), config.table
     form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
-    parts, have = list[pl.DataFrame](), None
+    parts, have, unused = list[pl.DataFrame](), None, Counter[str]()
     for path in files:
         table = open_table(path, form, settings.sheet)
         for name, rows in (table.unread or {}).items():
@@ -51,8 +52,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
                 f"{path} contains images or lists; run this script, then use the .files.parquet it writes:{script}"
             )
         others = {column: table.values(column) for column in table.columns if column not in names.values()}
-        for column, values in others.items():
-            account.count("unknown_fields", "table", quoted(column), sum(value is not None for value in values))
+        unused.update({column: sum(value is not None for value in values) for column, values in others.items()})
         few = {name: [*map(str, cells)] for name, cells in others.items() if len({*map(str, cells)}) <= _FEW}
         images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
         images.columns = list(names)
@@ -63,6 +63,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         images = _image_rows(images, account)
     if "split" not in images.columns or images["split"].null_count() == images.height:
         images = _with_split(images, os.path.commonpath([path.parent for path in files]), account)
+    used = account.notes.get("other_split", {}).get("table", ())
+    for column in (column for column in unused if quoted(f"column {column}", words=9) not in used):
+        account.count("unknown_fields", "table", quoted(column), unused[column])
     account.read["table"] = images.height
     if settings.dates is not None and "date" in images.columns:
         images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
