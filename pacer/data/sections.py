@@ -67,24 +67,8 @@ _AFTER, _NO_X_RAY = re.compile("ADDEND|NOTIF|RECOM|WET|PRELIM|ATTEST"), re.compi
 _LINE_END = re.compile(
     rf"(?=[^\w\s.,:;/()'-]|[\r_\x0b-\x1f\x85\u2028\u2029-])(?:{LINE_ENDS}|{_any_of(_TEXT['line ends'])})"
 )
-#: What can be a heading in a table's text: any letters at the beginning of a line or sentence, capitals anywhere, and a
-#: line with only the heading, or with a dash, brackets or asterisks for the colon.
-_CANDIDATES = (
-    re.compile(
-        rf"^[ \t*#_\[•-]*(?:\d[.)] *)?(?=[A-Z])((?i:{_IN_TABLES.pattern}))"
-        r"(?:[\s*#_]*[:：](?!\d)[*_]*|[ \t\r*#_]*(?:$|[-–—]{1,2} )|\]:?|\*\*)",
-        re.M,
-    ),
-    re.compile(
-        r"(?:^|(?<=[.!?;|])\s?|(?<=:)\s)[\s*#_]{0,20}(?=[^:.!?\n]{2,90}:)"
-        r"([A-Za-z][\w'-]{1,15}(?:(?: | ?[/&,(] ?)[\w'-]{1,14}\)?){0,5})[ *_]*:(?!\d)[*_]*",
-        re.M,
-    ),
-    re.compile(
-        r"(?<=[\s.;])(?=[A-Z](?:[a-z]+|[A-Z][A-Z0-9 /&,().'-]*)[ *_]*:)"  # a quick look before the long one
-        rf"({_IN_TABLES.pattern}|{_IMAGES_IN_TABLES.pattern}|{_TEXT['within a sentence']})[ *_]*:(?!\d)[*_]*"
-    ),
-)
+_TEXT["fragments"]["in tables"] = _IN_TABLES.pattern
+_CANDIDATES = [re.compile(_any_of([pattern]), re.M) for pattern in _TEXT["candidates"]]
 #: What can begin an examination, in a text whose headings begin lines: a heading, or the name of the images.
 _TITLE = re.compile(_any_of(_TEXT["titles"]), re.M)
 _SENTENCE_BEGINS = re.compile(r"(?:(?<=[.!?])\s+|\n\s*(?=[A-Z]))(?=\S)|\A\s*")
