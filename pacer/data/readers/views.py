@@ -8,8 +8,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
@@ -33,16 +36,11 @@ _IN_FULL = {
     re.compile(r"\bPOSTER(?:O|IOR)[-_\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
     re.compile(r"\bANTER(?:O|IOR)[-_\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
 }
-_FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
-_LATERAL = {"LATERAL", "LAT", "LLAT", "RLAT", "LL", "RL"}
-#: Patient lying on the side: "lateral" then describes the patient, not the beam.
-_DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
-#: Views taken in addition to the usual ones, or of a lying patient; images of bones or soft tissue alone, or inverted.
-_SPECIAL = _DECUBITUS | {"AXIAL", "LORDOTIC", "XTABLE", "BONE", "BONES", "TISSUE", "TISSUES", "SOFTTISSUE"}
-_SPECIAL |= {"INVERTED", "INVERT", "INVERSE", "INV", "NEGATIVE", "SUBTRACTED", "SUBTRACTION", "DES", "ENERGY"}
-_IS_SPECIAL = re.compile(rf"(?<![A-Z])(?:{'|'.join(_SPECIAL)})(?![A-Z])", re.IGNORECASE)
-#: Neither frontal nor lateral.
-_OBLIQUE = {"OBLIQUE", "OBLIQ", "OBL", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
+_WORDS: dict[str, list] = YAML(typ="safe").load(Path(__file__).with_name("views.yaml"))
+_FRONTAL, _LATERAL, _DECUBITUS, _OBLIQUE = (
+    set(_WORDS[kind]) for kind in ("frontal", "lateral", "decubitus", "oblique")
+)
+_SPECIAL = re.compile(rf"(?<![A-Z])(?:{'|'.join(chain(*_WORDS['special']))})(?![A-Z])", re.IGNORECASE)
 
 
 class View(NamedTuple):
@@ -84,7 +82,7 @@ def _parse(text: str) -> View | None:
 
 def is_special(text: str) -> bool:
     """Whether a text names a decubitus, cross-table, axial or lordotic view, or a processed image."""
-    return _IS_SPECIAL.search(text) is not None
+    return _SPECIAL.search(text) is not None
 
 
 def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, str]]:
