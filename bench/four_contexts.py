@@ -192,7 +192,7 @@ def pictures(axes: Sequence[Axes], case: ExampleCase, report: ContextReport) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    data = [Path("data") / name for name in ("corpus", "anchors", "emphasis")]
+    data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
     results = read_results(*data, Path("predictions"), Path("metrics"), load_params())
     case = study_case(results, chosen_study(results))
     figure = Figure(figsize=(13, 10.5), dpi=120)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.data.schemas import read_records
-from pacer.decoding.run import decode_records, trained_generator
+from pacer.decoding.run import decode_records, trained_generator, with_trained_views
 
 
 def main() -> None:
     config = load_params().decode
     records = read_records(Path("data/corpus/records.parquet"))
+    records = with_trained_views(records, set(records.filter(split="train")["view"]))
     models, features = Path("models"), Path("data/features")
     open_generator = partial(trained_generator, findings=models / "findings")
     out = Path("predictions")

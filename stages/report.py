@@ -7,6 +7,6 @@ from pacer.reporting.build_report import build_report
 
 
 def main() -> None:
-    data = [Path("data") / name for name in ("corpus", "anchors", "emphasis")]
+    data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
     build_report(*data, Path("predictions"), Path("metrics"), Path("reports"), load_params())
     print("report: the page is reports/index.html")

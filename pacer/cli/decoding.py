@@ -58,8 +58,8 @@ def decode(
     model = located(model)
     check_exists(records, model, backbones, remedy=FROM_STAGE)
     from pacer.data.schemas import read_records
-    from pacer.decoding.run import OUTPUTS, decode_records, plan_runs, trained_generator
-    from pacer.serving.package import NOT_EXPORTED, SETTINGS, frozen_models, read_settings
+    from pacer.decoding.run import OUTPUTS, decode_records, plan_runs, trained_generator, with_trained_views
+    from pacer.serving.package import NOT_EXPORTED, SETTINGS, frozen_models, read_settings, trained_prompts
 
     check_replaceable(out, OUTPUTS)
     is_own = records.resolve() == CORPUS.resolve()
@@ -70,6 +70,8 @@ def decode(
         stored = package.states.model_dump(include=set(Features.model_fields))
         encoding = encoding.model_copy(update=stored)
     table = read_records(records)
+    own = table.filter(split="train")["view"] if is_own else ()
+    table = with_trained_views(table, set(own if package is None else trained_prompts(model).get("view", ())))
     contexts = set(plan_runs(table, decoding)[""]["context"])
     if absent := [name for name in chosen if name not in contexts]:
         raise DataError(f"{records} has no records for context {', '.join(absent)} in split {split}; change either")

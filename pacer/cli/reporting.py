@@ -32,7 +32,7 @@ from pacer.cli.terminal import (
 from pacer.config import Params, validated
 from pacer.config.params import check_splits
 from pacer.config.profiles import load_profile
-from pacer.core.audits import Check, counted, number, percent
+from pacer.core.audits import Check, number, percent
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
@@ -47,6 +47,7 @@ def audit(
     ] = None,
 ) -> None:
     """Read a corpus, and print a summary and its problems."""
+    from pacer.commitments.audit import audit_texts
     from pacer.data.build_corpus import OUTPUTS, build_corpus
     from pacer.data.source import point_to_files
     from pacer.reporting.score_tables import corpus_table
@@ -67,7 +68,7 @@ def audit(
         read = out or Path(scratch) / "corpus"
         result = build_corpus(corpus, source, read, problems)
         checks = [Check(**line) for line in result["checks"]]
-        checks.append(_shared_texts(read / "records.parquet"))
+        checks += audit_texts(read / "records.parquet")
         if "train" in result["splits"]:
             checks += [_splits(result, config), _token_limit(config, read / "records.parquet")]
     print_table(corpus_table(result))
@@ -86,24 +87,6 @@ def _splits(audit: dict[str, Any], config: Params) -> Check:
     except DataError as error:
         return Check(name, str(error), good=False)
     return Check(name, "all have records")
-
-
-def _shared_texts(records: Path) -> Check:
-    """Count the texts of over 20 words that affirm a finding and that two patients have word for word."""
-    import polars as pl
-
-    from pacer.commitments.rules import extract_anchor
-    from pacer.data.schemas import read_records
-
-    counts = {}
-    for name, column in (("targets", "report"), ("previous reports", "prior_report")):
-        texts = read_records(records, ["subject_id", column]).drop_nulls().group_by(column)
-        shared = texts.agg(pl.col("subject_id").n_unique()).filter(pl.col("subject_id") > 1)[column]
-        counts[name] = sum(
-            len(text.replace(" .", "").split()) > 20 and bool(extract_anchor(text).positive) for text in shared
-        )
-    detail = counted(counts)
-    return Check("Identical texts of different patients, over 20 words", detail or "none", not detail)
 
 
 def _token_limit(params: Params, records: Path) -> Check:

@@ -85,6 +85,7 @@ class TableOfStudies(Format):
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
     quotes: Literal["doubled", "backslash"] = "doubled"
+    sheet: str | None = None
     dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"] | None = None
 
 

@@ -4,6 +4,7 @@ import html
 import os
 import re
 import unicodedata
+from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 
 from ruamel.yaml import YAML
@@ -51,19 +52,31 @@ def _decoded(escapes: re.Match[str]) -> str:
     return units.decode("utf-16-be", "replace").replace("\r", "\n")
 
 
+#: What stands for a removed name, date or number (``[**Last Name 555**]``, ``<DATE>``); also polars'.
+PLACEHOLDER: str = _TABLE["placeholder"]
 #: What programs and people write if there is no text, without surrounding characters other than letters and digits.
-ABSENT_WORDS = frozenset(_TABLE["absent words"])
-_ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?|\s*\\N\s*", re.IGNORECASE)
+ABSENT_WORDS: frozenset[str] = frozenset(_TABLE["absent words"])
+_NO_TEXT_AT_ALL: list[str] = [*map(re.escape, sorted(ABSENT_WORDS)), *_TABLE["no report"]]
+_ABSENT = re.compile(
+    rf"[\W_]*(?:(?:{PLACEHOLDER}|{_TABLE['template']}|(?i:{'|'.join(_NO_TEXT_AT_ALL)})\b)[\W_]*)*|\s*\\N\s*"
+)
+_LONGEST_ABSENT = 300
 #: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too narrow: what was there is
 #: lost. The pattern is also polars'. ``#N/A`` (``#NV`` in German) can mean that there was nothing.
 LOST = r"(?i)^\s*=?(?:#(?:DIV/0!|GETTING_DATA|#+|[^\s\d#!?/]{2,20}[!?])|(?:Err|Fehler|Erreur)\s?:\s?\d{3})\s*$"
 _SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#(?:N/[ABD]|NV)!?\s*$", re.IGNORECASE)
 
 
+#: What a report in English has, or one that is too short to tell; for polars.
+ENGLISH = rf"\b(?:{_TABLE['english']})\b|^\W*(?:\w+\W+){{0,4}}\w*\W*$"
+
+
+@lru_cache(maxsize=4096)  # the rows of a study have one text
 def is_absent(text: str) -> bool:
-    """Return whether a text that is not blank has no letter or digit, or is one of :data:`ABSENT_WORDS` or an error of
-    a spreadsheet. Case and surrounding punctuation are ignored."""
-    return bool((_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.search(text))
+    """Return whether a text that is not blank has no letter or digit, or has only :data:`ABSENT_WORDS`, words for a
+    report to come, empty fields of a template, or an error of a spreadsheet. Case and punctuation are ignored."""
+    may_be = len(text) < _LONGEST_ABSENT
+    return may_be and bool((_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.search(text))
 
 
 #: A number as spreadsheets and decimal types write a long id: with an exponent, or whole with a decimal point.

@@ -8,7 +8,7 @@ from pacer.core.stops import stoppable
 
 #: The folders that stages write; an output of DVC is one of them or lies in one.
 FOLDERS = (
-    *(f"data/{name}" for name in ("source", "corpus", "anchors", "emphasis", "features", "labels")),
+    *(f"data/{name}" for name in ("source", "corpus", "anchors", "emphasis", "features", "labels", "pictures")),
     *(f"models/{name}" for name in ("backbones", "warmup", "parent", "calibrate", "findings")),
     "predictions",
     "metrics",

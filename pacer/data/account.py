@@ -60,7 +60,7 @@ class Account:
     def without_absent(self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]) -> pl.DataFrame:
         """Set the texts of a column that only say that there is none to null, and count them as ``absent_words``."""
         absent = frame.select(mapped(name, is_absent, pl.Boolean).fill_null(False)).to_series()
-        self.count("absent_words", "texts", name, int(absent.sum()))
+        self.count_first("absent_words", "texts", ((name, id) for id in frame.filter(absent)["id"]))
         return frame.with_columns(pl.when(~absent).then(name).alias(name))
 
     def divert(
@@ -85,6 +85,11 @@ class Account:
         reasons = frame.with_columns(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
         self.add(reasons.filter(listed))
         return frame.filter(~listed)
+
+    def doubt(self, frame: pl.DataFrame, field: pl.Expr, reason: pl.Expr, value: pl.Expr) -> None:
+        """List the rows of a frame, which are used, as doubtful; see :meth:`divert`."""
+        doubt = {"field": field, "reason": reason, "kind": pl.lit("doubted"), "rows": pl.lit(0), "value": value}
+        self.add(frame.with_columns(**doubt))
 
     def add(self, rows: pl.DataFrame) -> None:
         """Add rows with the columns of :attr:`problems` to the list; ``kind``, ``rows`` and ``value`` are optional."""

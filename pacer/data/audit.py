@@ -14,6 +14,7 @@ from pacer.core.audits import Check, counted, number, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.greyscale import MISSING
+from pacer.data.images import DECODED
 from pacer.data.schemas import SPLITS
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability Settings").
@@ -75,7 +76,7 @@ def audit_corpus(
         _empty(contexts, splits),
         _wording(account.wording, config.unseen_comparisons),
         *_priors(priors, set(records["context"]), config, account),
-        *(_note(topic, by_source, config.format) for topic, by_source in notes.items()),
+        *(note(topic, by_source, config.format) for topic, by_source in notes.items()),
         Check("Original references", referenced, originals > 0 or unset),
     ]
     return {
@@ -161,7 +162,9 @@ def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
     sizes = images.select("width", "height")
     smallest, largest = (f"{width} × {height}" for width, height in (sizes.min().row(0), sizes.max().row(0)))
     pixels = smallest if smallest == largest else f"{smallest} to {largest}"
-    yield Check("Images", f"{number(images.height)}, {decimal(sum(images['bytes']))}, {pixels} pixels")
+    many = images.height + unusable.height > DECODED
+    decoded = f"{DECODED} decoded (a seeded sample; `features` decodes the others)" if many else "all decoded"
+    yield Check("Images", f"{number(images.height)}, {decimal(sum(images['bytes']))}, {pixels} pixels; {decoded}")
 
 
 def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], splits: Sequence[str]) -> Check:
@@ -202,7 +205,7 @@ def _priors(priors: pl.DataFrame, contexts: Collection[str], config: Corpus, acc
         yield Check("Previous reports empty after cleaning", number(account.empty_priors), False)
 
 
-def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
+def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
     """Describe one topic of a reader's notes, known or not; inputs with the same description are merged."""
     about = _TOPICS.get(topic, {})
     alike: dict[str, list[str]] = {}

@@ -11,6 +11,7 @@ from pacer.core.io import atomic_directory, write_json
 from pacer.data.account import BAD, Account
 from pacer.data.audit import audit_corpus
 from pacer.data.images import find_copies, images_of, inspect_images, list_copies, pictures_of
+from pacer.data.patients import note_headers, note_patients
 from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
 from pacer.data.records import draft_records, keep_sound
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_table, write_table
@@ -57,6 +58,8 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
             earlier = f"\n  {out} still contains the earlier corpus" if out.exists() else ""
             raise DataError(account.message(config.max_bad_rows, problems) + earlier)
         images = headers.filter(pl.col("image_id").is_in(images_of(records).implode()))
+        note_patients(records, account)
+        note_headers(records, headers, account)
         pictures = pictures_of(records, find_copies(images))
         list_copies(pictures, account)
         with_prior = records.drop_nulls(["prior_report", "prior_study_id"])

@@ -11,9 +11,10 @@ idempotent: do it once, at reading, and never again.
 differences: line breaks, underscores and runs of spaces are unchanged until underscores are deleted; three passes
 shorten runs of periods; colons and ``< = > @`` are removed.
 
-``decimals`` is for corpora that were never released in upstream's form. Its sentences are those of ``upstream``, but a
-mark within a number stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is told from a number that ends a
-sentence, and spaces are single, so that cleaning twice does no harm.
+``decimals`` is for corpora that were never released in upstream's form. A mark within a number stays (``2.5 cm``,
+``1/2``, ``9:30``), the number of a list item is told from a number that ends a sentence, and no other mark joins two
+words or sentences when it goes (``cleaning.yaml``): a question mark and a stroke between words stay as words, and the
+lines of a list are sentences. Spaces are single, so that cleaning twice does no harm.
 
 Scores of different cleaners are not comparable.
 """
@@ -21,7 +22,11 @@ Scores of different cleaners are not comparable.
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 #: (run, replacement, maximum number of passes). A run longer than 2**passes is not reduced to one character.
 _RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 8))
@@ -73,26 +78,53 @@ def _sentences(text: str, punctuation: dict[int, Any]) -> str:
 
 #: What can be the number of a list item: ``2.``, ``2)`` or ``(2)``. A letter may follow at once ("2.Clear").
 _ITEM = re.compile(r"(?<![\w.,/:(-])\(?(\d{1,2})[.)](?=\s|[^\W\d_]|$)")
-#: Marks that ``decimals`` deletes: all but those within a number, and the point before one (".5 cm").
-_LOOSE_MARKS = re.compile(r"""(?<!\d)["/\\',?;*!^&+]|["/\\',?;*!^&+](?!\d)|\.(?!\d)""")
-#: Marks that separate words.
-_BRACKETS = str.maketrans(dict.fromkeys("()[]{}_", " "))
 #: A number as it is written: with its point or comma, or as a fraction or date.
 _NUMBER = re.compile(r"(?:(?<![\w.])\.)?\d+(?:[.,/]\d+)*")
+_TEXT = YAML(typ="safe").load(Path(__file__).with_name("cleaning.yaml"))
+#: What ``decimals`` replaces, by table: the signs that a text needs, a pattern, what takes its place.
+_REPLACED: dict[str, list[tuple[list[str], re.Pattern[str], str]]] = {
+    name: [(signs, re.compile(pattern, re.MULTILINE), new) for signs, pattern, new, *_ in _TEXT[name]]
+    for name in ("letters and bullets", "lines", "marks")
+}
+#: Pattern of each kind of mark by which a cleaner can change what a text says.
+MARKS: dict[str, str] = _TEXT["causes"]
+#: Text whose longest line has fewer characters than this is a list; no paragraph is wrapped to that.
+_NARROW = 50
 
 
 def clean_report_decimals(text: str) -> str:
     """Return the report in the form of :func:`clean_report`, with its numbers as they are written."""
-    text = without_item_numbers(text).translate(_BRACKETS).lower()
-    text = re.sub(r":(?!(?<=\d:)\d)", " : ", text)
-    sentences = (" ".join(_LOOSE_MARKS.sub("", sentence).split()) for sentence in re.split(r"\.+(?:\s+|$)", text))
-    return " . ".join(filter(None, sentences)) + " ."
+    lines = _replaced("lines", without_item_numbers(_replaced("letters and bullets", text)))
+    if text != text.lower():
+        lines = re.sub(r"\n[ \t]*(?=(?!no )[a-z])", " ", lines)  # a sentence begins with a capital
+    text = _replaced("marks", lines.replace("\n", ". " if _is_list(text) else " ")).lower()
+    sentences = re.split(r"\.+(?:\s+|$)", re.sub(r"\.(?![\d\s.]|$)", "", text))
+    return " . ".join(filter(None, (" ".join(sentence.split()) for sentence in sentences))) + " ."
+
+
+def _replaced(table: str, text: str) -> str:
+    for signs, pattern, new in _REPLACED[table]:
+        if not signs or any(map(text.__contains__, signs)):
+            text = pattern.sub(new, text)
+    return text
+
+
+def _is_list(text: str) -> bool:
+    """Whether the line ends of a text are its own, not those of a wrapped paragraph: its lines are short, or the first
+    word of the next line would have fitted into one of them."""
+    lines = [line.strip() for line in text.split("\n")]
+    width = max(map(len, lines))
+    return width < _NARROW or any(
+        line[-1] not in ".!?;" and len(line) + len(after.split()[0]) < width
+        for line, after in pairwise(lines)
+        if line and after
+    )
 
 
 def without_item_numbers(text: str) -> str:
     """Return a text without the numbers of list items: at its beginning, after the end of a line or sentence, and, if
     they go on counting, before a capital ("1. No edema 2. Clear")."""
-    text = re.sub(r"(?<=[^\W\d_])\.(?=\d)|(?<=\d)\.(?=[^\W\d_]{3})", ". ", text)  # no space after the sentence
+    text = re.sub(r"\.(?:(?<=[^\W\d_]\.)(?=\d)|(?<=\d\.)(?=[^\W\d_]{3}))", ". ", text)  # no space after the sentence
     cased, item, end, parts = text != text.lower(), 0, 0, []
     for match in _ITEM.finditer(text):
         number, before, after = int(match[1]), text[end : match.start()], text[match.end() : match.end() + 9].lstrip()

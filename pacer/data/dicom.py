@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 from ruamel.yaml import YAML
 
-from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, full_range, sound_range
+from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, full_range, sound_range
 
 if TYPE_CHECKING:
     from pydicom import Dataset, FileDataset
@@ -24,6 +24,9 @@ _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
 #: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
+_DAYS = ("StudyDate", "SeriesDate", "AcquisitionDate", "ContentDate")
+#: Fields with words on how an image was made.
+_MADE = ("ImageType", "SeriesDescription", "DerivationDescription", "AcquisitionDeviceProcessingDescription")
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
@@ -91,9 +94,22 @@ def read_dicom(file: BinaryIO) -> FileDataset:
     return data
 
 
+def header_view(file: BinaryIO) -> tuple[str, str]:
+    """Return the view that a DICOM header names, and its words on how the image was made; empty in other files."""
+    is_dicom = file.read(132)[128:] == b"DICM"
+    file.seek(0)
+    try:
+        if is_dicom:
+            data = _pydicom().dcmread(file, stop_before_pixels=True, specific_tags=["ViewPosition", *_MADE])
+            return str(data.get("ViewPosition") or ""), " ".join(str(data.get(name) or "") for name in _MADE)
+    except Exception:  # a damaged field can raise anything; the image itself may still be intact
+        pass
+    return "", ""
+
+
 def dicom_image(data: FileDataset) -> Image.Image:
-    """Return 8-bit grey with square pixels, and :data:`NOTES` on fields that contradict each other or the pixels, or
-    say that the image is not for people's eyes. Each note begins with the field.
+    """Return 8-bit grey with square pixels, its :data:`OWNER`, and :data:`NOTES` on fields that contradict each other
+    or the pixels, or say that the image is not for people's eyes. Each note begins with the field.
 
     Where a header contradicts itself, this is followed: PhotometricInterpretation before PresentationLUTShape, and the
     first spacing in the order of :data:`_SPACINGS`.
@@ -101,6 +117,8 @@ def dicom_image(data: FileDataset) -> Image.Image:
     grey, notes = _grey(data)
     if part := other_part(str(data.get("BodyPartExamined") or "")):
         notes.append(f"BodyPartExamined is {part}")
+    if (orientation := _odd_orientation(data)) is not None:
+        notes.append(f"PatientOrientation is {orientation}; the image is used as it is stored")
     if _number(data, "RescaleSlope", 1.0) == 0:
         notes.append("RescaleSlope is 0 and is ignored")
     if "PROCESSING" in str(data.get("PresentationIntentType") or "").upper():
@@ -121,8 +139,20 @@ def dicom_image(data: FileDataset) -> Image.Image:
         check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square; the image is resampled to square pixels")
-    image.info = {NOTES: tuple(notes)} if notes else {}
+    days = [str(data.get(name) or "").replace(".", "") for name in _DAYS]
+    image.info = {NOTES: tuple(notes), OWNER: (str(data.get("PatientID") or ""), list(filter(str.isdigit, days)))}
     return image
+
+
+def _odd_orientation(data: FileDataset) -> str | None:
+    """Return the directions of an image's rows and columns in a patient (``R\\F``), unless the patient's head is up and
+    the left side at the right, as frontal images are shown; rows of a lateral one may go either way."""
+    given = data.get("PatientOrientation") or ()
+    if len(given) < 2:
+        return None
+    shown = "\\".join(str(direction)[:1].upper() for direction in given)  # oblique: the main direction comes first
+    is_frontal = str(data.get("ViewPosition") or "").strip().upper() in ("AP", "PA")
+    return None if shown in (("L\\F",) if is_frontal else ("L\\F", "A\\F", "P\\F")) else shown
 
 
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:
@@ -141,7 +171,10 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     A table or window that shows more than half of the values in the middle of the image in black or white, or all in a
     quarter of the greys, belongs to another kind of image; then the range of the values is used.
     """
-    stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
+    data.pixel_array_options(correct_unused_bits=False)
+    written, unused = data.pixel_array, data.BitsAllocated - data.BitsStored
+    stored = written << unused >> unused  # sign extended, without bits outside the values (overlays of old files)
+    has_more_bits = ((stored != written) & (written.view(f"u{written.itemsize}") >> data.BitsStored != 0)).any()
     lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest
     values = np.arange(lowest, int(stored.max()) + 1)
@@ -154,7 +187,8 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     counts = np.bincount(places.ravel()) * ~padding
     present = counts > 0
 
-    measured, notes = _measured(data, values), list[str]()
+    notes = ["BitsStored is too small for the pixel values, whose higher bits are ignored"] * int(has_more_bits)
+    measured = _measured(data, values)
     grey = _windowed(data, measured)
     modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
     voi = "VOILUTSequence" if data.get("VOILUTSequence") else "WindowCenter and WindowWidth"

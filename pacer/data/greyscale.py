@@ -17,6 +17,8 @@ NO_PLUGIN = (
     "'.[dicom]'`), or it is a video or in a maker's own format; convert it"
 )
 ONE_COLOUR = "all its pixels have the same colour"
+#: All but a twentieth of a radiograph's pixels have more levels than this, unless bits were lost when it was written.
+FEW_LEVELS = 31
 #: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.
 #: Oversized images are refused before decoding, because a small file can exhaust memory.
 MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
@@ -27,6 +29,8 @@ WRONG_SIZE = (
 FAR_PIXELS = "a few pixel values are far outside the rest and are ignored when the grey range is set"
 #: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
 NOTES = "notes"
+#: Key of ``Image.info`` for the patient's id and the days (YYYYMMDD) that a DICOM header names.
+OWNER = "owner"
 
 
 class ImageError(DataError):
@@ -121,7 +125,11 @@ def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
 
 
 def with_contrast(image: Image.Image) -> Image.Image:
-    """Return the image; refuse it if all pixels are equal."""
-    if not np.ptp(np.reshape(image.getextrema(), (-1, 2)), axis=1).any():
+    """Return the image, with a note if it has few levels; refuse it if all pixels are equal."""
+    histogram = image.histogram()
+    channels = [sorted(histogram[start : start + 256]) for start in range(0, len(histogram), 256)]
+    if not any(counts[-2] for counts in channels):
         raise Refused(ONE_COLOUR)
+    if all(20 * sum(counts[:-FEW_LEVELS]) <= sum(counts) for counts in channels):
+        image.info[NOTES] = (*image.info.get(NOTES, ()), f"it has at most {FEW_LEVELS} levels of grey")
     return image

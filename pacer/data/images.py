@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+import random
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,12 @@ from pacer.data.radiographs import image_header
 from pacer.data.schemas import IMAGE_SCHEMA
 
 #: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``: what deserves a look.
+#: ``patient`` (null if it is no DICOM file), ``days``: those that the header names.
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "notes": pl.List(pl.String())}
+SCHEMA |= {"patient": pl.String(), "days": pl.List(pl.String())}
 
+#: Number of images that an inspection decodes: a seeded sample. The stage ``features`` decodes all.
+DECODED = 200
 #: Number of last bytes that are compared before whole files: pictures of one size differ there, if anywhere.
 _TAIL = 1 << 16
 #: Opening headers is limited by the disk, not by the processor.
@@ -32,7 +37,7 @@ def images_of(records: pl.DataFrame) -> pl.Series:
 
 
 def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
-    """Open the header of every image once.
+    """Open the header of every image once, and decode a sample of :data:`DECODED`.
 
     Args:
         image_ids: paths as in the annotation files, relative to ``folder``.
@@ -41,26 +46,34 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
         One row of :data:`SCHEMA` per id, sorted by id; the sizes of an unusable image are zero.
     """
     ids = sorted(set(image_ids))
-    rows = []
+    rows, decoded = [], frozenset(random.Random(0).sample(ids, min(DECODED, len(ids))))
     with Ticker("images", len(ids)) as ticker, ThreadPoolExecutor(_THREADS) as pool:
-        for row in pool.map(partial(_look, folder=folder), ids):
+        for row in pool.map(partial(_look, folder=folder, decoded=decoded), ids):
             rows.append(row)
             ticker.advance()
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def _look(image_id: str, folder: Path) -> tuple[object, ...]:
+def _look(image_id: str, folder: Path, decoded: Collection[str]) -> tuple[object, ...]:
     name = name_on_disk(image_id, folder)
     path, problem = os.path.join(folder, name), path_outside_root(name)
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)
-            return image_id, path, size, header.width, header.height, None, [*header.notes]
+            notes = _notes_of_pixels(path) if image_id in decoded else header.notes
+            return image_id, path, size, header.width, header.height, None, [*notes], *header.owner
         except (OSError, ValueError) as error:
             problem = reading_problem(error)
         except ImageError as error:
             problem = error.problem
-    return image_id, path, 0, 0, 0, problem, []
+    return image_id, path, 0, 0, 0, problem, [], None, []
+
+
+def _notes_of_pixels(path: str) -> tuple[str, ...]:
+    try:
+        return image_header(path, decode=True).notes
+    except ImageError as error:  # no reason to leave its records out: others that are not in the sample would stay
+        return (f"{error.problem} (`features` refuses it)",)
 
 
 def find_copies(images: pl.DataFrame) -> pl.DataFrame:
@@ -105,6 +118,4 @@ def list_copies(pictures: pl.DataFrame, account: Account) -> None:
     is_shared = pl.any_horizontal(pl.col("subject_id", "split").n_unique().over("picture") > 1)
     shared = pictures.filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
     reason = pl.format("the picture {} belongs to two patients or two splits", "picture")
-    account.add(
-        shared.with_columns(field="role", reason=reason, kind=pl.lit("doubted"), rows=pl.lit(0), value="image_id")
-    )
+    account.doubt(shared, pl.col("role"), reason, pl.col("image_id"))

@@ -7,8 +7,9 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
+from pacer.data.damage import load_undamaged
 from pacer.data.dicom import dicom_image, read_dicom
-from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, deep_grey, problems_of, with_contrast
+from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, deep_grey, problems_of, with_contrast
 
 #: Pillow's single-channel modes with more than 8 bits. Pillow's conversion to 8 bits clips instead of scaling.
 _DEEP = ("I", "F")
@@ -21,11 +22,12 @@ _LAST_BYTES = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns, and its :data:`NOTES`."""
+    """Size of the image that :func:`open_image` returns, its :data:`NOTES` and, of a DICOM file, its :data:`OWNER`."""
 
     width: int
     height: int
     notes: tuple[str, ...] = ()
+    owner: tuple[str | None, list[str]] = (None, [])
 
 
 def open_image(path: str | Path) -> Image.Image:
@@ -61,9 +63,12 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         return with_contrast(dicom_image(read_dicom(file)))
 
 
-def image_header(path: str | Path) -> Header:
+def image_header(path: str | Path, decode: bool = False) -> Header:
     """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper files, whose pixels
     decide what is shown.
+
+    Args:
+        decode: whether to decode 8-bit files, too.
 
     Raises:
         ImageError: the file is missing, is not an image, or cannot be used.
@@ -72,11 +77,11 @@ def image_header(path: str | Path) -> Header:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
                 _check_header(image)
-                if not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
+                if not decode and not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
                     return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
         file.seek(0)
         image = read_image(file, path)
-        return Header(*image.size, image.info.get(NOTES, ()))
+        return Header(*image.size, image.info.get(NOTES, ()), image.info.get(OWNER, (None, [])))
 
 
 def _is_whole(file: BinaryIO, form: str | None) -> bool:
@@ -92,6 +97,7 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
     with problems_of(name):
         _check_header(image)
         orientation = _orientation(image)
+        load_undamaged(image)
         if image.mode.startswith(_DEEP):
             grey, has_far = deep_grey(np.asarray(image))
             is_inverted = getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0

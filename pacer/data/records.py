@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.config import Corpus
-from pacer.core.hygiene import ANY_RESIDUE, CONTROL, LINE_ENDS, LOST, RESIDUE, fault_of, id_fault, is_absent
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, ENGLISH, LINE_ENDS, LOST, RESIDUE, fault_of, id_fault, is_absent
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.cleaning import CLEANERS, changed_number
 from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
@@ -91,21 +91,30 @@ def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], ac
         # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow the result
         return is_absent(text) and (config.format != "rg4" or says_something(text))
 
-    studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, " "))
+    line_end = "\n" if config.cleaner == "decimals" else " "
+    studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
     for name in _TEXTS:
-        with_residue = studies[name].filter(studies[name].str.contains(ANY_RESIDUE))
+        with_residue = studies.filter(pl.col(name).str.contains(ANY_RESIDUE))
         for residue, pattern in RESIDUE.items():
-            account.count("residue", name, residue, int(with_residue.str.contains(pattern).sum()))
+            ids = with_residue.filter(pl.col(name).str.contains(pattern))["id"]
+            account.count_first("residue", name, ((residue, id) for id in ids))
         field, has_control = names.get(name, name), pl.col(name).str.contains(CONTROL)
         studies = account.divert(studies, field, has_control, mapped(name, fault_of))
         studies = account.divert(studies, field, pl.col(name).str.contains(LOST), _LOST_TEXT)
         studies = account.without_absent(studies, name, is_word)
-    for name in _TEXTS[:2]:
-        may = studies.filter(pl.col(name).str.contains(MAY_HOLD_MORE)).select(name, "id")
+    for name in (*_TEXTS[:2], "prior_findings"):  # a chosen previous report is another study's
+        is_own = pl.col("prior_study_id").is_null() | pl.lit(name in _TEXTS[:2])
+        may = studies.filter(pl.col(name).str.contains(MAY_HOLD_MORE) & is_own).select(name, "id")
         texts = [(more_than_a_section(text), id) for text, id in may.iter_rows()]
         for topic in ("headings", "signatures"):
             kinds = ((kind, id) for more, id in texts for kind in dict.fromkeys(more[topic]))
             account.count_first(topic, names.get(name, name), kinds)
+    for prefix in ("", "prior_") if config.format == "table" else ():
+        texts = (pl.col(prefix + name).str.replace_all("\n", " ", literal=True) for name in _TEXTS[:2])
+        words, again = (text.str.to_lowercase().str.strip_chars(" .") for text in texts)
+        same, impression = (words == again).fill_null(False), f"{prefix}impression"
+        account.count_first("same_text", "texts", ((impression, id) for id in studies.filter(same)["id"]))
+        studies = studies.with_columns(pl.when(~same).then(impression).alias(impression))
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
@@ -121,7 +130,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str]
     emphasis_follows_both = pl.when(both & pl.col("emphasis").is_not_null() & pl.lit(findings_only))
     studies = studies.with_columns(
         target_impression=pl.lit(None, pl.String) if findings_only else pl.col("impression"),
-        emphasis_text=emphasis_follows_both.then(_joined("findings", "impression")),
+        emphasis_text=emphasis_follows_both.then(_joined("findings", "impression", config)),
     )
     if findings_only:
         without = pl.col("findings").is_null() & pl.col("impression").is_not_null()
@@ -129,7 +138,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str]
     same = pl.col("lateral") == pl.col("frontal")
     reason = "the same file is given as both frontal and lateral"
     studies = account.divert(studies, names.get("lateral", "lateral"), same, reason)
-    studies = studies.with_columns(report_raw=_joined(*_TARGET), sections=_SECTIONS)
+    studies = studies.with_columns(report_raw=_joined(*_TARGET, config), sections=_SECTIONS)
     # a released file should have a text for every record
     kind = BAD if config.format == "rg4" else LEFT_OUT
     without = pl.col("report_raw").is_null()
@@ -139,6 +148,8 @@ def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str]
     changed = [(number, id) for raw, cleaned, id in may_change.iter_rows() if (number := changed_number(raw, cleaned))]
     if changed:
         account.count("changed_numbers", "targets", "for example {} in {}".format(*changed[0]), len(changed))
+    foreign = studies.filter(~pl.col("report").str.contains(ENGLISH))["id"]
+    account.count_first("not_english", "targets", (("targets", id) for id in foreign))
     says_nothing = ~_says_something("report")
     return account.divert(studies, field, says_nothing, "the target report is empty after cleaning")
 
@@ -147,7 +158,7 @@ def _with_prior(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str],
     """Add ``prior_report`` and remove the contexts that lack one; ``is_prior_empty``: a context needs a previous
     report, but it has no text."""
     clean = CLEANERS[config.cleaner]
-    studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression"))
+    studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression", config))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))
     wants_prior = pl.col("contexts").list.eval(pl.element().str.ends_with("w")).list.any()
     studies = studies.with_columns(is_prior_empty=wants_prior & ~_says_something("prior_report"))
@@ -164,10 +175,11 @@ def _contexts(wanted: pl.Expr) -> pl.Expr:
     return pl.col("contexts").list.eval(pl.element().filter(wanted))
 
 
-def _joined(findings: str, impression: str) -> pl.Expr:
+def _joined(findings: str, impression: str, config: Corpus) -> pl.Expr:
     """Join the texts of the sections that are present; null if there are none."""
-    both = pl.concat_str(findings, impression, separator=" ", ignore_nulls=True)
-    return pl.when(pl.any_horizontal(pl.col(findings, impression).is_not_null())).then(both)
+    is_open = ~pl.col(findings).str.contains(r"[.!?]\s*$") & pl.lit(config.cleaner == "decimals")
+    divider = pl.when(is_open).then(pl.lit("\n\n")).otherwise(pl.lit(" "))
+    return pl.coalesce(pl.col(findings) + divider + pl.col(impression), findings, impression)
 
 
 def _says_something(column: str) -> pl.Expr:
@@ -185,7 +197,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     stripped = unseen.filter("compares").with_columns(
         mapped(column, lambda text: without_sentences(text, compares_with_prior)) for column in _TARGET
     )
-    stripped = stripped.select("number", report_raw=_joined(*_TARGET), sections=_SECTIONS)
+    stripped = stripped.select("number", report_raw=_joined(*_TARGET, config), sections=_SECTIONS)
     stripped = stripped.with_columns(report=mapped("report_raw", CLEANERS[config.cleaner]))
     stripped = stripped.filter(_says_something("report"))
     draft = draft.join(stripped, on="number", how="left", maintain_order="left", suffix="_stripped")

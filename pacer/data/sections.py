@@ -4,24 +4,27 @@ In a MIMIC-CXR report file a heading starts a line, in capitals and before a col
 Headings in small letters (``Findings:``) count in a report that has none in capitals; in others, only those of the four
 sections do, and not inside findings or an impression in capitals. The meanings of headings (``headings.yaml``) and the
 rule that the last paragraphs of a report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code;
-exceptions: docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a period.
+exceptions: docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a period;
+a report may have several examinations, and findings without a heading.
 """
 
 import re
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ruamel.yaml import YAML
 
-from pacer.core.hygiene import LINE_ENDS, LOST
+from pacer.core.hygiene import LINE_ENDS, LOST, RESIDUE
+from pacer.data.dicom import other_part
+from pacer.data.values import quoted
 
 Name = Literal["findings", "impression", "indication", "history", "other"]
 
 
 class Sections(NamedTuple):
-    """Texts with white space collapsed, None if absent."""
+    """Texts, None if absent; those of a report file with white space collapsed, those of a table with line ends."""
 
     findings: str | None = None
     impression: str | None = None
@@ -36,53 +39,58 @@ _HEADING = re.compile(
     re.M,
 )
 _TEXT = YAML(typ="safe").load(Path(__file__).with_name("headings.yaml"))
+_FRAGMENT = re.compile(r"<([a-z ]+)>")
 
 
 def _any_of(*groups: list[str]) -> str:
     """Join expressions of ``headings.yaml``, with their fragments inserted."""
-    return re.sub(r"<([\w ]+)>", lambda match: _TEXT["fragments"][match[1]], "|".join(chain(*groups)))
+    joined = "|".join(chain(*groups))
+    while (whole := _FRAGMENT.sub(lambda match: _TEXT["fragments"][match[1]], joined)) != joined:
+        joined = whole
+    return joined
 
 
 _MEANINGS: list[tuple[Name, re.Pattern[str]]] = [(name, re.compile(words)) for name, words in _TEXT["meanings"]]
 _IMAGES = re.compile(_any_of(_TEXT["images"]))
 _IN_SMALL_LETTERS = re.compile(_any_of(_TEXT["in small letters"]))
-_IN_TABLES = re.compile(_any_of(_TEXT["in small letters"], _TEXT["in tables"], [*_TEXT["in tables as"].values()]))
+_IMAGES_IN_TABLES = re.compile(_any_of(["<images>"]))
+_TABLE_HEADINGS = {name: _any_of([words]) for name, words in _TEXT["in tables as"].items()}
+_IN_TABLES = re.compile(_any_of(_TEXT["in small letters"], _TEXT["in tables"], [*_TABLE_HEADINGS.values()]))
 #: Headings that precede the findings; in small letters within ``FINDINGS`` they are part of them.
 _BEFORE = re.compile("COMP|EXAM|TECH|PROC|TYPE|DATE")
 #: Capitals that say nothing about how the headings below them are written.
-_TITLE = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
-_MAIN = ("findings", "impression")
+_TITLES = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
+_MAIN, _CONTEXT = ("findings", "impression"), ("indication", "history")
+#: Headings below which the report does not go on, and examinations that are no radiographs.
+_AFTER, _NO_X_RAY = re.compile("ADDEND|NOTIF|RECOM|WET|PRELIM|ATTEST"), re.compile(r"\b(?:CT|CTA|MRI?|US|PET)\b")
 #: What ends a line in a table's text, also as other formats write it.
-_LINE_END = re.compile(rf"{LINE_ENDS}|\r|(?:\\r)?\\n|\\\.br\\|</?(?i:br|p|div|h[1-6]|li|[uo]l|t[rd]|b|strong)\b[^<>]*>")
-#: What can be a heading in a table's text: any letters at the beginning of a line or sentence, capitals anywhere, and a
-#: line with only the heading, or with a dash, brackets or asterisks for the colon.
-_CANDIDATES = (
-    re.compile(
-        rf"^[ \t*#_\[•-]*(?:\d[.)] *)?(?=[A-Z])((?i:{_IN_TABLES.pattern}))"
-        r"(?:[ \t\r*#_]*(?:$|[:：](?!\d)[*_]*|[-–] )|\]:?|\*\*)",
-        re.M,
-    ),
-    re.compile(
-        r"(?:^|(?<=[.!?;:])\s)[\s*#_]{0,20}([A-Za-z]{4,15}(?:(?: | ?[/&] ?)[A-Za-z]{2,14}){0,3})[ *_]*:(?!\d)[*_]*",
-        re.M,
-    ),
-    re.compile(rf"(?<=\s)({_IN_TABLES.pattern})[ *_]*:(?!\d)[*_]*"),
+_LINE_END = re.compile(
+    rf"(?=[^\w\s.,:;/()'-]|[\r_\x0b-\x1f\x85\u2028\u2029-])(?:{LINE_ENDS}|{_any_of(_TEXT['line ends'])})"
 )
+_TEXT["fragments"]["in tables"] = _IN_TABLES.pattern
+_CANDIDATES = [re.compile(_any_of([pattern]), re.M) for pattern in _TEXT["candidates"]]
+#: What can begin an examination, in a text whose headings begin lines: a heading, or the name of the images.
+_TITLE = re.compile(_any_of(_TEXT["titles"]), re.M)
+_SENTENCE_BEGINS = re.compile(r"(?:(?<=[.!?])\s+|\n\s*(?=[A-Z]))(?=\S)|\A\s*")
+_OF_IMAGE, _OF_PATIENT = (re.compile(_any_of(_TEXT[name]), re.I) for name in ("about the images", "about the patient"))
 _SIGNATURES: dict[str, str] = {kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()}
 _SIGNATURE = re.compile(
     rf"(?:^|(?<=[.!?;])\s)\s{{0,20}}(?:{'|'.join(_SIGNATURES.values())})[^\n]*", re.M | re.IGNORECASE
 )
 #: For polars: what every text with a heading or a signature holds.
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
+_MARK = re.compile(r"[^\w\s.,:;/()'-]|_x")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
-_SENTENCE = re.compile(r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)", re.M)
+_SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
+_SENTENCE = re.compile(r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)|^[ \t]*[A-Z]?[a-z]+(?: [a-z]{2,})+[ \t]*$", re.M)
 
 
 class _Part(NamedTuple):
-    """The text between two headings."""
+    """The text between two headings, of which ``heading`` is the first."""
 
     name: Name
     text: str
+    heading: str = ""
 
 
 def find_sections(text: str) -> Sections:
@@ -90,51 +98,113 @@ def find_sections(text: str) -> Sections:
     preliminary readings precede the final report. Only the first paragraph of indication and history is used, because
     the rest of a report without more headings may follow it.
     """
-    parts = _parts(text)
-    sections = _sections(parts)
-    if sections.findings is None and sections.impression is None:  # the last paragraphs of the report conclude it
-        last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
-        if len(last) == 2 and (conclusion := _words(last[1])):
-            sections = _sections([*parts[:-1], parts[-1]._replace(text=last[0])])
-            return sections._replace(impression=conclusion)
-    return sections
+    return _sections(_parts(text))
 
 
 @lru_cache(maxsize=16)  # the rows of a study have one text
-def cut_report(text: str) -> tuple[Sections, list[str]]:
-    """Find the sections of a whole report of a table, as :func:`find_sections` does, and name what is odd about it.
-    Without any heading, all of it is findings. Signatures, dictation stamps, phone numbers and names below the report
-    belong to no section."""
-    lines = _LINE_END.sub("\n", text)
+def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
+    """Find the sections of a whole report of a table, and what is odd about it, by topic of the audit.
+
+    Sections with one name are joined, findings without a heading are found by their words, and of several examinations
+    only that of the chest counts. Without any heading, all of it is findings. Signatures, dictation stamps, phone
+    numbers and names below the report belong to no section.
+    """
+    raw = lines = _LINE_END.sub("\n", text)
+    patterns = RESIDUE.items() if _MARK.search(lines) else ()
     for match, words in reversed(_headings(lines)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
-    notes = ["a signature, stamp, phone number or name, which is removed"] * (signatures > 0)
-    parts = _parts(lines)
-    if len(parts) == 1:
-        lost = re.search(LOST, text)
-        return Sections(findings=_words(lines)), notes + ["no headings, so all is findings"] * (not lost)
-    further = [part.text.strip().partition("\n")[2] for part in parts if part.name in ("indication", "history")]
-    sections = _sections(parts)
-    if sections.impression and not sections.findings and _SENTENCE.search("\n".join([parts[0].text, *further])):
-        notes.append("no findings section, but sentences above the headings or below the history")
-    return find_sections(lines), notes
+    lines, others = _examination(lines)
+    parts, found = _with_findings(_parts(lines))
+    sections = _sections(parts, joined=True) if len(parts) > 1 else Sections(findings=_lines(lines))
+    main = [part.heading for part in parts if part.name in _MAIN and part.text.strip()]
+    below = any(_BLANK_LINE.search(part.text.strip()) for part in parts if part.name in _CONTEXT)
+    outside = below or _SENTENCE.search(_TITLE.sub("", parts[0].text))
+    context = max(len(_SENTENCE_END.findall(words or "")) for words in (sections.indication, sections.history))
+    odd = {
+        "a signature, stamp, phone number or name, which is removed": signatures,
+        "no headings, so all is findings": len(parts) == 1 and sections.findings and not re.search(LOST, text),
+        "another examination or version of the report, which is cut off": others,
+        f"findings without a heading, {found}": found,
+        "a section that occurs twice, which is joined": len(set(main)) < len(main),
+        "text above the headings or below the history, which is not used": len(parts) > 1 and outside,
+        "history or indication of more than two sentences": context > 2,
+    }
+    unused = [part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()]
+    capitals = [words for _, words in _written_headings(lines) if words.isupper() and not _OF_IMAGE.search(words)]
+    return sections, {
+        "whole_reports": [note for note, holds in odd.items() if holds],
+        "unused_sections": [quoted(words, words=5) for words in unused],
+        "unknown_headings": [quoted(words, words=5) for words in capitals if meaning_of(words) is None],
+        "residue": [kind for kind, pattern in patterns if re.search(pattern, raw)],
+    }
+
+
+def _examination(lines: str) -> tuple[str, bool]:
+    """Return what a report says of the chest, in its last version, and whether it says more. An examination ends where
+    a title is followed by a section that it already has, or names another part of the body."""
+    titles = [*_TITLE.finditer(lines)]
+    bounds = [0, *(title.start() for title in titles), len(lines)]
+    found = [["", lines[: bounds[1]]]]
+    for title, (start, stop) in zip(titles, pairwise(bounds[1:]), strict=True):
+        name, stated = " ".join(filter(None, title.groups())), _stated(found[-1][1].strip())
+        is_elsewhere = bool(other_part(name)) != bool(other_part(found[-1][0]))
+        if stated and (is_elsewhere or stated & _stated(lines[start:stop])):
+            found.append(["", ""])
+        found[-1] = [f"{found[-1][0]} {name}", found[-1][1] + lines[start:stop]]
+    fit = [(bool(other_part(name)), "FINAL REPORT" not in name, bool(_NO_X_RAY.search(name))) for name, _ in found]
+    return found[fit.index(min(fit))][1], len(found) > 1
+
+
+def _stated(text: str) -> set[str]:
+    """Return the findings and impression that a text has, those below a name of images by that name."""
+    parts = [part for part in _parts(text) if part.name in _MAIN and part.text.strip()] if text else []
+    return {part.name if _is_main(part.heading) else part.heading for part in parts}
+
+
+def _is_main(heading: str) -> bool:
+    """Whether a heading begins findings or impression, and is not the name of images, which may be a title."""
+    return meaning_of(heading, "findings") in _MAIN
+
+
+def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
+    """Give findings without a heading a part of their own, and say where they were: from the first sentence about the
+    images on, below the last heading before the impression, else below the last heading."""
+    told = any(part.name == "findings" and part.text.strip() and _is_main(part.heading) for part in parts)
+    for place, part in enumerate(parts):  # the name of images is a title, unless the findings follow it
+        is_title = part.name == "findings" and not _is_main(part.heading)
+        if is_title and (told or not re.search("[A-Za-z]{3}", part.text)):
+            parts[place] = part._replace(name="other")
+    if len(parts) == 1 or any(part.name == "findings" and part.text.strip() for part in parts):
+        return parts, ""
+    end = next((place for place, part in enumerate(parts) if part.name == "impression"), len(parts))
+    for place in dict.fromkeys((end - 1, len(parts) - 1)):
+        name, text, heading = parts[place]
+        begins = [match.end() for match in _SENTENCE_BEGINS.finditer(text)][bool(heading) :]
+        pairs = pairwise([*begins, len(text)])
+        of_image = [pair[0] for pair in pairs if _OF_IMAGE.search(text, *pair) and not _OF_PATIENT.search(text, *pair)]
+        if of_image and name not in _MAIN and not _AFTER.search(heading):
+            split = [_Part(name, text[: of_image[0]], heading), _Part("findings", text[of_image[0] :])]
+            return [
+                *parts[:place],
+                *split,
+                *parts[place + 1 :],
+            ], f"below {quoted(heading, words=5)}" if heading else "above the others"
+    return parts, ""
 
 
 def more_than_a_section(text: str) -> dict[str, list[str]]:
     """Return the ``headings`` in a table's text, in capitals, and the kinds of ``signatures`` (also dictation stamps,
     phone numbers and names of persons) below it."""
     kinds = [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
-    return {"headings": [words for _, words in _headings(text)], "signatures": kinds}
+    return {"headings": [words for _, words in _headings(text) if _IN_TABLES.fullmatch(words)], "signatures": kinds}
 
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:
     """Return the headings of a table's text in their order, with often misspelt words corrected."""
     candidates = dict[int, tuple[re.Match[str], str]]()
     for match in chain.from_iterable(pattern.finditer(text) for pattern in _CANDIDATES):
-        words = _spelt(" ".join(re.sub("[/&]", " AND ", match[1].upper()).split()))
-        if _IN_TABLES.fullmatch(words):
-            words = next((name for name, also in _TEXT["in tables as"].items() if re.fullmatch(also, words)), words)
+        if words := _table_heading(" ".join(re.sub("[/&]", " AND ", match[1].upper()).split())):
             candidates.setdefault(match.end(), (match, words))
     headings, in_findings = list[tuple[re.Match[str], str]](), False
     for _, (match, words) in sorted(candidates.items()):
@@ -144,34 +214,53 @@ def _headings(text: str) -> list[tuple[re.Match[str], str]]:
     return headings
 
 
+@lru_cache(maxsize=4096)
+def _table_heading(words: str) -> str | None:
+    """Return the heading that the words before a colon count as, in a table's text; None if they are text."""
+    words = _spelt(words)
+    if _IN_TABLES.fullmatch(words):
+        return next((name for name, also in _TABLE_HEADINGS.items() if re.fullmatch(also, words)), words)
+    if _IMAGES_IN_TABLES.fullmatch(words):
+        return words if meaning_of(words) or other_part(words) else f"CHEST {words}"
+    return None
+
+
+def _written_headings(text: str) -> list[tuple[re.Match[str], str]]:
+    return [(match, " ".join((match[1] or match[2]).split())) for match in _HEADING.finditer(text)]
+
+
 def _parts(text: str) -> list[_Part]:
-    headings = [(match, " ".join((match[1] or match[2]).split())) for match in _HEADING.finditer(text)]
-    any_capitals = any(words.isupper() and not _TITLE.search(words) and meaning_of(words) for _, words in headings)
+    headings = _written_headings(text)
+    any_capitals = any(words.isupper() and not _TITLES.search(words) and meaning_of(words) for _, words in headings)
     parts: list[_Part] = []
-    begin, name, main_in_capitals = 0, "other", False
+    begin, last, main_in_capitals = 0, _Part("other", ""), False
     for match, words in headings:
-        meaning = meaning_of(words, name)
+        meaning = meaning_of(words, last.name)
         # a history must not become part of a target, wherever its heading is in small letters
-        counts = meaning in (*_MAIN, "indication", "history") and not main_in_capitals
+        counts = meaning in (*_MAIN, *_CONTEXT) and not main_in_capitals
         if any_capitals and not words.isupper() and not counts:
             continue
         if meaning is not None:
-            parts.append(_Part(name, text[begin : match.start()]))
-            begin, name = match.end(), meaning
+            parts.append(last._replace(text=text[begin : match.start()]))
+            begin, last = match.end(), _Part(meaning, "", words)
             # a heading that names the images may be the title of the report; it has no meaning within findings
-            main_in_capitals = words.isupper() and meaning_of(words, "findings") in _MAIN
-    return [*parts, _Part(name, text[begin:])]
+            main_in_capitals = words.isupper() and _is_main(words)
+    return [*parts, last._replace(text=text[begin:])]
 
 
-def _sections(parts: list[_Part]) -> Sections:
-    texts: dict[str, Any] = {}
+def _sections(parts: list[_Part], joined: bool = False) -> Sections:
+    """Return the sections; without findings and impression, the last paragraphs of the report conclude it."""
+    texts: dict[str, list[str]] = {}
     for part in parts:
         text = part.text
-        if part.name in ("indication", "history"):
+        if part.name in _CONTEXT:
             text = _BLANK_LINE.split(text.strip(), maxsplit=1)[0]
-        if part.name != "other" and (words := _words(text)):
-            texts[part.name] = words
-    return Sections(**texts)
+        if part.name != "other" and (words := _lines(text) if joined else _words(text)):
+            texts.setdefault(part.name, []).append(words)
+    last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
+    if texts.keys().isdisjoint(_MAIN) and len(last) == 2 and (conclusion := _words(last[1])):
+        return _sections([*parts[:-1], parts[-1]._replace(text=last[0])], joined)._replace(impression=conclusion)
+    return Sections(**{name: "\n".join(dict.fromkeys(all)) if joined else all[-1] for name, all in texts.items()})
 
 
 @lru_cache(maxsize=4096)
@@ -211,3 +300,7 @@ def _one_slip(word: str, known: str) -> bool:
 
 def _words(text: str) -> str | None:
     return " ".join(text.split()) or None
+
+
+def _lines(text: str) -> str | None:
+    return "\n".join(" ".join(line.split()) for line in text.strip().split("\n")) or None

@@ -20,6 +20,7 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "split": pl.String(),  # train | val | test; null: drawn by subject
     "study_id": pl.String(),
     "subject_id": pl.String(),
+    "day": pl.Date(),  # null if the input has no dates
     "view": pl.String(),  # AP | PA | other
     "frontal": pl.String(),  # path relative to the image folder
     "lateral": pl.String(),
@@ -44,8 +45,8 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     contexts = []
     for context in CONTEXTS:
         lateral, prior = availability(context)
-        sources = ["lateral"] * lateral + ["prior_study_id"] * prior
-        contexts.append(pl.when(True, *(pl.col(source).is_not_null() for source in sources)).then(pl.lit(context)))
+        sources = [pl.col("lateral")] * lateral + [pl.coalesce("prior_findings", "prior_impression")] * prior
+        contexts.append(pl.when(True, *(source.is_not_null() for source in sources)).then(pl.lit(context)))
     return studies.with_columns(
         split=pl.coalesce("split", drawn) if studies["split"].null_count() else pl.col("split"),
         contexts=pl.coalesce("contexts", pl.concat_list(contexts).list.drop_nulls()),

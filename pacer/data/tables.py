@@ -1,4 +1,4 @@
-"""Strict reading of users' tables: CSV, JSON lines and Parquet.
+"""Strict reading of users' tables: CSV, Excel, JSON lines and Parquet.
 
 A file with any damage is refused as a whole, because the content after a stray quote or a cut cannot be trusted. CSV is
 read by the standard library in strict mode: pyarrow reads an open quote as text up to the end of the file, and polars
@@ -9,8 +9,8 @@ of value; they never quote a cell.
 import csv
 import re
 import zlib
-from collections.abc import Collection, Sequence
-from datetime import date, datetime, time, timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, time, timedelta
 from decimal import Decimal
 from io import TextIOWrapper
 from itertools import chain
@@ -18,17 +18,20 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import LARGEST_EXACT, rounding_fault
 from pacer.core.io import numbered_jsonl, opened
+from pacer.data.spreadsheets import read_sheet
 from pacer.data.values import quoted, shown
 
 #: Maximum number of characters in a cell. Reports exceed the default of the csv module, whose limit is global.
 LARGEST = 1 << 24
 csv.field_size_limit(LARGEST)
 
-Kind = Literal["csv", "json", "jsonl", "parquet"]
+Kind = Literal["csv", "json", "jsonl", "parquet", "xlsx"]
 
 #: Separators of CSV files, by their names in the settings.
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
@@ -59,9 +62,10 @@ class Table(NamedTuple):
 
     Attributes:
         columns: names and order as in the file.
-        numbers: for each row, the line on which it begins; in Parquet, which has no lines, its number from 1.
+        numbers: for each row, the line on which it begins; without lines: its number from 1.
         rows: one value per column: text in CSV (None in a blank line), else of the type in the file.
         of_32_bits: columns of decimal numbers of 32 bits.
+        unread: numbers of rows of the other sheets of a workbook.
     """
 
     path: Path
@@ -70,6 +74,7 @@ class Table(NamedTuple):
     numbers: Sequence[int]
     rows: list[tuple[Any, ...]]
     of_32_bits: Collection[str] = ()
+    unread: Mapping[str, int] | None = None
 
     @property
     def places(self) -> list[str]:
@@ -125,8 +130,11 @@ class Table(NamedTuple):
                     raise DataError(f"{self.path}, {place}, {name}: {text} is {fault}")
 
 
-def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
-    """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
+def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None = None) -> Table:
+    """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``), ``.parquet`` or ``.xlsx``.
+
+    Args:
+        form: of a CSV file. sheet: name of a workbook's sheet; None: the first.
 
     Raises:
         DataError: the file is missing, of another kind, or damaged; a CSV row has more or fewer cells than the header;
@@ -138,18 +146,19 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
         if name.endswith((".csv", ".tsv")):
             return _read_csv(path, form or CsvForm())
         if path.name.lower().endswith(".parquet"):
-            with open(path, "rb") as file:
-                frame = pl.read_parquet(file)
-            of_32_bits = frame.select(pl.col(pl.Float32)).columns
-            return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
+            return _read_parquet(path)
+        if path.name.lower().endswith((".xlsx", ".xlsm")):
+            header, rows, unread = read_sheet(path, sheet)
+            return Table(path, "xlsx", header, [*rows], [*rows.values()], unread=unread)
         if not name.endswith((".jsonl", ".ndjson")):
             raise DataError(
-                f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet; save a spreadsheet as CSV (UTF-8)"
+                f"{path} must be a table: .csv, .tsv, .jsonl (also .gz), .parquet or .xlsx; save a spreadsheet as CSV "
+                "(UTF-8)"
             )
         lines = list(numbered_jsonl(path))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, zlib.error) as error:
+    except (pl.exceptions.PolarsError, pa.ArrowException, OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or "it is damaged, or its extension is wrong"
         raise DataError(f"{path} cannot be read: {reason}") from None
     for number, line in lines:
@@ -158,6 +167,18 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
     columns = list(dict.fromkeys(name for _, line in lines for name in line))
     rows = [tuple(map(line.get, columns)) for _, line in lines]
     return Table(path, "jsonl", columns, [number for number, _ in lines], rows)
+
+
+def _read_parquet(path: Path) -> Table:
+    """Read a Parquet file; polars refuses zones such as +05:30, so moments with one are written as text."""
+    with open(path, "rb") as file:
+        table = pq.read_table(file)
+    for place, field in enumerate(table.schema):
+        if str(getattr(field.type, "tz", None))[0] in "+-":
+            table = table.set_column(place, field.name, table.column(place).cast(pa.string()))
+    frame = pl.DataFrame(table)
+    of_32_bits = frame.select(pl.col(pl.Float32)).columns
+    return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
 
 
 def _read_csv(path: Path, form: CsvForm) -> Table:
@@ -232,8 +253,6 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
         if _LONE_SURROGATE.search(value):
             raise DataError(f"{place}: the text contains an unpaired surrogate; the file is damaged")
         return value
-    if isinstance(value, datetime):
-        value = value.replace(tzinfo=None)  # the day and the time that its zone says
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time | timedelta):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     if isinstance(value, float) and value.is_integer():

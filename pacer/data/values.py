@@ -3,7 +3,7 @@ times, where ambiguous forms are refused, not guessed."""
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ _DAY = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 #: A time after a day, and its zone.
-_AT = re.compile(r"(T|,? +|:|(?=\d{6}))(\S.*?)(?:Z| ?(?:UTC|GMT)|( ?[+-]\d\d(?::?\d\d)?))?", re.ASCII | re.IGNORECASE)
+_AT = re.compile(r"(T|,? +|:|(?=\d{6}))(\S.*?)(?:(Z| ?(?:UTC|GMT))|( ?[+-]\d\d(?::?\d\d)?))?", re.ASCII | re.IGNORECASE)
 _SINCE_1970 = re.compile(r"([1-9]\d{9})(\d{3})?(?:\.\d+)?", re.ASCII)
 _CLOCK = re.compile(r"(?a)(?:0 days )?(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.IGNORECASE)
 _DIGITS = re.compile(r"(?!\d\d?\.\d\d$|0\.\d{4})(\d{1,6})(\.\d+)?", re.ASCII)
@@ -70,10 +70,11 @@ def quoted(value: str, longest: int = 40, words: int = 3) -> str:
 
 
 class Instant(NamedTuple):
-    """A day, and the time on it if it is known."""
+    """A day, the time on it if it is known, and how far its zone is before UTC if it is stated."""
 
     day: date
     clock: time | None
+    offset: timedelta | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -97,10 +98,12 @@ def parse_instant(text: str) -> Instant | None:
         month = _MONTHS.index(named[:3].lower()) + 1 if named[:3].lower() in _MONTHS else 0
     at = _AT.fullmatch(rest)
     # without T or seconds, 08:30-09:00 could be a span
-    is_span = at and at[3] and at[1] not in "Tt" and at[2].count(":") == 1
+    is_span = at and at[4] and at[1] not in "Tt" and at[2].count(":") == 1
     clock = None if at is None or is_span else parse_time(at[2])
+    zone = at and (at[4] or (at[3] and "+00"))
     try:
-        return None if rest and clock is None else Instant(date(int(year), int(month), int(day)), clock)
+        offset = datetime.fromisoformat(f"20000101T00{zone.strip()}").utcoffset() if zone else None
+        return None if rest and clock is None else Instant(date(int(year), int(month), int(day)), clock, offset)
     except ValueError:
         return None
 
@@ -110,9 +113,11 @@ def parse_time(text: str) -> time | None:
 
     MIMIC-CXR writes times as numbers, so leading zeros are lost: ``85027.0`` is 08:50:27. Up to four digits without a
     decimal point are refused, because ``0830`` could be 08:30 or 00:08:30, and so are ``8.30`` and ``0.354167``, which
-    spreadsheets write for 08:30.
+    spreadsheets write for 08:30. Zeros are midnight.
     """
     text = text.strip()
+    if text and not text.strip("0"):
+        return time()
     if (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):
         digits = match[1].zfill(6)
         text = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}{match[2] or ''}"

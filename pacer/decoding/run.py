@@ -1,7 +1,7 @@
 """Decoding of a set of records into prediction files; resumable per record, split over processes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +196,16 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
         raise DataError(f"split {config.split} has no records; choose another decode.split (available: {others})")
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     return {name: part for name, part in runs.items() if len(part)}
+
+
+def with_trained_views(records: pl.DataFrame, views: Collection[str]) -> pl.DataFrame:
+    """Return the records with the views that a model was never trained with as unknown, and say so; ``views``: those of
+    its training, none if they are not known."""
+    untrained = set(records["view"]) - {"other", *views} if views else set()
+    for view in sorted(untrained):
+        number = records.filter(view=view).height
+        print(f"decode: {number:,} records of view {view}, which the model was not trained with, are asked as unknown")
+    return records.with_columns(pl.col("view").replace(dict.fromkeys(untrained, "other")))
 
 
 def _decode(generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState) -> dict[Any, dict]:

@@ -22,14 +22,16 @@ from torch import Tensor
 from pacer.backbones.families import patch_grid, prefix_tokens, vision_config
 from pacer.config import Features
 from pacer.core.errors import DataError, PacerError
-from pacer.core.io import hash_file, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.core.io import hash_bytes, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.pointers import fingerprint, resolve
 from pacer.core.prefetch import prefetch
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
-from pacer.data.greyscale import ImageError, reading_problem
+from pacer.data.greyscale import NOTES, ImageError, reading_problem
+from pacer.data.radiographs import open_image
 from pacer.features import prepare
 from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.features.pictures import Look
 from pacer.features.prepare import Preparation
 from pacer.features.shards import (
     INDEXES,
@@ -60,12 +62,18 @@ Recipe = dict[str, str | int | list[int]]
 
 
 def build_store(
-    config: Features, images: pl.DataFrame, prior_reports: Sequence[str], backbones: Path, out: Path
+    config: Features,
+    images: pl.DataFrame,
+    prior_reports: Sequence[str],
+    backbones: Path,
+    out: Path,
+    looks: dict[str, Look] | None = None,
 ) -> None:
     """Create or complete the store ``out``.
 
     Args:
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
+        looks: gets the look of each image that is decoded, by the key of its entry.
 
     Raises:
         DataError: states are not finite in the stored type, or images cannot be read
@@ -112,6 +120,8 @@ def build_store(
             print(f"features: {what} to encode; they need {decimal(size)}, {decimal(free)} are free", flush=True)
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
+            if looks is not None and isinstance(source, _Images):
+                looks |= {keys["images"][name]: look for name, look in gather_object([*source.looks.items()])}
         _refuse_unreadable(unreadable)
         if main:
             for kind in INDEXES:
@@ -165,11 +175,15 @@ class _Images:
     def __init__(self, config: Features, vision: Path, paths: Mapping[str, str], device: torch.device):
         self.encoder = ImageEncoder(resolve(vision), config.depths, device, config.precision)
         self.config, self.paths, self.workers = config, paths, max(config.workers, 1)
+        self.looks: dict[str, Look] = {}
         # a shard of pixels is one batch, because its rows have one shape: three planes if any of its images has colour
         self.batch_size = config.batch_size if config.mode == "states" else config.shard_size
 
     def load(self, name: str) -> Tensor:
-        return self.encoder.preparation.levels(self.paths[name])
+        image = open_image(self.paths[name])
+        levels = self.encoder.preparation.levels_of(image)
+        self.looks[name] = hash_bytes(levels.numpy().tobytes()), [*image.info.get(NOTES, ())]
+        return levels
 
     def encode(self, batch: dict[str, Tensor]) -> Tensors:
         levels = stacked(list(batch.values()))

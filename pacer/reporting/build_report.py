@@ -14,7 +14,14 @@ from pacer.reporting.signature import signature_line
 
 
 def build_report(
-    corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, out: Path, params: Params
+    corpus: Path,
+    anchors: Path,
+    emphasis: Path,
+    pictures: Path,
+    predictions: Path,
+    metrics: Path,
+    out: Path,
+    params: Params,
 ) -> None:
     """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG).
 
@@ -22,12 +29,13 @@ def build_report(
 
     Args:
         corpus, anchors, emphasis, predictions, metrics: output folders of the stages of these names.
+        pictures: output of the stage ``features``.
         params: of the run.
 
     Raises:
         DataError: an input is missing or malformed.
     """
-    results = read_results(corpus, anchors, emphasis, predictions, metrics, params)
+    results = read_results(corpus, anchors, emphasis, pictures, predictions, metrics, params)
     line, present = signature_line(results.signature), set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]

@@ -30,7 +30,7 @@ class Results:
 
     Attributes:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row per scored record.
-        audits: of corpus, emphasis and anchors. decoding: the manifest of the predictions.
+        audits: of corpus, pictures, emphasis and anchors. decoding: the manifest of the predictions.
         routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty without a router.
         promise: content of ``promise.json``.
     """
@@ -84,7 +84,7 @@ class Results:
 
 
 def read_results(
-    corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, params: Params
+    corpus: Path, anchors: Path, emphasis: Path, pictures: Path, predictions: Path, metrics: Path, params: Params
 ) -> Results:
     """Read the output folders of the stages of these names.
 
@@ -102,7 +102,7 @@ def read_results(
         params=params,
         records=read_records(corpus / "records.parquet"),
         image_paths=dict(read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()),
-        audits=[read_json(folder / "audit.json") for folder in (corpus, emphasis, anchors)],
+        audits=[read_json(folder / "audit.json") for folder in (corpus, pictures, emphasis, anchors)],
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
         promise=read_json(predictions / "promise.json") if (predictions / "promise.json").is_file() else None,

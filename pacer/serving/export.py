@@ -1,6 +1,7 @@
 """Export of a trained model to one directory that works without the pipeline."""
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 from pacer.config import Decode
@@ -25,7 +26,7 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.serving.layout import BACKBONES, CARD, FINDINGS, SETTINGS
-from pacer.serving.package import GENERATED, VERSION, PackageSettings, States, Texts, write_manifest
+from pacer.serving.package import GENERATED, TRAINED, VERSION, PackageSettings, States, Texts, write_manifest
 
 
 def export_model(
@@ -68,7 +69,9 @@ def export_model(
         )
     if decode.commitment == "read" and reader is None:
         raise DataError("decode.commitment = 'read' needs the output of the `findings` stage; run `dvc repro findings`")
+    train = read_records(records, ["record_id", "split", "view", "sections"]).filter(split="train")
     about = {
+        TRAINED: {name: [value for value, _ in Counter(train[name]).most_common()] for name in ("view", "sections")},
         "software": {"pacer": version_of("pacer"), **package_versions()},
         GENERATED: bool(read_about(records).get("generated")),
     }

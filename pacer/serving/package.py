@@ -26,6 +26,8 @@ from pacer.serving.layout import BACKBONES, MANIFEST, SETTINGS, check_exported
 VERSION = 1
 #: Entry of the manifest: whether the model was trained on a generated corpus (absent: unknown).
 GENERATED = "generated_corpus"
+#: Entry of the manifest: the views and sections in the prompts of training, the most frequent first.
+TRAINED = "trained_prompts"
 #: Keys of the group ``decode`` that do not change a report and are not exported, and their values here.
 NOT_EXPORTED = {"split": "test", "limit": None, "examples": 0, "controls": []}
 
@@ -97,6 +99,11 @@ def read_settings(directory: Path) -> PackageSettings:
             "that version"
         )
     return settings
+
+
+def trained_prompts(directory: Path) -> dict[str, list[str]]:
+    """Return :data:`TRAINED` of an exported model: ``view`` and ``sections``; empty if it is from an older version."""
+    return read_json(directory / MANIFEST).get(TRAINED, {})
 
 
 def write_manifest(directory: Path, about: dict[str, Any]) -> None:

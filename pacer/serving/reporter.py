@@ -25,7 +25,7 @@ from pacer.model.assemble import load_model, load_tokenizer
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.layout import FINDINGS, MANIFEST, located
-from pacer.serving.package import GENERATED, frozen_models, read_settings
+from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
 from pacer.serving.sources import load_image, load_text
 
 
@@ -41,7 +41,8 @@ class Reporter:
 
     Attributes:
         settings: of the export. contexts: those of the model's training. commit: whether it states findings first.
-        attributes: the kinds that its lists have. depths: encoder blocks that it uses, counted from 1.
+        attributes: the kinds that its lists have. views, sections: those of its training.
+        depths: encoder blocks that it uses, counted from 1.
         notes: sentences that apply to each of its reports.
         fingerprint: SHA-256 of the manifest, and so of all files that reports depend on.
 
@@ -63,6 +64,8 @@ class Reporter:
         self.device = torch.device(device or compute_device())
         self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
+        trained = trained_prompts(directory)
+        self.views, self.sections = trained.get("view", get_args(View)), trained.get("sections", ())
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
@@ -109,13 +112,22 @@ class Reporter:
         if lateral is not None and torch.equal(frontal, lateral):
             raise DataError(f"{name}: the same image is given as frontal and as lateral; omit the lateral")
         target = "findings" if self.settings.texts.target == "findings" else "findings+impression"
+        if self.sections and target not in self.sections:
+            target = self.sections[0]
         prior = self._prior(case.prior, f"previous report of {name}")
         indication = load_text(case.indication, f"indication of {name}")
         history = load_text(case.history, f"history of {name}")
         if case.commitment is not None and not self.commit:
             raise DataError(f"{name}: the model was trained without Commit and cannot write a report from a commitment")
         parsed = parse_view(case.view)  # in any of the words that tables use
-        stated = parsed.view if parsed is not None and parsed.kind == "frontal" else case.view
+        # like a table's, a view that is only frontal leaves the direction to the header
+        stated = case.view if parsed is None or parsed.kind == "lateral" else parsed.view.replace("other", "")
+        asked = _one_of(stated or view or "other", get_args(View), f"view of {name}")
+        if asked not in self.views:
+            known = " and ".join(self.views)
+            notes.append(
+                f"the model was trained only with images of view {known}; this one ({asked}) counts as unknown"
+            )
         prepared = Prepared(
             name=name,
             frontal=frontal,
@@ -123,7 +135,7 @@ class Reporter:
             prior=prior,
             indication=indication,
             history=history,
-            view=_one_of(stated or view or "other", get_args(View), f"view of {name}"),
+            view=asked if asked in self.views else "other",
             sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
             commitment=None if case.commitment is None else read_list(case.commitment, self.attributes),

@@ -12,6 +12,7 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import LINE_ENDS, fault_of, is_absent
+from pacer.data.dicom import header_view
 from pacer.data.radiographs import as_radiograph, read_image
 from pacer.data.readers.views import View, parse_view
 
@@ -48,19 +49,7 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
         content = source
     if len(content) > MAX_BYTES:
         raise DataError(f"image {name}: the file has more than {MAX_BYTES:,} bytes")
-    return read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content)
-
-
-def _dicom_view(content: bytes) -> View | None:
-    if content[128:132] != b"DICM":
-        return None
-    import pydicom  # already imported to read the image
-
-    try:
-        header = pydicom.dcmread(io.BytesIO(content), stop_before_pixels=True, specific_tags=["ViewPosition"])
-        return parse_view(str(header.get("ViewPosition") or ""))
-    except Exception:  # a damaged field can raise anything; the image itself may still be intact
-        return None
+    return read_image(io.BytesIO(content), name, FORMATS), parse_view(header_view(io.BytesIO(content))[0])
 
 
 def load_text(text: str | None, name: str) -> str | None:

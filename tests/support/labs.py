@@ -43,6 +43,8 @@ def hospital(folder: Path) -> None:
             fields["PixelSpacing"] = [0.2, 0.1]
         if number == 8:
             fields["PresentationIntentType"] = "FOR PROCESSING"
+        if number in (11, 12):  # of P5 on the 12th, and of P6 on the 13th
+            fields |= {"PatientID": "p05" if number == 11 else "P2", "StudyDate": "20200313"}
         write_dicom(folder / "dicom" / f"{number}.dcm", picture(number), **fields)
         report = "#NAME?" if number in (20, 21) else REPORT.format(view="PA", age=60, number=number)
         view = "AP ABDOMEN" if number == 30 else "PA"

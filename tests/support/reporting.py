@@ -36,7 +36,10 @@ class Run:
     @property
     def arguments(self) -> dict:
         return {
-            **{name: self.root / name for name in ("corpus", "anchors", "emphasis", "predictions", "metrics")},
+            **{
+                name: self.root / name
+                for name in ("corpus", "anchors", "emphasis", "pictures", "predictions", "metrics")
+            },
             "params": self.params,
         }
 
@@ -44,7 +47,7 @@ class Run:
 def _make_run(root: Path, contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"), bare: bool = False) -> Run:
     random = np.random.default_rng(0)
     run = Run(root, profile("phantom"))  # whose `features.depths` are 4, 8 and 12
-    for folder in ("raw/images", "anchors", "emphasis", "predictions", "metrics"):
+    for folder in ("raw/images", "anchors", "emphasis", "pictures", "predictions", "metrics"):
         (root / folder).mkdir(parents=True)
     records = _corpus(root, contexts, random)
     for name, lines in GIVEN["audits"].items():

@@ -9,42 +9,49 @@ report, and a study with a report but no frontal image can be a prior.
 """
 
 import re
-from datetime import time, timedelta
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, id_fault, is_absent, without_residue
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, PLACEHOLDER, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.priors import choose_priors
-from pacer.data.readers.views import is_special, parse_view
+from pacer.data.patients import TABLE, is_nobody
+from pacer.data.priors import CHOICE_SCHEMA, choose_priors
+from pacer.data.readers.moments import read_moments
+from pacer.data.readers.views import header_views, is_special, parse_view
 from pacer.data.sections import Sections, cut_report
-from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_instant, parse_time, quoted
+from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, quoted
 
 #: Required and optional columns of the rows.
 REQUIRED = ("subject", "study", "view", "image")
 REPORT = ("findings", "impression")  # at least one of them, or a whole report, which is cut into sections
 WHOLE = "whole_report"
-OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split")
+PREVIOUS = "previous_report"  # of the row's own study; else the report of an earlier study is looked for
+OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split", PREVIOUS)
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
 #: Names of the previous report's texts in messages.
 OF_PREVIOUS = {f"prior_{name}": f"{name} of the previous study" for name in REPORT}
-#: Column for the dates in a form with the year first, if a reader changes it; messages quote ``date``.
-YEAR_FIRST = "year_first"
 #: Column for the reason why a reader excludes a study; its report, if any, can still be a previous report.
 UNUSED = "unused"
 
-_SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
+#: Words for a split, and our names of the splits.
+SPLITS: dict[str, str] = TABLE["splits"]
 _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
-#: Fields that are parsed, and the columns for their values.
-_READ = {"date": "day", "time": "clock", "order": "number_of_order", "split": "known_split"}
 #: Fields in which the rows of a study must agree, and the columns that are compared; images have different times.
-_COMPARED = {name: column for name, column in _READ.items() if name != "time"} | {name: name for name in TEXTS}
+_COMPARED = {"date": "day", "order": "number_of_order", "split": "known_split"}
+_COMPARED |= {name: name for name in (*TEXTS, PREVIOUS)}
+#: Longest time between two studies of a patient that have one text and are one examination.
+_EXAMINATION = timedelta(hours=1)
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
+#: Number of unknown headings of one name up to which they are not listed.
+_OFTEN = 5
 #: Longest time between the first and the last image of a study, if they are of several days.
 _STUDY_LASTS = timedelta(days=1)
 #: Dates and de-identified words, in which two texts of a study may differ.
@@ -65,20 +72,23 @@ _FAULTS = {
 }
 
 
-def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
+def studies_of(images: pl.DataFrame, role: str, account: Account, folder: Path | None = None) -> pl.DataFrame:
     """Group image rows to studies, in the order of the rows; list rows that belong to no study.
 
     Args:
         images: one row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``,
             and its place (``file``, ``row``).
         role: the input under which the account counts.
+        folder: of the images; the headers of DICOM files in it tell views that the rows do not. None: there are none.
     """
     absent = [pl.lit(None, pl.String).alias(name) for name in (*COLUMNS, UNUSED) if name not in images.columns]
-    images = _parsed(images.with_columns(*absent), account)
+    images = _parsed(images.with_columns(*absent).with_columns(id=pl.col("study").fill_null("")), account)
+    images = _with_rank(images, role, folder, account)
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
     images = account.divert(images, "", is_empty, "an empty row", LEFT_OUT)
     for column in _STUDY:
         images = account.divert(images, column, pl.col(column).is_null(), "the id is missing")
+    images = read_moments(images, role, account)
     for view in images.filter(pl.col("rank").is_null())["view"]:
         account.count("unknown_views", role, "(none)" if view is None else quoted(view))
     studies = _with_priors(_grouped(images), role, account)
@@ -97,47 +107,45 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
 
 
 def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """Set blank texts and words for absent text to null; add ``day``, ``clock``, ``known_split`` and the ``rank`` of
-    the view (each null if not understood), and the faults of the rows."""
-    for name in (*TEXTS, WHOLE):
+    """Set blank texts and words for absent text to null; add ``known_split`` (null if not understood), and faults of
+    the rows."""
+    for name in (*TEXTS, WHOLE, PREVIOUS):
         escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
         plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
         account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
         images = images.with_columns(pl.coalesce(plain, name).alias(name))
+        ids = images.filter(pl.col(name).str.contains(PLACEHOLDER))["id"]
+        account.count_first("placeholders", "texts", ((name, id) for id in ids))
+        images = images.with_columns(pl.col(name).str.replace_all(PLACEHOLDER, "___"))
         images = account.without_absent(images, name, lambda text: is_absent(text) and not re.search(LOST, text))
         images = images.with_columns(pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name))
     if images[WHOLE].null_count() < images.height:
         images = _cut(images, account)
-    others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE)]
+    others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE, PREVIOUS)]
     images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
-    written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()
-    instants = [None if text is None else parse_instant(text) for text in images.select(written).to_series()]
     images = images.with_columns(
         id="study",
-        day=pl.Series([instant and instant.day for instant in instants], dtype=pl.Date),
-        date_clock=pl.Series([instant and instant.clock for instant in instants], dtype=pl.Time),
-        clock=mapped("time", parse_time, pl.Time),
         number_of_order=pl.col("order").str.extract(r"^([0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
-        known_split=pl.col("split").str.to_lowercase().replace_strict(_SPLITS, default=None),
-        rank=mapped("view", _rank_of, pl.Int64),
+        known_split=pl.col("split").str.to_lowercase().replace_strict(SPLITS, default=None),
     )
-    # if all dates are at midnight, they have no times; midnight never conflicts with the column ``time``
-    is_timed = pl.col("date_clock") != pl.lit(time())
-    clock = pl.when(is_timed.any()).then(pl.coalesce("clock", "date_clock")).otherwise("clock").alias("clock")
     return images.with_columns(
-        clock,
-        *((pl.col(name).is_not_null() & pl.col(read).is_null()).alias(f"bad {name}") for name, read in _READ.items()),
-        (is_timed & (pl.col("clock") != pl.col("date_clock"))).fill_null(False).alias("two times"),
+        (pl.col(name).is_not_null() & pl.col(read).is_null()).alias(f"bad {name}")
+        for name, read in (("order", "number_of_order"), ("split", "known_split"))
     )
 
 
 def _cut(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Fill sections that have no column, or an empty cell, from the whole reports; count what is odd about these."""
-    reports = [(Sections(), []) if text is None else cut_report(text) for text in images[WHOLE]]
-    odd = ((note, study or "") for (_, notes), study in zip(reports, images["study"], strict=True) for note in notes)
-    account.count_first("whole_reports", "rows", odd)
+    reports = [cut_report(text or "") for text in images[WHOLE]]
+    for topic in reports[0][1]:
+        odd = zip((topics[topic] for _, topics in reports), images["study"], strict=True)
+        told = [(value, study or "") for values, study in odd for value in values]
+        often = Counter(value for value, _ in told)
+        least = _OFTEN if topic == "unknown_headings" else 0
+        account.count_first(topic, "rows", (pair for pair in told if often[pair[0]] > least))
     columns = dict.fromkeys(Sections._fields, pl.String())
     cut = pl.DataFrame([sections for sections, _ in reports], columns, orient="row")
+    cut = cut.with_columns(pl.col("indication", "history").str.replace_all(r"\s+", " "))
     return images.with_columns(pl.coalesce(name, cut[name]).alias(name) for name in TEXTS)
 
 
@@ -183,21 +191,42 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     bad_id = pl.any_horizontal(mapped(column, id_fault).is_not_null() for column in _STUDY)
     bad_text = pl.col(REPORT).str.contains(rf"{CONTROL}|{LOST}").fill_null(False)
     is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), bad_id, bad_text)
+    dated = studies.with_columns(has_report=pl.col("has_report") & ~is_bad)
     # numbers of order stand for days, which are no dates: the gaps between them are unknown
     has_order = studies["number_of_order"].count() > 0
     if has_order:
-        ranks = pl.col("number_of_order").rank("dense").cast(pl.Int32).cast(pl.Date)
-        studies = studies.with_columns(day=ranks)
-    dated = studies.select(*_STUDY, "day", "clock", has_report=pl.col("has_report") & ~is_bad)
-    choices = choose_priors(dated)
+        dated = dated.with_columns(day=pl.col("number_of_order").rank("dense").cast(pl.Int32).cast(pl.Date))
+    without_own = studies[PREVIOUS].is_null()
+    account.count("priors", role, "undated", dated.filter(without_own)["day"].null_count())
+    dated = dated.with_columns(day=pl.when(~is_nobody("subject")).then("day"))
+    choices = choose_priors(_with_one_time(dated, role, account)).select(*_STUDY, *CHOICE_SCHEMA)
     if has_order:
         choices = choices.with_columns(gap_days=pl.lit(None, pl.Float64))
-    account.count("priors", role, "undated", choices["day"].null_count())
-    choices = choices.drop("day", "clock", "has_report")
+    choices = choices.with_columns(pl.when(without_own).then(name).alias(name) for name in CHOICE_SCHEMA)
     priors = {"prior_study_id": "study", "prior_findings": "findings", "prior_impression": "impression"}
     reports = studies.select("subject", **priors)
     studies = studies.join(choices, on=_STUDY, how="left", maintain_order="left")
-    return studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
+    studies = studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
+    return studies.with_columns(prior_findings=pl.coalesce(PREVIOUS, "prior_findings"))
+
+
+def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
+    """Give a patient's studies with one text, each within an hour of the last, the time of the first of them, so that
+    none precedes another; list the others."""
+    begin, text = pl.col("day").dt.combine(pl.col("clock")), pl.concat_str(REPORT, separator=" ", ignore_nulls=True)
+    timed = studies.with_columns(begin=begin, words=text).filter(begin.is_not_null() & pl.col("has_report"))
+    timed = timed.sort("begin", maintain_order=True)
+    follows = (pl.col("begin").diff() <= _EXAMINATION).fill_null(False)
+    timed = timed.filter((follows | follows.shift(-1, fill_value=False)).over("subject"))  # few texts are compared
+    words = pl.col("words").str.replace_all(_REMOVED, " ").str.to_lowercase().str.extract_all(r"[^\W_]+")
+    timed = timed.with_columns(words.list.join(" ")).with_columns(run=(~follows).cum_sum().over("subject", "words"))
+    first = pl.col("begin", "study").first().over("subject", "words", "run").name.prefix("first ")
+    copies = timed.with_columns(first).filter(pl.col("study") != pl.col("first study"))
+    account.count_first("copies", role, copies.select(pl.lit("studies"), "id").iter_rows())
+    reason = pl.format("one examination with {}: its text, within an hour", mapped("first study", quoted))
+    account.doubt(copies, pl.lit("study"), reason, pl.lit(None))
+    moved = copies.select(*_STUDY, day=pl.col("first begin").dt.date(), clock=pl.col("first begin").dt.time())
+    return studies.update(moved, on=_STUDY)
 
 
 def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) -> pl.DataFrame:
@@ -239,9 +268,24 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
     )
 
 
-def _rank_of(view: str) -> int | None:
-    """Return the index of a view in ``_VIEWS``, None for an unknown view. A special view has an index beyond the list,
-    so it is used only if there is no usual view."""
-    parsed = parse_view(view)
-    kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
-    return None if kind is None else _VIEWS.index(kind) + len(_VIEWS) * is_special(view)
+def _with_rank(images: pl.DataFrame, role: str, folder: Path | None, account: Account) -> pl.DataFrame:
+    """Add the ``rank`` of each image's view, its index in ``_VIEWS``; null if it is not known. A special or processed
+    view has an index beyond the list, so it is used only if there is no usual view.
+
+    A DICOM header gives the view that a row lacks, and the direction of one that is only frontal.
+    """
+    headers = {} if folder is None else header_views(images["image"].drop_nulls().unique(), folder)
+    ranks, contradictions = list[int | None](), list[tuple[str, str]]()
+    for view, image, study in images.select("view", "image", "study").iter_rows():
+        header, made = headers.get(image, ("", ""))
+        parsed, seen = parse_view(view), parse_view(header)
+        if seen and (view is None or (parsed == ("frontal", "other") and seen.kind == "frontal")):
+            account.count("header_views", role, quoted(header))
+            parsed, view = seen, header
+        elif seen and parsed and seen != parsed:
+            note = f"ViewPosition {quoted(header)} contradicts {quoted(view)} of the table, which is used"
+            contradictions.append((note, study or ""))
+        kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
+        ranks.append(kind and _VIEWS.index(kind) + len(_VIEWS) * is_special(f"{view} {image} {made}"))
+    account.count_first("headers", "views", contradictions)
+    return images.with_columns(rank=pl.Series(ranks, dtype=pl.Int64))

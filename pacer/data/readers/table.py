@@ -1,9 +1,11 @@
-"""Reader of a user's table of studies: CSV, Parquet or JSONL, one row per image.
+"""Reader of a user's table of studies: CSV, Excel, Parquet or JSONL, one row per image or one row per study.
 
 The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any row is converted.
 """
 
+import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,24 +14,33 @@ from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
+from pacer.core.hygiene import is_absent
 from pacer.data.account import Account
-from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, WHOLE, YEAR_FIRST, studies_of
+from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
+from pacer.data.readers.moments import YEAR_FIRST
+from pacer.data.readers.views import parse_view
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
-from pacer.data.values import quoted
+from pacer.data.values import mapped, quoted
 
+#: Columns for the paths of a study's images, in a table with one row per study.
+_IMAGES = ("frontal", "lateral")
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_name("table.yaml"))
-_SPLIT_OF_SHARD = re.compile(r"(train|validation|valid|val|dev|test)[-_.]")
+#: Columns with at most so many values, or of such a name, may hold the split; folders of images may only hint at it.
+_FEW, _FOLDERS = 10, "image folders"
+_NAMED_SPLIT = r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)"
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return every study of the table, which may be several files with the same columns."""
     files, settings = matching_files(source.files["file"]), config.table
     form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
-    parts, have = list[pl.DataFrame](), None
+    parts, have, unused = list[pl.DataFrame](), None, Counter[str]()
     for path in files:
-        table = open_table(path, form)
+        table = open_table(path, form, settings.sheet)
+        for name, rows in (table.unread or {}).items():
+            account.count("unknown_fields", "table", f"sheet {quoted(name)}", rows)
         if have is not None and set(table.columns) != have:
             differ = shown_columns(sorted(set(table.columns) ^ have))
             raise DataError(
@@ -40,26 +51,78 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             raise DataError(
                 f"{path} contains images or lists; run this script, then use the .files.parquet it writes:{script}"
             )
-        account.read["table"] += len(table.rows)
-        for column in filter(lambda name: name not in names.values(), table.columns):
-            filled = sum(value is not None for value in table.values(column))
-            account.count("unknown_fields", "table", quoted(column), filled)
+        others = {column: table.values(column) for column in table.columns if column not in names.values()}
+        unused.update({column: sum(value is not None for value in values) for column, values in others.items()})
+        few = {name: [*map(str, cells)] for name, cells in others.items() if len({*map(str, cells)}) <= _FEW}
         images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
         images.columns = list(names)
+        images = images.with_columns(pl.Series(f"column {name}", few[name], pl.String) for name in few)
         parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))
-    images = pl.concat(parts)
-    # shards are named after their split; where all have one name, it says nothing
-    by_name = {str(path): match[1] for path in files if (match := _SPLIT_OF_SHARD.match(path.name))}
-    if "split" not in images.columns and len(set(by_name.values())) > 1:
-        images = images.with_columns(split=pl.col("file").replace_strict(by_name, default=None))
+    images = _with_whole_ids(pl.concat(parts, how="diagonal"), account)
+    if "frontal" in images.columns:
+        images = _image_rows(images, account)
+    if "split" not in images.columns or images["split"].null_count() == images.height:
+        images = _with_split(images, os.path.commonpath([path.parent for path in files]), account)
+    used = account.notes.get("other_split", {}).get("table", ())
+    for column in (column for column in unused if quoted(f"column {column}", words=9) not in used):
+        account.count("unknown_fields", "table", quoted(column), unused[column])
+    account.read["table"] = images.height
     if settings.dates is not None and "date" in images.columns:
         images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
-    return studies_of(images, "table", account)
+    return studies_of(images, "table", account, source.images)
+
+
+def _image_rows(studies: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row per image; a study
+    without images keeps a row. ``view`` is that of the frontal image."""
+    absent = {name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns}
+    filled = [
+        mapped(name, lambda cell: cell if cell.strip() and not is_absent(cell) else None) for name in (*_IMAGES, "view")
+    ]
+    studies = studies.with_columns(**absent).with_columns(*filled)
+    is_other = mapped("view", lambda view: (parsed := parse_view(view)) is None or parsed.kind != "frontal", pl.Boolean)
+    for view in studies.filter(is_other)["view"]:
+        account.count("unknown_views", "table", f"{quoted(view)} of a frontal image")
+    studies = studies.with_columns(view=pl.when(~is_other).then("view").otherwise(pl.lit("FRONTAL")))
+    has_none = pl.all_horizontal(pl.col(_IMAGES).is_null())
+    frontals = studies.filter(pl.col("frontal").is_not_null() | has_none).with_columns(image="frontal")
+    laterals = studies.drop_nulls("lateral").with_columns(image="lateral", view=pl.lit("LATERAL"))
+    return pl.concat([frontals, laterals]).drop(_IMAGES)
+
+
+def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFrame:
+    """Add the split, if another column, or the names of the files and of their folders below ``top``, give one for each
+    row; else count what may give it."""
+    texts = {name: images[name] for name in images.columns if name.startswith("column ")}
+    texts |= {"file names": images["file"].str.strip_prefix(top), _FOLDERS: images["image"].str.extract(r"(.*)[/\\]")}
+    known = pl.element().replace_strict(SPLITS, default=None)
+    for source, text in texts.items():
+        split = text.str.to_lowercase().str.extract_all("[a-z]+").list.eval(known.drop_nulls()).list.last()
+        if split.n_unique() > 1 and not split.null_count() and source != _FOLDERS:
+            account.count("other_split", "table", quoted(source, words=9), images.height)
+            return images.with_columns(split=split)
+        if split.count() or re.search(_NAMED_SPLIT, source):
+            account.count("unused_split", "table", quoted(source, words=9), images.height)
+    return images
+
+
+def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Remove blanks, and the .0 of whole numbers in a column that had gaps; where other ids have decimals, it stays."""
+    for name in ("subject", "study"):
+        ids = pl.col(name).str.strip_chars()
+        is_decimal = ids.str.contains(r"^\d+[.,]\d*[1-9]\d*$").any()
+        whole = pl.when(is_decimal).then(ids).otherwise(ids.str.replace(r"^(\d{1,15})[.,]0+$", "$1")).alias(name)
+        changed = images.filter(whole != pl.col(name)).select(pl.lit(name), name)
+        account.count_first("mended_ids", "table", changed.iter_rows())
+        images = images.with_columns(whole)
+    return images
 
 
 def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:
     """Return Python that makes a table of paths, one row per image, of pictures as Hugging Face's Parquet has them
     (``{bytes, path}``, or only the bytes) and of lists; None if the table is one."""
+    if "image" not in names:  # a row per study
+        return None
     first = {name: next(filter(None, table.values(names[name])), None) for name in ("image", "view")}
     lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
     picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
@@ -83,10 +146,15 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     A name without a mapping maps to itself, unless the column of that name is mapped to another name.
     """
     # a column named order may hold anything
-    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
+    known = (*COLUMNS, *_IMAGES)
+    names = {name: name for name in known if name not in (*mapping.values(), "order")} | mapping
+    problems = [f"unknown key {name} (expected one of {', '.join(known)})" for name in names.keys() - set(known)]
+    is_by_study = names.get("frontal") in have and names.get("image") not in have
+    required = ("subject", "study", "frontal") if is_by_study else REQUIRED
+    for name in ("image",) if is_by_study else _IMAGES:
+        names.pop(name, None)
     named = list(names.values())
-    problems = [f"unknown key {name} (expected one of {', '.join(COLUMNS)})" for name in names.keys() - COLUMNS]
-    for name in dict.fromkeys((*REQUIRED, *mapping)):
+    for name in dict.fromkeys((*required, *mapping)):
         if names.get(name) not in have:
             problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):

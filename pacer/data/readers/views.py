@@ -5,14 +5,18 @@ The same image has a different name in each distribution; :func:`image_key` maps
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ruamel.yaml import YAML
+
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL
-from pacer.data.dicom import other_part
+from pacer.core.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
+from pacer.data.dicom import header_view, other_part
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
 
@@ -22,6 +26,7 @@ VIEW_COLUMNS = ("view", "projection", "viewposition")
 #: MIMIC-CXR-JPG's second column of views; it counts where the others are empty.
 VIEW_IN_FULL = "ViewCodeSequence_CodeMeaning"
 
+_NO_DICOM = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
 #: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
 _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
@@ -31,14 +36,11 @@ _IN_FULL = {
     re.compile(r"\bPOSTER(?:O|IOR)[-_\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
     re.compile(r"\bANTER(?:O|IOR)[-_\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
 }
-_FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
-_LATERAL = {"LATERAL", "LAT", "LLAT", "RLAT", "LL", "RL"}
-#: Patient lying on the side: "lateral" then describes the patient, not the beam.
-_DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
-#: Views taken in addition to the usual ones, or of a lying patient.
-_SPECIAL = _DECUBITUS | {"AXIAL", "LORDOTIC", "XTABLE"}
-#: Neither frontal nor lateral.
-_OBLIQUE = {"OBLIQUE", "OBLIQ", "OBL", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
+_WORDS: dict[str, list] = YAML(typ="safe").load(Path(__file__).with_name("views.yaml"))
+_FRONTAL, _LATERAL, _DECUBITUS, _OBLIQUE = (
+    set(_WORDS[kind]) for kind in ("frontal", "lateral", "decubitus", "oblique")
+)
+_SPECIAL = re.compile(rf"(?<![A-Z])(?:{'|'.join(chain(*_WORDS['special']))})(?![A-Z])", re.IGNORECASE)
 
 
 class View(NamedTuple):
@@ -79,8 +81,24 @@ def _parse(text: str) -> View | None:
 
 
 def is_special(text: str) -> bool:
-    """Whether a text names a decubitus, cross-table, axial or lordotic view."""
-    return not _SPECIAL.isdisjoint(re.findall(r"[A-Z]+", text.upper()))
+    """Whether a text names a decubitus, cross-table, axial or lordotic view, or a processed image."""
+    return _SPECIAL.search(text) is not None
+
+
+def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, str]]:
+    """Return what the headers of the DICOM files among images in ``folder`` say (:func:`header_view`), by path."""
+
+    def read(image: str) -> tuple[str, str]:
+        name = name_on_disk(image, folder)
+        try:
+            with open(folder / name, "rb") as file:
+                return ("", "") if path_outside_root(name) else header_view(file)
+        except (OSError, ValueError):  # told when the images are inspected
+            return "", ""
+
+    names = [image for image in images if not image.lower().endswith(_NO_DICOM)]
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(names, pool.map(read, names), strict=True))
 
 
 def image_key(name: str) -> str:

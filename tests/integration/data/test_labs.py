@@ -73,6 +73,18 @@ def test_a_table_with_the_models_of_the_profile_micro(tmp_path: Path) -> None:
     assert {model.provider for model in (params.backbones.vision, params.backbones.language)} == {"bundled"}
 
 
+def test_a_row_for_each_study_with_the_models_of_the_profile_small_gpu(tmp_path: Path) -> None:
+    for number in range(4):
+        Image.new("L", (16, 16), number).save(tmp_path / f"{number}.png")
+    (tmp_path / "studies.csv").write_text(
+        "patient,exam,frontal,lateral,findings,impression,previous_report\n"
+        "p,a,0.png,1.png,Effusion.,Edema.,Clear.\nq,b,2.png,,Clear.,,\nr,c,3.png,,Effusion.,,\n"
+    )
+    _, records, _ = build("A row for each study", tmp_path, "studies.xlsx", "studies.csv")
+    assert dict(records["context"].value_counts().iter_rows()) == {"sn": 3, "sw": 1, "mn": 1, "mw": 1}
+    assert load_profile(tmp_path / "mine.yaml").backbones.vision.id == "microsoft/rad-dino"
+
+
 def test_the_parameters_for_going_on_from_a_trained_model(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(code("Continuing to train a trained PACER", "yaml"))
     parent = load_profile(tmp_path / "mine.yaml").parent

@@ -5,15 +5,18 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import safetensors.torch
 import torch
+from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.data.greyscale import NOT_AN_IMAGE
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder
+from pacer.features.pictures import Look, picture_checks, read_looks, write_looks
 from pacer.features.shards import Entry, take_over, write_shard
 from pacer.features.store import IMAGES as IMAGES_INDEX
 from pacer.features.store import PRIORS as PRIORS_INDEX
@@ -172,6 +175,34 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     assert encoded == [2]  # the repaired images alone
     assert not Path(f"{tmp_path / 'out'}.scratch").exists()
     same_states(tmp_path / "out", tmp_path / "whole")
+
+
+def test_what_decoding_tells_joins_the_audit(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    """One picture in other bytes, and few levels of grey; a second run keeps what the first has seen."""
+    paths, out = dict(images.iter_rows()), tmp_path / "out"
+    Image.open(paths["img0"]).convert("RGB").save(paths["img7"], compress_level=1)
+    Image.fromarray(np.indices((70, 64)).sum(0).astype(np.uint8) % 2 * 9).save(paths["img2"])
+    patients = pl.Series([f"p{number // 2}" for number in range(IMAGES)])
+    splits = pl.Series(["train"] * 6 + ["test"] * 4)
+    records = images.select(frontal="image_id", study_id="image_id", lateral=None, subject_id=patients, split=splits)
+    looks: dict[str, Look] = {}
+    build.build_store(CONFIG, images, TEXTS, backbones, out, looks)
+    pictures, index = tmp_path / "pictures.parquet", out / IMAGES_INDEX
+    write_looks(pictures, looks)
+    expected = [
+        ("Decoded images that need a check", "1 × it has at most 31 levels of grey (first: img2)"),
+        (
+            "Pictures in several files with other bytes",
+            "1 in two patients, 1 in two splits, 1 in two studies (first: img0 and img7)",
+        ),
+    ]
+    assert [check[:2] for check in picture_checks(pictures, index, records)] == expected
+    again = read_looks(pictures)
+    build.build_store(CONFIG, images, TEXTS, backbones, out, again)
+    assert again == looks
+    write_looks(pictures, {})
+    unseen, *_ = picture_checks(pictures, index, records)
+    assert unseen[:2] == ("Images that were encoded before, and not decoded by this version", "10")
 
 
 def same_states(out: Path, expected: Path) -> None:

@@ -1,6 +1,8 @@
 """The Reporter gives what the stage ``decode`` gives, from sources as a person has them."""
 
+from collections import Counter
 from dataclasses import replace
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -12,22 +14,31 @@ from safetensors.torch import load_file
 
 from pacer.commitments.anchor import Anchor, parse_anchor, render_anchor
 from pacer.commitments.description import KINDS
+from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS
 from pacer.core.display import three_decimals
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import read_jsonl
+from pacer.data.build_corpus import build_corpus
+from pacer.data.schemas import read_images, read_records
+from pacer.data.source import point_to_files
 from pacer.decoding.generate import Generator
 from pacer.decoding.reader import read_reader
+from pacer.decoding.run import decode_records, trained_generator, with_trained_views
+from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import open_features
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.serving.case import Case, notes_of
+from pacer.serving.export import export_model
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.dicom import write_dicom
+from tests.support.profiles import profile
 from tests.support.searches import commit_to_two_tokens
 from tests.support.serving import READ
-from tests.support.world import World
+from tests.support.world import FEATURES, World
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -62,6 +73,51 @@ def test_features_that_are_read_ahead_are_those_of_their_case(world: World, repo
     first, second = ({number: result.generated for number, result in one} for one in zip(*both, strict=True))
     assert first == second == expected and len(set(expected.values())) > 1
     assert len(kept) == 2 * len(cases) and not any(kept)
+
+
+def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(world: World, tmp_path: Path) -> None:
+    """The header's view is used where the table is silent; a view that was never trained is asked as unknown."""
+    rng, seen = np.random.default_rng(0), ["PA", "PA", "AP", None, "PA"]  # two studies in train
+    rows = ["subject,study,image,view,findings,date,split,indication"]
+    for study, view in enumerate(seen):
+        write_dicom(tmp_path / f"{study}.dcm", rng.integers(0, 4095, (70, 61)), ViewPosition=view or "")
+        write_dicom(tmp_path / f"{study}l.dcm", rng.integers(0, 4095, (60, 61)), ViewPosition="LL")
+        patient, split = ("p", "train") if study < 2 else ("q", "test")
+        for image, cell in ((f"{study}.dcm", "" if study == 1 else "FRONTAL"), (f"{study}l.dcm", "")):
+            rows.append(f"{patient},{study},{image},{cell},No effusion {study}.,2020-01-0{study + 1},{split},Cough.")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    given = {"source": "files", "format": "table", "root": str(tmp_path), "images": ".", "contexts": list(CONTEXTS)}
+    table = {"file": "t.csv", "columns": {}}
+    corpus = Corpus.model_validate(profile("table").corpus.model_dump() | given | {"table": table})
+    point_to_files(corpus, tmp_path / "source")
+    build_corpus(corpus, tmp_path / "source", tmp_path / "corpus")
+    records = read_records(tmp_path / "corpus" / "records.parquet")
+    priors = records["prior_report"].drop_nulls().to_list()
+    images = read_images(tmp_path / "corpus" / "images.parquet")
+    build_store(FEATURES, images, priors, world.backbones, tmp_path / "features")
+    inputs = world.inputs | {"features": tmp_path / "features", "records": tmp_path / "corpus" / "records.parquet"}
+    export_model(tmp_path / "model", world.decode, **inputs)
+    read = partial(trained_generator, findings=world.root / "findings")
+    table, out = with_trained_views(records, set(records.filter(split="train")["view"])), tmp_path / "predictions"
+    model = world.root / "calibrate"
+    decode_records(model, world.backbones, table, tmp_path / "features", world.decode, out, read)
+
+    reporter, asked = Reporter(tmp_path / "model", device="cpu"), Counter[str]()
+    assert (reporter.views, reporter.sections) == (["PA"], ["findings"])
+    for context in CONTEXTS:
+        for line in read_jsonl(out / f"{context}.jsonl"):
+            study = int(line["record_id"][-1])
+            result = reporter(
+                (tmp_path / f"{study}.dcm").read_bytes(),  # as the page has it
+                tmp_path / f"{study}l.dcm" if context[0] == "m" else None,
+                f"No effusion {study - 1}." if context[1] == "w" else None,
+                "Cough.",
+            )
+            assert (result.context, result.generated, result.gate) == (context, line["generated"], line["gate"])
+            asked[f"{result.view}: {' '.join(result.notes)}"] += 1
+    note = "the model was trained only with images of view PA; this one ({}) counts as unknown"
+    assert asked == {f"other: {note.format('AP')}": 2, f"other: {note.format('other')}": 4, "PA: ": 4}
+    assert records.filter(study_id="2")["view"].unique().to_list() == ["AP"]
 
 
 @pytest.mark.parametrize(("given", "listed_as"), listed_cases(__file__, "lists"))
@@ -209,13 +265,15 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     lateral = write_dicom(tmp_path / "l.dcm", values[::-1], ViewPosition="LL")
     assert reporter.prepare(Case(frontal)).view == "AP"
     assert reporter.prepare(Case(frontal, view="PA")).view == "PA"
-    for words, view in {"pa ": "PA", "postero-anterior": "PA", "AP SUPINE": "AP", "Frontal": "other"}.items():
+    # like a table's, a view that is only frontal leaves its direction to the header
+    views = {"pa ": "PA", "postero-anterior": "PA", "AP SUPINE": "AP", "Frontal": "AP", "other": "other"}
+    for words, view in views.items():
         assert reporter.prepare(Case(frontal, view=words)).view == view
     assert reporter.prepare(Case(Image.linear_gradient("L"))).view == "other"
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
-    shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER")
+    shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER", ViewPosition="PA")
     assert reporter.prepare(Case(shoulder)).notes == ("the image given as frontal: BodyPartExamined is SHOULDER",)
-    assert reporter.prepare(Case(lateral, frontal)).notes == (
+    assert reporter.prepare(Case(lateral, frontal, view="PA")).notes == (
         "the DICOM file given as frontal is marked as a lateral view",
         "the DICOM file given as lateral is marked as a frontal view",
     )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pacer.core.hygiene import (
     ABSENT_WORDS,
     ANY_RESIDUE,
+    PLACEHOLDER,
     fault_of,
     id_fault,
     is_absent,
@@ -36,7 +37,18 @@ def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) ->
 def test_a_text_that_says_more_is_a_text(word: str, more: str) -> None:
     for text in (f"{word} {more}", f"{more}. {word}"):
         assert not is_absent(text)
-    for text in ("", " ", "4", "ß", "No effusion.", "None acute.", "-" * 99 + "no effusion", "#N/A Clear."):
+    for text in (
+        "",
+        " ",
+        "4",
+        "ß",
+        "No effusion.",
+        "None acute.",
+        "Not read as edema.",
+        "[Clear]",
+        "-" * 99 + "no effusion",
+        "#N/A Clear.",
+    ):
         assert not is_absent(text)
 
 
@@ -64,6 +76,8 @@ def test_texts(kind: str, case: str | list[str]) -> None:
     text, expected = case if isinstance(case, list) else (case, case)
     if kind == "absent":
         assert is_absent(text)
+    elif kind == "names":
+        assert re.sub(PLACEHOLDER, "___", f"By {text}.") == "By ___." and is_absent(text)
     elif kind == "ids":
         assert id_fault(text) is None
     elif kind == "no_ids":

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pacer.config import Corpus
@@ -15,7 +17,7 @@ from pacer.data.account import Account
 from pacer.data.readers.table import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
-from tests.support.cases import listed_cases
+from tests.support.cases import cases, listed_cases
 from tests.support.corpus import BASE, read_rows
 
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
@@ -38,14 +40,18 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+def rows_of(path: Path, **settings: Any) -> tuple[list[dict[str, Any]], Account]:
+    table = {"file": "t", "columns": {}, "sheet": settings.pop("sheet", None)}
+    files = {"source": "files", "format": "table", "root": ".", "table": table}
+    config = Corpus.model_validate(BASE | files | settings)
+    found, account = read_rows(read, Source(path.parent, {"file": path}, None), config)
+    assert sum(entry["rows"] for entry in found) == account.read["table"] and isinstance(account, Account)
+    return found, account
+
+
 def studies_of(path: Path, **settings: Any) -> dict[str, dict[str, Any]]:
     """The studies of a table by id, each with its values that are not null."""
-    files = {"source": "files", "format": "table", "root": ".", "table": {"file": "t", "columns": {}}}
-    found, account = read_rows(
-        read, Source(path.parent, {"file": path}, None), Corpus.model_validate(BASE | files | settings)
-    )
-    assert sum(entry["rows"] for entry in found) == account.read["table"] and isinstance(account, Account)
-    return {entry["id"]: entry for entry in found if "kind" not in entry}
+    return {entry["id"]: entry for entry in rows_of(path, **settings)[0] if "kind" not in entry}
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.parquet", "T.JSONL.GZ"])
@@ -57,13 +63,13 @@ def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, rows)
     studies = studies_of(path)
     unit, below = "row" if name.endswith("parquet") else "line", "sv" in name  # the header
-    place, ids = {"file": str(path), "split": "val"}, {"subject_id": "007"}
+    place, ids = {"file": str(path), "split": "val"}, {"subject_id": "007", "day": date(2180, 5, 6)}
     shown = {name: value for name, value in shared.items() if name not in ("date", "time")}
     assert studies["050"] == place | ids | shown | {
         "id": "050", "row": f"{unit} {1 + below}", "rows": 2, "study_id": "050", "contexts": ["sn", "mn"],
         "view": "PA", "frontal": "050_PA.jpg", "lateral": "050_LATERAL.jpg", "findings": f"{SECRET} 050.",
     }  # fmt: skip
-    assert studies["049"] == place | ids | {
+    assert studies["049"] == place | ids | {"day": date(2180, 5, 7)} | {
         "id": "049", "row": f"{unit} {3 + below}", "rows": 1, "study_id": "049", "contexts": ["sn", "sw"],
         "view": "AP", "frontal": "049_AP.jpg", "findings": 'One\n"two", three.', "prior_findings": f"{SECRET} 050.",
         "prior_impression": "I.", "prior_study_id": "050", "gap_days": 25 / 24,
@@ -80,12 +86,14 @@ def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
         ([21800506, 21800507], [80000.0, 200000.0]),
         ([21800506.0, 21800507.0], ["080000", "20:00"]),
         (["2180-05-06T08:00", "2180-05-07 20:00:00"], None),
+        (pa.array([datetime(2180, 5, 6, 2, 30), datetime(2180, 5, 7, 14, 30)], pa.timestamp("us", "+05:30")), None),
     ],
 )
 def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) -> None:
     rows = [row(7.0, study, findings=float("nan"), impression=text) for study, text in ((2, "A"), (1, "B"))]
-    columns = {"date": pl.Series(dates)} | ({"time": pl.Series(times)} if times else {})
-    pl.DataFrame(rows).with_columns(**columns).write_parquet(tmp_path / "t.parquet")
+    table = pl.DataFrame(rows).with_columns(**({"time": pl.Series(times)} if times else {})).to_arrow()
+    dates = dates if isinstance(dates, pa.Array) else pl.Series(dates).to_arrow()
+    pq.write_table(table.append_column("date", dates), tmp_path / "t.parquet")
     study = studies_of(tmp_path / "t.parquet")["1"]
     assert (study["prior_impression"], study["gap_days"]) == ("A", 1.5)
     assert study["subject_id"] == "7" and not {"findings", "prior_findings"} & study.keys()
@@ -130,6 +138,32 @@ def test_pictures_and_lists_come_with_the_python_that_writes_them(
     assert written.height == lines and set(studies_of(tmp_path / "train-0.files.parquet")) == {"s", "t"}
     if pictures[0] is not None and pictures[0] != ["1.png"]:
         assert (tmp_path / written["image"][0]).read_bytes() == b"one"
+
+
+@cases(__file__, "workbooks")
+def test_a_workbook(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra `excel`")
+    book, path = openpyxl.Workbook(), tmp_path / "t.xlsx"
+    for title, cells in {"Sheet": case["cells"], **case.get("sheets", {})}.items():
+        sheet = book[title] if title in book else book.create_sheet(title)
+        for line in cells:
+            sheet.append(line)
+    for place, form in case.get("formats", {}).items():
+        book["Sheet"][place].number_format = form
+    for area in case.get("merged", []):
+        book["Sheet"].merge_cells(area)
+    book.save(path)
+    if "error" in case:
+        with pytest.raises(DataError, match=case["error"]):
+            rows_of(path, sheet=case.get("sheet"))
+        return
+    found, account = rows_of(path, sheet=case.get("sheet"))
+    studies = {entry["id"]: entry for entry in found if "kind" not in entry}
+    for study, fields in case["studies"].items():
+        assert {name: studies[study].get(name) for name in fields} == fields
+    assert [entry["kind"] for entry in found if "kind" in entry] == list(filter(None, case.get("kinds", [])))
+    unread = account.notes.get("unknown_fields", {}).get("table", {})
+    assert unread == case.get("unread", {})
 
 
 @pytest.mark.parametrize("given", [{}, {"split": None}])

@@ -175,6 +175,43 @@ def test_sizes(
         read(tmp_path / name)
 
 
+def smooth(seed: int) -> Image.Image:
+    """Noise whose detail differs from row to row."""
+    noise = np.random.default_rng(seed).normal(0, 40, (256, 256)) * np.linspace(seed, 1, 256)[:, None]
+    waves = np.add.outer(np.sin(np.arange(256) / 25), np.cos(np.arange(256) / 31))
+    return Image.fromarray((128 + 30 * waves + noise).clip(0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize(("suffix", "options", "how"), listed_cases(__file__, "damaged"))
+def test_damage_inside_a_file(tmp_path: Path, suffix: str, options: dict[str, Any], how: str) -> None:
+    """A header does not tell, and Pillow decodes most of it."""
+    for number in (0, 1):
+        smooth(number).save(tmp_path / f"{number}.{suffix}", **options)
+    path, content = tmp_path / f"0.{suffix}", bytearray((tmp_path / f"0.{suffix}").read_bytes())
+    np.testing.assert_array_equal(opened(path), np.asarray(Image.open(path)))
+    first, last = len(content) // 2, len(content) // 2 + len(content) // 5
+    part = {
+        "zeros": bytes(last - first),
+        "other": (tmp_path / f"1.{suffix}").read_bytes()[first:last],
+        "bytes": np.random.default_rng(2).bytes(last - first),
+        "byte": bytes([content[first] ^ 1]),
+    }[how]
+    content[first : first + len(part)] = part
+    path.write_bytes(content)
+    assert image_header(path)[:2] == (256, 256)
+    for read in (open_image, lambda path: image_header(path, decode=True)):
+        with pytest.raises(ImageError, match=r"0\.\w+: .*(compressed pixels are damaged|truncated or damaged)"):
+            read(path)
+
+
+@pytest.mark.parametrize(("levels", "suffix", "too_few"), listed_cases(__file__, "levels"))
+def test_few_levels_of_grey_are_noted(tmp_path: Path, levels: int, suffix: str, too_few: bool) -> None:
+    waves = np.add.outer(np.sin(np.arange(256) / 25), np.cos(np.arange(256) / 31)) / 4 + 0.5
+    Image.fromarray(((waves * levels).astype(int) * (256 // levels)).astype(np.uint8)).save(tmp_path / f"a.{suffix}")
+    noted = ("it has at most 31 levels of grey",) if too_few else ()
+    assert image_header(tmp_path / f"a.{suffix}", decode=True).notes == noted
+
+
 # --- DICOM: what decides the grey --------------------------------------------------------------------------------
 
 

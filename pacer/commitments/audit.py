@@ -1,0 +1,79 @@
+"""Lines of a corpus's audit for which the rules read its texts."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from pacer.commitments.rules import extract_anchor
+from pacer.core.audits import Check, counted
+from pacer.data.account import Account
+from pacer.data.audit import note
+from pacer.data.cleaning import CLEANERS, MARKS
+from pacer.data.schemas import read_about, read_records
+from pacer.data.values import mapped
+
+_TEXTS = ("report", "report_raw", "prior_report", "indication", "history")
+#: Share of the studies above which a target that states nothing may be no report.
+_SHARED = 0.02
+
+
+def audit_texts(path: Path) -> list[Check]:
+    """Return the lines for ``records.parquet``; all but the first only if there is something to count."""
+    studies = read_records(path, ["study_id", "subject_id", *_TEXTS]).unique(
+        ["study_id", "report"], maintain_order=True
+    )
+    about, account = read_about(path), Account()
+    account.count_first("changed_findings", "targets", _changed(studies, about["cleaner"]))
+    account.count_first("only_in_context", "studies", _only_in_context(studies))
+    account.count_first("stated_nothing", "studies", _stating_nothing(studies))
+    return [_shared_texts(studies), *(note(topic, counts, about["format"]) for topic, counts in account.notes.items())]
+
+
+def _shared_texts(studies: pl.DataFrame) -> Check:
+    """Count the texts of over 20 words that affirm a finding and that two patients have word for word."""
+    counts = {}
+    for name, column in (("targets", "report"), ("previous reports", "prior_report")):
+        texts = studies.drop_nulls(column).group_by(column)
+        shared = texts.agg(pl.col("subject_id").n_unique()).filter(pl.col("subject_id") > 1)[column]
+        counts[name] = sum(
+            len(text.replace(" .", "").split()) > 20 and bool(extract_anchor(text).positive) for text in shared
+        )
+    detail = counted(counts)
+    return Check("Identical texts of different patients, over 20 words", detail or "none", not detail)
+
+
+def _changed(studies: pl.DataFrame, cleaner: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind of mark by which the cleaner changes the findings of a target, and the study. Targets are read as
+    a whole if one of their sentences differs, so that common sentences are read once."""
+    sentence = pl.col("report_raw").str.replace_all(r"\d", "0").str.replace_all(r"\.\s+", ".\0").str.split("\0")
+    sentences = studies.select("study_id", "report", "report_raw", sentence=sentence).explode("sentence")
+    marked = sentences.filter(pl.col("sentence").str.contains(r"[^A-Za-z0-9 .-]|\.[^\d\s]|\s-"))
+    clean = CLEANERS[cleaner]
+    differs = mapped("sentence", lambda text: extract_anchor(text) != extract_anchor(clean(text)), pl.Boolean)
+    differing = marked.join(marked.unique("sentence").filter(differs), on="sentence", how="semi")
+    for study, report, raw, _ in differing.unique("study_id", maintain_order=True).iter_rows():
+        said = extract_anchor(raw)
+        if said != extract_anchor(report):
+            without = ((kind, re.sub(mark, gap, raw)) for kind, mark in MARKS.items() for gap in ("", " "))
+            yield next((kind for kind, text in without if extract_anchor(text) != said), "other marks"), study
+
+
+def _only_in_context(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
+    """Yield the section before the image that affirms a finding of which the target says nothing, and the study."""
+    for name in ("indication", "history"):
+        affirmed = {text: {*extract_anchor(text).positive} for text in studies[name].drop_nulls().unique()}
+        for study, report, text in studies.drop_nulls(name).select("study_id", "report", name).iter_rows():
+            if affirmed[text]:
+                target = extract_anchor(report)
+                if affirmed[text].difference(target.positive, target.negative, target.uncertain):
+                    yield name, study
+
+
+def _stating_nothing(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
+    """Yield the number of studies that share a target without an affirmed or denied finding, and each study."""
+    shared = studies.group_by("report", maintain_order=True).agg("study_id")
+    for report, having in shared.filter(pl.col("study_id").list.len() > max(1, _SHARED * studies.height)).iter_rows():
+        if not any(extract_anchor(report).as_dict()[field] for field in ("positive", "negative")):
+            yield from ((f"of {len(having)} studies with one target", study) for study in having)
