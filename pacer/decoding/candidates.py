@@ -181,7 +181,7 @@ def distance(anchor: Anchor, report: str, kinds: Collection[str] = ()) -> tuple[
     """
     read = extract_anchor(report)
     affirmed, stated = set(anchor.positive), set(read.positive)
-    opposite, different = len(affirmed & set(read.negative) | set(anchor.negative) & stated), 0
+    opposite, different = len(anchor.contradicted(read)), 0
     said = read_attributes(report) if kinds else {}
     for finding in affirmed & stated & said.keys():
         listed, written = anchor.attributes.get(finding, Attributes()), said[finding].only(kinds)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.metrics.clinical import label_counts, ratios
 
@@ -44,15 +44,14 @@ def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     return scores | {"report_follows_anchor": float((anchor == report)[stated].mean()) if stated.any() else None}
 
 
-def contradictions(cases: pl.DataFrame) -> pl.Series:
-    """Return the findings that a generated report affirms and its commitment denies, or the reverse, as a column of
-    lists; null without a commitment."""
-    anchor, report = states(cases, "anchor"), states(cases, "report")
-    opposite = [POLARITIES.index(polarity) for polarity in ("positive", "negative")]
-    clash = (anchor != report) & np.isin(anchor, opposite) & np.isin(report, opposite)
-    clashing = [[finding for finding, is_clash in zip(FINDINGS, row, strict=True) if is_clash] for row in clash]
-    column = pl.Series("contradictions", clashing, dtype=pl.List(pl.String))
-    return cases.select(pl.when(pl.col("anchor_positive").is_not_null()).then(column)).to_series().alias(column.name)
+def contradictions(cases: pl.DataFrame) -> list[tuple[str, ...] | None]:
+    """Return the findings that a generated report affirms and its commitment denies, or the reverse, of each case; None
+    without a commitment."""
+    sides = (cases.select(pl.col(f"{side}_{name}" for name in POLARITIES)).iter_rows() for side in ("anchor", "report"))
+    return [
+        None if listed[0] is None else Anchor.of(*listed).contradicted(Anchor.of(*read))
+        for listed, read in zip(*sides, strict=True)
+    ]
 
 
 def states(cases: pl.DataFrame, side: str) -> np.ndarray:

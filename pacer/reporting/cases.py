@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pacer.commitments.anchor import Anchor
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.reporting.images import RoutingOverlay, data_uri, read_grey, square_overlay
-from pacer.reporting.marks import Span, Statement, committed, spans, statements
+from pacer.reporting.marks import Span, Statement, spans, statements
 
 if TYPE_CHECKING:
     from pacer.reporting.results import Results
@@ -87,7 +87,7 @@ def study_case(results: Results, study: str) -> ExampleCase:
                 score,
                 commitment,
                 reference=spans(wanted, "generated", generated, first[0]),
-                generated=spans(written, "reference", reference, first[1], committed(commitment or Anchor())),
+                generated=spans(written, "reference", reference, first[1], commitment),
             )
         )
     pictures = [_image(name, rows, results) for name in ("frontal", "lateral") if any(row[name] for row in rows)]

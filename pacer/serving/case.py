@@ -163,14 +163,10 @@ class Result(Displayed):
             finding: read.polarity(finding) for finding in committed if read.polarity(finding) != committed[finding]
         }
 
-    def contradictions(self) -> list[str]:
+    def contradictions(self) -> tuple[str, ...]:
         """Return the findings that the commitment affirms and the report denies, or the reverse."""
-        committed, opposite = self.findings(), {"positive": "negative", "negative": "positive"}
-        return [
-            finding
-            for finding, polarity in self.departures().items()
-            if polarity == opposite.get(committed[finding], "")
-        ]
+        listed = self.commitment if self.commitment is not None and not self.fallback else Anchor()
+        return listed.contradicted(extract_anchor(self.report))
 
     def routing(self) -> dict[str, Routing]:
         """Return the routing by image: ``frontal``, and ``lateral`` if there is one."""

@@ -57,9 +57,9 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
         for name, routing in result.routing().items()
     ]
     # none if there is no commitment, or no report after it
-    commitment = None if result.commitment is None or result.fallback else committed(result.commitment)
-    uncommitted = [] if commitment is None else sorted(statements(result.report) - commitment)
-    marked = spans(result.report, "commitment", commitment)
+    commitment = None if result.fallback else result.commitment
+    uncommitted = [] if commitment is None else sorted(statements(result.report) - committed(commitment))
+    marked = spans(result.report, "commitment", None, commitment=commitment)
     listed, generated = result.findings(), model or result.commitment or Anchor()
     rows = {
         finding: {"model": generated.polarity(finding) or "", "person": listed.get(finding, "")} for finding in FINDINGS

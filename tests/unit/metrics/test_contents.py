@@ -101,7 +101,7 @@ def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(
     commitment: str | None, report: str, expected: list[str] | None
 ):
     cases = table(anchor=[commitment and read(commitment)], report=[read(report)])
-    cases = cases.with_columns(contradictions(cases))
+    cases = cases.with_columns(pl.Series("contradictions", contradictions(cases), pl.List(pl.String)))
     assert cases["contradictions"].to_list() == [expected]
     rate = {} if expected is None else {"contradiction_rate": float(bool(expected))}
     assert scored(cases, "contradiction_rate") == rate
