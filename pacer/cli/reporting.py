@@ -266,27 +266,18 @@ def compare(
         raise ConfigError("expected at least two folders to compare, A and B")
     check_exists(*places.values())
     from pacer.metrics.calls import compare as compare_systems
-    from pacer.reporting.score_tables import comparison_notes, comparison_table
-    from pacer.reporting.tables import Table, first_cell_changes
 
     compared = compare_systems(places, convention=convention)
     losses = compared.losses(allowed)
     (second, pair), *further = compared.others.items()
-    if further:
-        heads, rows, notes = compared.table()
-        body = tuple(map(tuple, rows))
-        table = Table(tuple(heads), body, "", (False, False, *(True,) * 6), rules=first_cell_changes(body))
-    else:
-        table, notes = comparison_table(pair), [f"A = {compared.first}, B = {second}", *comparison_notes(pair)]
+    table = compared.table() if further else pair.table()
+    if not further:
+        table = replace(table, notes=(f"A = {compared.first}, B = {second}", *table.notes))
     if as_json:
         print(json.dumps(asdict(compared), indent=2, ensure_ascii=False))
     else:
-        print_table(table)
-        console.print()
-        for line in notes:
-            say(line)
+        print_table(replace(table, notes=("", *table.notes)))
     if out is not None:
-        table = replace(table, notes=tuple(notes))
         write_json(out / "comparison.json", asdict(compared))
         write_text(out / "table.md", table.markdown())
         write_text(out / "table.tex", table.latex())

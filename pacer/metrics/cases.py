@@ -58,6 +58,11 @@ def contexts_of(cases: pl.DataFrame) -> list[str]:
     return [name for name in (*CONTEXTS, UNKNOWN) if name in present]
 
 
+def row_name(context: str) -> str:
+    """Return a context in capitals, or ``Mean``."""
+    return "Mean" if context == MEAN else context.upper()
+
+
 def by_context(cases: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return the cases of each context, in the paper's order."""
     return {name: cases.filter(context=name) for name in contexts_of(cases)}

@@ -8,10 +8,10 @@ import polars as pl
 
 from pacer.core.audits import number
 from pacer.metrics.cases import by_context
+from pacer.metrics.display import Table
 from pacer.metrics.score_kinds import is_empty, mean
 from pacer.metrics.statistics.bootstrap import Summed, by_unit, intervals
 from pacer.metrics.statistics.intervals import resampled_units
-from pacer.reporting.tables import Table
 
 #: By kind of promise the columns of the cases whose findings are counted, and of those among which each is sought.
 _SIDES = {

@@ -115,7 +115,7 @@ def spans(
     read, listed = extract_anchor(report), commitment or Anchor()
     opposed, own = {(name, read.polarity(name)) for name in listed.contradicted(read)}, committed(listed)
     if compared_with == "commitment":
-        other, own = commitment and own, frozenset()
+        other, own = None if commitment is None else own, frozenset()
     sides, marked = dict(_sides(read_attributes(report))), []
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):

@@ -5,15 +5,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pacer.core.audits import number
 from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.metrics.attributes import KINDS
+from pacer.metrics.display import Heading, Table, score_cell, signed
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
 from pacer.metrics.probe.use import CHANCE, SystemUse, Use
 from pacer.metrics.probe.verdicts import LACKING, LEAST, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import render
-from pacer.reporting.tables import Heading, Table, number, score_cell, signed
 
 _NOTES = (
     "Gain: score with the record as given minus score with the changed source, over the same records, with its 95 % "

@@ -18,9 +18,8 @@ from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.result import read_result
 from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
-from pacer.reporting.score_tables import PERCENT, too_few
 from pacer.reporting.signature import caution
 
 

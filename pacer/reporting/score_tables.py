@@ -8,25 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
-from pacer.core.display import IN_BRACKETS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
-from pacer.metrics.cases import MEAN, UNKNOWN
+from pacer.metrics.cases import MEAN, UNKNOWN, row_name
 from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.display import IN_BRACKETS, Table, first_cell_changes, score_cell
 from pacer.metrics.score_kinds import Score
-from pacer.metrics.scores import score_of, scores_at
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS, LEVEL, SEED
-from pacer.metrics.statistics.intervals import UNITS
-from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
+from pacer.metrics.scores import scores_at
+from pacer.metrics.statistics.bootstrap import PERCENT
 
 if TYPE_CHECKING:
-    from pacer.metrics.statistics.bootstrap import Difference, Interval
-    from pacer.metrics.statistics.comparison import Comparison
+    from pacer.metrics.statistics.bootstrap import Interval
     from pacer.metrics.statistics.groups import GroupScore
     from pacer.metrics.statistics.intervals import Intervals, LabelScores
 
-#: The level of all intervals, as a heading.
-PERCENT = f"{100 * LEVEL:g} %"
 CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
@@ -74,11 +69,6 @@ def context_mean(scores: Mapping[str, Any], metric: str, context: str = MEAN) ->
 def rows_in(scores: Mapping) -> Sequence[str]:
     """Return the contexts, and ``mean`` if there is one."""
     return [*contexts_in(scores), MEAN] if MEAN in scores else contexts_in(scores)
-
-
-def row_name(context: str) -> str:
-    """Return a context in capitals, or ``Mean``."""
-    return "Mean" if context == MEAN else context.upper()
 
 
 def score_table(
@@ -182,47 +172,6 @@ def group_table(groups: Sequence[GroupScore], caption: str = "") -> Table:
     )
     heads, numeric = ("Group", "Value", "Records", "F1", PERCENT), (False, False, True, True, True)
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
-
-
-def comparison_table(comparison: Comparison) -> Table:
-    """Return both scores, their difference with its interval, and the p value, by context and score."""
-    rows: list[tuple[str, ...]] = []
-    for context, scores in comparison.scores.items():
-        for name, compared in scores.items():
-            both = map(score_cell, (compared.first, compared.second), (3, 3), compared.counts)
-            apart = difference_cells(compared, "undefined", 4)
-            rows.append((row_name(context), score_of(name).heading, *both, number(compared.units), *apart))
-    columns = ("Context", "Score", "A", "B", UNITS[comparison.unit].capitalize(), "B − A", f"{PERCENT} interval", "p")
-    return Table(columns, tuple(rows), "", (False, False, *(True,) * 6), rules=first_cell_changes(rows))
-
-
-def comparison_notes(comparison: Comparison) -> list[str]:
-    """Return notes: how the table was made, and which columns are not compared, or not over all records."""
-    labelled = any("f1" in scores for scores in comparison.scores.values())
-    compared = f"F1 by {comparison.convention}" if labelled else "no CheXbert F1 without --chexbert"
-    lines = [
-        f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
-        f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "
-        f"{compared}; p values are not corrected for the number of rows"
-    ]
-    if comparison.units < LEAST_UNITS:
-        few = too_few(comparison.units, f"{comparison.unit} ids")
-        lines.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
-    return lines + comparison.notes
-
-
-def too_few(units: int, what: str) -> str:
-    """Say why there are no intervals."""
-    return f"no intervals: {units} {what} are too few; at least {LEAST_UNITS} are needed"
-
-
-def difference_cells(compared: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
-    """Return the cells for difference, interval and p value."""
-    if compared.difference is None:
-        return undefined, undefined, undefined
-    few = compared.low is None or compared.high is None
-    interval = "–" if few else f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
-    return signed(compared.difference, digits), interval, p_value(compared.p)
 
 
 def span(interval: Interval | None) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from markupsafe import Markup
 
+from pacer.metrics.display import Table
 from pacer.reporting.charts import for_page
-from pacer.reporting.tables import Table
 
 if TYPE_CHECKING:
     from pacer.reporting.cases import ExampleCase

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pacer.metrics.cases import by_context, contexts_of
+from pacer.metrics.display import Table
 from pacer.metrics.reading import is_read
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
@@ -18,7 +19,6 @@ from pacer.reporting.cases import example_cases
 from pacer.reporting.results import Results
 from pacer.reporting.section import Figure, Part, Section, TableBlock, Text, shown
 from pacer.reporting.signature import signature_line
-from pacer.reporting.tables import Table
 
 
 def scores(results: Results) -> Section:

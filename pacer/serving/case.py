@@ -10,8 +10,9 @@ import numpy as np
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.audits import number
 from pacer.core.contexts import Context, availability, context_of
-from pacer.core.display import Displayed, Shown, three_decimals
+from pacer.metrics.display import Displayed, Table
 from pacer.serving.sources import ImageSource
 
 if TYPE_CHECKING:
@@ -142,12 +143,14 @@ class Result(Displayed):
     attributes: AttributeChances | None = None
     given: bool = False
 
-    def _shown(self) -> Shown:
+    def table(self) -> Table:
+        """Return the report, what it was written for, and the gate."""
         rows = [("report", self.report)]
         if (own := self.commitment) is not None:
             rows += [(polarity, ", ".join(map(own.text, getattr(own, polarity)))) for polarity in POLARITIES]
         rows += [("contradicted by the report", ", ".join(self.contradictions()))] * bool(self.contradictions())
-        return (self.context.upper(), self.name), [*rows, ("gate", three_decimals(self.gate))], self.notes
+        cells = (*rows, ("gate", number(self.gate)))
+        return Table((self.context.upper(), self.name), cells, numeric=(False, False), notes=self.notes)
 
     def findings(self) -> dict[str, str]:
         """Return each finding of the commitment with its polarity: positive, negative or uncertain."""

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from scipy.stats import ttest_1samp
 
 from pacer.core.errors import DataError
+from pacer.metrics.display import Table, first_cell_changes, p_value
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference, holm
-from pacer.reporting.score_tables import context_mean, difference_cells
-from pacer.reporting.tables import Table, first_cell_changes, p_value, signed
+from pacer.reporting.score_tables import context_mean
 from pacer.studies.study import Study
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, by patient.
@@ -116,7 +116,7 @@ def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
     }
     rows = []
     for label, metric, difference in tested:
-        cells = (signed(difference.difference), *difference_cells(difference)[1:], p_value(next(adjusted[metric])))
+        cells = (*difference.cells(difference.p), p_value(next(adjusted[metric])))
         rows.append((label, score_of(metric).column, *cells))
     numeric = (False, False, *(True,) * (len(heads) - 2))
     caption = f"{title}: differences, case by case"

@@ -15,6 +15,7 @@ from pacer.core.audits import number
 from pacer.core.errors import DataError
 from pacer.core.io import write_text
 from pacer.metrics.cases import MEAN
+from pacer.metrics.display import MARKS, Heading, Mark, Table
 from pacer.metrics.result import read_scores, scores_of
 from pacer.metrics.score_kinds import Direction
 from pacer.metrics.signature import Signature
@@ -22,7 +23,6 @@ from pacer.reporting.charts import curve_chart
 from pacer.reporting.published import PrintedValue, PublishedBlock, PublishedTable, load_published, stands_beside
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
-from pacer.reporting.tables import MARKS, Heading, Mark, Table
 from pacer.studies.paired import Compare, RowDifference, ScoredRun, compare_rows, difference_table
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from pacer.commitments.anchor import Anchor, parse_anchor, render_anchor
 from pacer.commitments.description import KINDS
+from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
-from pacer.core.display import three_decimals
 from pacer.core.errors import ConfigError, DataError
 from pacer.decoding.generate import Generator
 from pacer.decoding.reader import read_reader
@@ -41,7 +41,7 @@ def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter,
         assert (result.generated, result.report, result.tokens) == (line["generated"], line["report"], line["tokens"])
         commitment = None if result.commitment is None else result.commitment.as_dict()
         assert (commitment, result.fallback) == (line["anchor"], line["fallback"])
-        assert result.gate == line["gate"] and three_decimals(result.gate) in repr(result)
+        assert result.gate == line["gate"] and number(result.gate) in repr(result)
         assert escape(result.report) in result._repr_html_()
         assert result.probabilities is not None and result.probabilities.as_dict() == line["findings"]
 

@@ -8,9 +8,9 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
+from pacer.metrics.display import Table
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference
-from pacer.reporting.tables import Table
 from pacer.studies import table as tables
 from pacer.studies.paired import ScoredRun, difference_table
 from pacer.studies.study import Study
