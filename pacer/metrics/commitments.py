@@ -12,7 +12,7 @@ import polars as pl
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.metrics.clinical import label_counts, ratios
+from pacer.metrics.clinical import label_counts
 
 #: The state of a finding that is not mentioned.
 ABSENT = len(POLARITIES)
@@ -23,25 +23,6 @@ def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
     anchors = [extract_anchor(text).as_dict() for text in texts]
     lists = {polarity: [anchor[polarity] for anchor in anchors] for polarity in POLARITIES}
     return [pl.Series(f"{side}_{polarity}", lists[polarity], dtype=pl.List(pl.String)) for polarity in POLARITIES]
-
-
-def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return scores by name, ``None`` if undefined, from the lists ``{side}_{polarity}`` of the ``reference`` and the
-    generated commitment (``anchor``, null without one) and of what the rules read in the generated ``report``.
-
-    ``report_*``: generated report against reference commitment, over all records. The others are over records with a
-    generated commitment, and are left out if there are none. ``anchor_*``: generated against reference commitment;
-    ``report_follows_anchor``: share of the commitment's statements that the report makes with the same polarity.
-    """
-    f1 = polarity_f1(states(cases, "reference"), states(cases, "report"))
-    scores = {f"report_{name}": value for name, value in f1.items()}
-    committed = cases.filter(pl.col("anchor_positive").is_not_null())
-    if committed.is_empty():
-        return scores
-    reference, anchor, report = (states(committed, side) for side in ("reference", "anchor", "report"))
-    scores |= {f"anchor_{name}": value for name, value in polarity_f1(reference, anchor).items()}
-    stated = anchor != ABSENT
-    return scores | {"report_follows_anchor": float((anchor == report)[stated].mean()) if stated.any() else None}
 
 
 def contradictions(cases: pl.DataFrame) -> list[tuple[str, ...] | None]:
@@ -68,16 +49,18 @@ def states(cases: pl.DataFrame, side: str) -> np.ndarray:
     return cases.select(map(state, FINDINGS)).to_numpy()
 
 
-def polarity_rows(cases: pl.DataFrame, polarity: str) -> np.ndarray:
-    """Return hits, findings of the report and findings of the reference with one polarity, by case, ``[n, 39]``."""
+def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
+    """Return hits, findings of a ``side`` and findings of the reference with one polarity, by case, ``[n, 39]``; 0
+    where the side has no lists."""
     state = POLARITIES.index(polarity)
-    return label_counts(*(states(cases, side) == state for side in ("reference", "report")))
+    rows = label_counts(*(states(cases, of) == state for of in ("reference", side)))
+    rows[cases[f"{side}_positive"].is_null().to_numpy()] = 0
+    return rows
 
 
-def polarity_f1(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
-    """Return micro F1 of each polarity, ``positive_f1`` and so on, of two arrays of :func:`states`, over records x
-    findings; ``None`` if neither side uses the polarity."""
-    return {
-        f"{polarity}_f1": ratios(expected == state, generated == state)["f1"]
-        for state, polarity in enumerate(POLARITIES)
-    }
+def followed_rows(cases: pl.DataFrame) -> np.ndarray:
+    """Return how many of a commitment's statements its report makes with the same polarity, and how many there are, by
+    case, ``[n, 2]``."""
+    anchor, report = states(cases, "anchor"), states(cases, "report")
+    stated = anchor != ABSENT
+    return np.stack([(stated & (anchor == report)).sum(axis=1), stated.sum(axis=1)], axis=1)

@@ -38,7 +38,7 @@ def single_line(text: str) -> str:
 
 
 def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values :func:`with_meteor`'s columns."""
+    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values the columns of METEOR."""
     rouge, sides = Rouge(), [cases[side].to_list() for side in ("reference", "hypothesis")]
     rows = [float(rouge.calc_score([hypothesis], [reference])) for reference, hypothesis in zip(*sides, strict=True)]
     meteor = pl.lit(None, pl.Float64).alias("meteor"), pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics")
@@ -46,44 +46,30 @@ def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
     return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
-def with_meteor(*tables: pl.DataFrame, stop: Event | None = None) -> list[pl.DataFrame]:
-    """Add to rows of ``reference`` and ``hypothesis`` their ``meteor`` and its counts, ``meteor_statistics``. One run
-    of the program does all tables; raises a :class:`~pacer.metrics.meteor.MeteorError`, also when ``stop`` is set."""
+def meteor_columns(*tables: pl.DataFrame, stop: Event | None = None) -> list[list[pl.Series]]:
+    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis`` in each table, and its counts,
+    ``meteor_statistics``. One run of the program does all tables; raises a
+    :class:`~pacer.metrics.meteor.MeteorError`, also when ``stop`` is set."""
     texts = pl.concat(table.select("reference", "hypothesis") for table in tables)
     counts = meteor_counts(texts["reference"].to_list(), texts["hypothesis"].to_list(), stop=stop)
-    parts = np.split(counts, np.cumsum([len(table) for table in tables])[:-1])
     return [
-        table.with_columns(
+        [
             pl.Series("meteor", meteor(meteor_statistics(part))),
             pl.Series("meteor_statistics", part.tolist(), dtype=pl.List(pl.Float64)),
-        )
-        for table, part in zip(tables, parts, strict=True)
+        ]
+        for part in np.split(counts, np.cumsum([len(table) for table in tables])[:-1])
     ]
 
 
 @contextmanager
-def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[pl.DataFrame]]]:
-    """Run :func:`with_meteor` beside the block, and yield its result. The program never outlives the block."""
+def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[list[pl.Series]]]]:
+    """Run :func:`meteor_columns` beside the block, and yield its result. The program never outlives the block."""
     stop = Event()
     with ThreadPoolExecutor(1) as thread:
         try:
-            yield thread.submit(with_meteor, *tables, stop=stop)
+            yield thread.submit(meteor_columns, *tables, stop=stop)
         finally:
             stop.set()
-
-
-def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return the language scores of rows of :func:`with_overlap`: each 0 to 1, CIDEr 0 to 10. ``None``: CIDEr without
-    two different references, because it weights n-grams by how few contain them; METEOR without :func:`with_meteor`."""
-    sums = [int(cases["bleu_statistics"].list.get(place).sum()) for place in range(10)]
-    corpus = bleu_scorer.BleuScorer(n=4)
-    corpus.ctest = [{"correct": sums[:4], "guess": sums[4:8], "testlen": sums[8], "reflen": sums[9:]}]
-    return {
-        **{f"bleu{order}": float(value) for order, value in enumerate(corpus.compute_score("closest")[0], start=1)},
-        "rougeL": sum(cases["rougeL"]) / len(cases),
-        "meteor": corpus_meteor(cases),
-        "cider": _cider(cases["reference"].to_list(), cases["hypothesis"].to_list()),
-    }
 
 
 class _References(list):
@@ -93,7 +79,10 @@ class _References(list):
         return (cider_scorer.cook_refs([text]) for text in super().__iter__())
 
 
-def _cider(references: Sequence[str], hypotheses: Sequence[str]) -> float | None:
+def cider(cases: pl.DataFrame) -> float | None:
+    """Return CIDEr, 0 to 10, of rows of two texts; None without two different references, because it weights n-grams by
+    how few contain them."""
+    references, hypotheses = (cases[side].to_list() for side in ("reference", "hypothesis"))
     if len({tuple(text.split()) for text in references}) < 2:
         return None
     scorer: Any = cider_scorer.CiderScorer()
@@ -101,12 +90,6 @@ def _cider(references: Sequence[str], hypotheses: Sequence[str]) -> float | None
     scorer.document_frequency = Counter()  # to which looking up an unknown n-gram adds nothing
     scorer.compute_doc_freq()
     return float(np.mean(scorer.compute_cider()))
-
-
-def corpus_meteor(cases: pl.DataFrame) -> float | None:
-    """Return METEOR of rows returned by :func:`with_meteor`; None if its counts are not there."""
-    counts = cases["meteor_statistics"]
-    return None if counts.null_count() else float(meteor(meteor_statistics(counts.to_list()).sum(axis=0)))
 
 
 def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:

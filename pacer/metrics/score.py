@@ -9,7 +9,6 @@ The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,12 +27,12 @@ from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mea
 from pacer.metrics.columns import check_names, column_scores, count_of, metric_columns, metrics_of, read_score_columns
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
-from pacer.metrics.nlg import corpus_meteor, meteor_beside, single_line, with_overlap
+from pacer.metrics.nlg import meteor_beside, single_line, with_overlap
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.result import Result, with_run_id, write_result
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
-from pacer.metrics.signature import NOT_ASKED, Origin, ScoreInputs, Signature, build_signature
+from pacer.metrics.signature import NOT_ASKED, Decoding, Origin, ScoreInputs, build_signature
 from pacer.metrics.truth import truth_scores, with_truth
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
@@ -52,10 +51,10 @@ def decoded_records(
     """Return the records that a folder of predictions should cover, and a note if they are not the whole split.
     ``split`` and ``contexts`` default to those in the folder's manifest, else to test and all. The manifest's limit
     applies to each context."""
-    manifest = _manifest(Path(predictions_dir)) or {}
-    settings = manifest.get("settings", {})
-    split, limit = split or settings.get("split", "test"), settings.get("limit")
-    contexts = contexts or manifest.get("contexts") or ()
+    manifest = _manifest(Path(predictions_dir))
+    settings = Decoding.of(manifest)
+    split, limit = split or settings.split or "test", settings.limit
+    contexts = contexts or (manifest or {}).get("contexts") or ()
     of_the_split = of_split(records, split)
     decoded = of_the_split.filter(pl.col("context").is_in(list(contexts))) if contexts else of_the_split
     if limit is not None:
@@ -120,8 +119,8 @@ def score_cases(
     without: Iterable[str] = (),
     metrics: Mapping[str, Callable[..., Iterable[float]]] = MappingProxyType({}),
 ) -> Result:
-    """Score paired reports and write the result into the folder ``out``, if one is given: first without METEOR, whose
-    program runs beside the other scores and can fail, then with it. If it fails the signature says why (``left_out``).
+    """Score paired reports, and write the result into the folder ``out`` if one is given. METEOR's program runs beside
+    the other steps; if it fails, the signature says why (``left_out``).
 
     Args:
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
@@ -141,57 +140,34 @@ def score_cases(
         columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
         if settings.columns is not None:
             origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        decoding = (origin.manifest or {}).get("settings") or {}
-        settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
+        decoding = Decoding.of(origin.manifest)
         cases = _with_labels(cases, inputs).with_columns(
-            pl.lit(decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
+            pl.lit(decoding.max_new_tokens, pl.Int64).alias("token_limit"),
+            pl.lit(decoding.threshold, pl.Float64).alias("threshold"),
         )
         cases = _with_readings(cases).hstack(columns)
         if inputs.truth is not None:
             cases = with_truth(cases, inputs.truth)
-        contexts, of_originals = by_context(cases), by_context(originals)
-        scores: dict[str, Numbers] = {
-            name: context_scores(Context(part, of_originals.get(name), settings.convention))
-            | column_scores(part.select(columns.columns))
-            for name, part in contexts.items()
-        }
-        further = _further_scores(contexts, cases, inputs, settings)
-        signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
-        result = partial(_result, out, scores, further, columns.columns, meanings, signature)
-        if running is None:
-            return result(cases, left_out)
-        if out is not None:
-            result(cases, left_out | {"meteor": "the run was stopped before METEOR ended"})
-        try:
-            counted = running.result()
-        except MeteorError as error:
-            return result(cases, left_out | {"meteor": str(error)})
-    for key, table in zip(("meteor", "original_meteor"), counted, strict=True):
-        for name, part in by_context(table).items():
-            scores[name][key] = corpus_meteor(part)
-    return result(cases.with_columns(counted[0].select("meteor", "meteor_statistics")), left_out)
-
-
-def _result(
-    out: Path | None,
-    scores: Mapping[str, Numbers],
-    further: Mapping[str, dict],
-    columns: Sequence[str],
-    meanings: Mapping[str, str],
-    signature: Signature,
-    cases: pl.DataFrame,
-    left_out: Mapping[str, str],
-) -> Result:
-    """Return the result without the scores that are ``left_out``, and write it into ``out``."""
+        if running is not None:
+            try:
+                of_cases, of_originals = running.result()
+                cases, originals = cases.with_columns(of_cases), originals.with_columns(of_originals)
+            except MeteorError as error:
+                left_out["meteor"] = str(error)
+    contexts = by_context(cases)
+    against = {name: Context(part, settings.convention) for name, part in by_context(originals).items()}
     scores = {
-        name: {key: value for key, value in values.items() if key.removeprefix("original_") not in left_out}
-        for name, values in scores.items()
+        name: context_scores(Context(part, settings.convention, against.get(name)), left_out)
+        | column_scores(part.select(columns.columns))
+        for name, part in contexts.items()
     }
+    means = {"mean": mean_of_contexts(scores, columns.columns)} if set(scores) <= set(CONTEXTS) else {}
+    further = _further_scores(contexts, cases, inputs, settings)
     keys = dict.fromkeys(key for values in scores.values() for key in values)
-    defined = {key: score.meaning for key in keys if (score := SCORE_OF.get(key))}
-    signature = replace(signature, scores=defined | dict(meanings), left_out=left_out)
-    means = {"mean": mean_of_contexts(scores, columns)} if set(scores) <= set(CONTEXTS) else {}
-    rows = case_table(cases, (*CASE_COLUMNS, *columns))
+    defined = {key: score.meaning for key in keys if (score := SCORE_OF.get(key))} | meanings
+    signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
+    signature = replace(signature, scores=defined, left_out=left_out)
+    rows = case_table(cases, (*CASE_COLUMNS, *columns.columns))
     result = with_run_id(Result({**scores, **means, **further}, rows, signature))
     if out is not None:
         write_result(out, result)

@@ -69,6 +69,22 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """The settings of ``decode`` that a run's reports were written with; None: not recorded, or no limit."""
+
+    split: str | None = None
+    limit: int | None = None
+    max_new_tokens: int | None = None
+    threshold: float | None = None
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any] | None) -> Decoding:
+        """Return what the manifest of predictions says."""
+        known = (manifest or {}).get("settings") or {}
+        return cls(**{name: known[name] for name in cls.__dataclass_fields__ if name in known})
+
+
+@dataclass(frozen=True)
 class Signature:
     """The signature of a result, as ``signature.json`` holds it; parts that an older file lacks are empty.
 
@@ -122,11 +138,6 @@ class Signature:
     def labeller(self) -> Mapping[str, Any]:
         """Origin and files of the labeller; empty without one, or if not recorded."""
         return (self.clinical or {}).get("labeller") or {}
-
-    @property
-    def decoding(self) -> Mapping[str, Any]:
-        """The decoding settings; empty if there are none."""
-        return (self.predictions or {}).get("settings") or {}
 
     @property
     def score_columns(self) -> list[str]:

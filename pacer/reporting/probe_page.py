@@ -8,7 +8,7 @@ from typing import Any
 from pacer.core.audits import number
 from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.metrics.attributes import KINDS
-from pacer.metrics.display import Heading, Table, score_cell, signed
+from pacer.metrics.display import Heading, Table, score_cell
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
 from pacer.metrics.probe.use import CHANCE, SystemUse, Use
 from pacer.metrics.probe.verdicts import LACKING, LEAST, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
@@ -134,7 +134,7 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
 def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
     rates = (number(one.rates.get(change), 2) for change in changes)
     place = one.effects.get("place")
-    effect = "–" if place is None else f"{signed(place.difference, 2)} ({signed(place.low, 2)}…{signed(place.high, 2)})"
+    effect = "–" if place is None else "{} ({})".format(*place.cells(None, 2)[:2])
     verdict = one.verdict
     if verdict == UNCLEAR and COVERED not in one.rates:
         verdict += " (no control region)" if boxes else " (no boxes given)"
@@ -162,7 +162,7 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
 
 def _cells(use: Use) -> tuple[str, ...]:
     first, second = map(score_cell, (use.score.first, use.score.second), (3, 3), use.score.counts)
-    gain = f"{signed(use.score.difference)} ({signed(use.score.low)}…{signed(use.score.high)})"
+    gain = "{} ({})".format(*use.score.cells(None)[:2])
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
     return (str(use.records), second, first, gain, changed)
 

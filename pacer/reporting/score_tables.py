@@ -112,7 +112,7 @@ def score_table(
         summary=summary,
         rules=frozenset(rules - {0}),
         quiet=frozenset(quiet),
-        notes=(*notes, *[f"{IN_BRACKETS}."] * any(counted and s.sums and s.sums.counted for s in shown)),
+        notes=(*notes, *[f"{IN_BRACKETS}."] * any(s.key in of for of in (counted or {}).values() for s in shown)),
     )
 
 

@@ -8,6 +8,7 @@ from pacer.metrics.display import Table
 from pacer.metrics.reading import is_read
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
+from pacer.metrics.signature import Decoding
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.groups import group_scores
@@ -156,7 +157,7 @@ def findings(results: Results) -> Section | None:
         promised = reading.promise_table(
             results.promise,
             results.cases,
-            results.decoding["settings"]["threshold"],
+            Decoding.of(results.decoding).threshold or 0.0,
             "The promise for each context, and what its reports achieve, as read by the rules. Withheld findings "
             "are kept out of the list only by the promise; a report is empty if nothing else was left to say.",
         )

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pacer.metrics.signature import Signature
+from pacer.metrics.signature import Decoding, Signature
 
 
 def signature_line(signature: Signature) -> str:
     """Return what determines the numbers, in one line: ``name:value`` joined by bars."""
-    counts, limit = signature.counts.values(), signature.decoding.get("limit")
+    counts, limit = signature.counts.values(), Decoding.of(signature.predictions).limit
     parts = {
         **_clinical(signature),
         "clean": signature.language["cleaner"],

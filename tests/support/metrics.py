@@ -17,7 +17,7 @@ from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.config.decode import Score
 from pacer.core.io import read_json
 from pacer.metrics.cases import contexts_of
-from pacer.metrics.nlg import with_meteor, with_overlap
+from pacer.metrics.nlg import meteor_columns, with_overlap
 from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
@@ -138,7 +138,8 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
             | _stated("report", np.where(draw.random(13) < quality, states, draw.integers(0, 4, 13)))
         )
     lists = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
-    return with_meteor(with_overlap(pl.DataFrame(rows, schema_overrides=lists)))[0]
+    cases = with_overlap(pl.DataFrame(rows, schema_overrides=lists))
+    return cases.with_columns(meteor_columns(cases)[0])
 
 
 def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:

@@ -59,11 +59,11 @@ class Difference:
     units: int = 0
     counts: tuple[int | None, ...] = (None, None)
 
-    def cells(self, p: float | None) -> tuple[str, str, str]:
-        """Return the cells for difference, interval and a p value, of this one or a corrected one."""
-        few = self.low is None or self.high is None
-        interval = "–" if few else f"{signed(self.low)} to {signed(self.high)}"
-        return signed(self.difference), interval, p_value(p)
+    def cells(self, p: float | None, decimals: int = 3) -> tuple[str, str, str]:
+        """Return the cells for difference, interval and a p value, its own or a corrected one."""
+        ends = (self.low, self.high)
+        interval = "–" if None in ends else "…".join(signed(end, decimals) for end in ends)
+        return signed(self.difference, decimals), interval, p_value(p)
 
 
 @dataclass(frozen=True)

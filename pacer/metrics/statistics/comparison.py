@@ -200,7 +200,7 @@ class Comparisons(Displayed):
                 if found.low is None or found.high is None:
                     raise DataError(f"--max-loss={key}: {system} has no interval: undefined, or too few patients")
                 if (found.low if score_of(key).better == "lower" else -found.high) > most:
-                    interval = f"{signed(found.low)} to {signed(found.high)}"
+                    interval = f"{signed(found.low)}…{signed(found.high)}"
                     losses.append(f"{system} loses more than {most:g} in {key} against {self.first}: {interval}")
         return losses
 

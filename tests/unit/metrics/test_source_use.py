@@ -50,7 +50,7 @@ def table(sides: dict[str, str]) -> pl.DataFrame:
 def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
     cases = table(case["texts"])
     chosen = [score for score in SCORES if score.key in KEYS]
-    context = Context(cases, None, "llm-rg4")
+    context = Context(cases, "llm-rg4")
     found = {key: value for score in chosen for key, value in score.of(context).items()}
     assert found == pytest.approx(scores_of(case))
     sums = context_sums(cases, "llm-rg4", [score for score in chosen if score.key in found], resampled_units(cases))
