@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pacer.cli.decoding import decode, import_llm_rg4
+from pacer.cli.models import decode, export, generate, import_llm_rg4, serve
 from pacer.cli.probe import probe
 from pacer.cli.reporting import audit, compare, label, score, show
-from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config.profiles import CONFIGS, load_profile, names_in, profile_text

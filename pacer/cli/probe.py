@@ -31,8 +31,7 @@ def make(
     check_exists(records, records.with_name("images.parquet"), remedy="pass a corpus with --records")
     check_exists(boxes)
     from pacer.data.schemas import SPLITS, TRUTH_SCHEMA, of_split, read_images, read_records, read_table
-    from pacer.metrics.probe.covering import boxes_of_truth, read_boxes
-    from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, make_probe
+    from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, boxes_of_truth, make_probe, read_boxes
 
     if split not in (*SPLITS, "all"):
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}, all")

@@ -37,7 +37,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
 if TYPE_CHECKING:
-    from pacer.metrics.result import Result
+    from pacer.metrics.signature import Result
 
 
 def audit(
@@ -167,8 +167,7 @@ def score(
     """Score reports from any system, or PACER's predictions."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, METEOR and the readers end, too
     from pacer.metrics.pairing import Protocol
-    from pacer.metrics.result import Result
-    from pacer.metrics.signature import DEFAULTS
+    from pacer.metrics.signature import DEFAULTS, Result
 
     if params is None and records and PARAMS.exists():
         params = PARAMS
@@ -210,10 +209,9 @@ def score(
 def _print_scores(result: Result, out: Path, convention: str) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.groups import group_scores
+    from pacer.metrics.statistics.intervals import group_scores
     from pacer.metrics.statistics.sources import warnings
-    from pacer.reporting.score_tables import convention_table, group_table, score_table
-    from pacer.reporting.signature import caution, signature_line
+    from pacer.reporting.score_tables import caution, convention_table, group_table, score_table, signature_line
 
     scores, cases, signature = result
     print_table(score_table(scores))

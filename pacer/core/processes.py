@@ -1,6 +1,5 @@
 """The processes of one run."""
 
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -9,6 +8,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 from accelerate.utils import parse_flag_from_env
 
 from pacer.core.devices import compute_device
+from pacer.core.stops import start_timer
 
 #: How long processes wait for each other: one may be validating or searching an old store, or have a slower disk.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
@@ -37,9 +37,7 @@ def _on_cpu() -> bool:
 @contextmanager
 def _told_if_others_are_late() -> Generator[None]:
     """Print what is awaited if the block takes long."""
-    timer = threading.Timer(PATIENCE, print, ["waiting for the other processes of WORLD_SIZE; without any, unset it"])
-    timer.daemon = True
-    timer.start()
+    timer = start_timer(PATIENCE, print, "waiting for the other processes of WORLD_SIZE; without any, unset it")
     try:
         yield
     finally:

@@ -20,13 +20,10 @@ from pacer.config import Decode
 from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.prefetch import prefetch
 from pacer.data.prompt import PromptIds, build_prompt
-from pacer.decoding.attributes import AttributeChances
-from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
-from pacer.decoding.candidates import AgreeingSearch, ListedSearch, Opening, opened
-from pacer.decoding.extract import Extraction, extract_report, within
-from pacer.decoding.list_bias import ListBias
-from pacer.decoding.reader import FindingsReader, Probabilities
-from pacer.decoding.transformers_generate import Generate
+from pacer.decoding.beam import BeamSearch, Generate, search_with, unknown_attention
+from pacer.decoding.candidates import AgreeingSearch, Extraction, ListedSearch, Opening, extract_report, opened, within
+from pacer.decoding.hypotheses import ListBias
+from pacer.decoding.reader import AttributeChances, FindingsReader, Probabilities
 from pacer.model.batch import Batch, FeatureSource, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer

@@ -15,7 +15,7 @@ import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.data.tables import open_table, shown_columns
-from pacer.metrics.predictions import check_pairs
+from pacer.metrics.cases import check_pairs
 
 _ID = "record_id"
 #: Names that pandas and readr give to row numbers; other programs leave them unnamed.

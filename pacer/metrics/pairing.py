@@ -14,10 +14,8 @@ from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import DataError
 from pacer.core.hygiene import ANY_RESIDUE
 from pacer.data.cleaning import CLEANERS
-from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.frames import NAME_INDEX
-from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
-from pacer.metrics.report_files import ALSO, IS_ID, Reports, says_nothing
+from pacer.metrics.cases import PREDICTIONS, UNKNOWN, check_pairs, named
+from pacer.metrics.report_files import ALSO, IS_ID, NAME_INDEX, Reports, says_nothing
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"

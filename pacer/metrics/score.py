@@ -1,9 +1,10 @@
 """Scoring of a set of reports: the :class:`~pacer.metrics.result.Result` that ``pacer.metrics.result`` writes.
 
 Used by the stage `score` and for any other corpus. Reference labels and anchors are computed on the spot if they are
-not given. Scores against latent truth are left out for corpora without it.
-
-The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
+not given. The scores of a context stand in the registry, :mod:`pacer.metrics.scores`. Scores against the latent truth
+of a generated corpus are left out for corpora without it: a finding counts as present in a report if CheXbert labels it
+positive or uncertain, and micro-F1 is over records and the 13 findings. Compare each of these numbers with that of the
+same model given another patient's images.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,27 +14,48 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import CLEANERS
-from pacer.data.schemas import of_split, read_about, read_records
-from pacer.metrics.cases import COLUMNS, FURTHER, LABELS, by_context, case_table, contexts_of, controls_of, is_labelled
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import TRUTH_SCHEMA, of_split, read_about, read_records, read_table
+from pacer.metrics.cases import (
+    COLUMNS,
+    FURTHER,
+    LABELS,
+    by_context,
+    case_table,
+    contexts_of,
+    controls_of,
+    is_labelled,
+    labels_of,
+    named,
+    read_cases,
+)
+from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean, ratios
 from pacer.metrics.columns import check_names, column_scores, count_of, metric_columns, metrics_of, read_score_columns
-from pacer.metrics.commitments import anchor_columns
-from pacer.metrics.meteor import MeteorError
-from pacer.metrics.nlg import meteor_beside, single_line, with_overlap
-from pacer.metrics.predictions import read_cases
-from pacer.metrics.result import Result, with_run_id, write_result
+from pacer.metrics.commitments import KINDS, anchor_columns, attribute_share, true_attribute_counts
+from pacer.metrics.nlg import MeteorError, meteor_beside, single_line, with_overlap
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
-from pacer.metrics.signature import NOT_ASKED, Decoding, Origin, ScoreInputs, build_signature
-from pacer.metrics.truth import truth_scores, with_truth
+from pacer.metrics.signature import (
+    NOT_ASKED,
+    Decoding,
+    Origin,
+    Result,
+    ScoreInputs,
+    build_signature,
+    with_run_id,
+    write_result,
+)
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
@@ -93,7 +115,7 @@ def score_decoded(
     """Score the decoded reports of a corpus; :func:`score_cases` describes what is written and returned.
 
     Args:
-        records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.predictions.read_cases`. split, contexts:
+        records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.cases.read_cases`. split, contexts:
             as in :func:`decoded_records`. without: as in :func:`score_cases`. say: is called with a message if these
             are not the whole split.
 
@@ -123,7 +145,7 @@ def score_cases(
     the other steps; if it fails, the signature says why (``left_out``).
 
     Args:
-        cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
+        cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.cases.read_cases`.
         without: keys of scores to leave out, each with the same score against the original findings.
         metrics: further scores, beside those of ``settings.metrics``.
 
@@ -295,3 +317,42 @@ def mean_of_contexts(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if all(name in context for context in contexts)]
     return {name: plain_mean([context[name] for context in contexts]) for name in shared if name not in counts}
+
+
+def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
+    """Add the latent findings of each case's study, ``truth``, and their ``states``.
+
+    Raises:
+        DataError: as :func:`~pacer.data.schemas.read_table`; or a study is missing.
+    """
+    table = read_table(path, TRUTH_SCHEMA)
+    if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
+        raise DataError(f"{path} does not contain study {named(missing, 1)}")
+    stated = pl.concat_list(pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS).list.drop_nulls()
+    latent = table.select("study_id", stated.alias("truth"), "states")
+    return cases.join(latent, on="study_id", how="left", maintain_order="left")
+
+
+def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
+    """Return all scores against the latent truth, for labelled cases from :func:`with_truth`: ``{context}_f1`` and
+    their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. ``attributes_side``
+    and so on: share that is true of the attributes that reports name of present findings."""
+    contexts = by_context(cases)
+    scores = {f"{name}_f1": _f1(part, "hypothesis") for name, part in contexts.items()}
+    scores["mean_f1"] = plain_mean(list(scores.values()))
+    attributes = true_attribute_counts(cases)
+    for kind in KINDS:
+        value = float(attribute_share(attributes, kind))
+        scores[f"attributes_{kind}"] = None if np.isnan(value) else value
+    labelled = {column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")}
+    for control in sorted(labelled - {"hypothesis", "reference"}):
+        if not cases[f"{control}_labels"].null_count():
+            scores[f"{control}_f1"] = plain_mean([_f1(part, control) for part in contexts.values()])
+    return scores
+
+
+def _f1(cases: pl.DataFrame, reports: str) -> float | None:
+    """Return micro-F1 over records x findings: labels of some reports against the latent findings."""
+    latent = cases.select(pl.col("truth").list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
+    columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
+    return ratios(latent, np.isin(labels_of(cases, reports)[:, columns], (POSITIVE, UNCERTAIN)))["f1"]

@@ -17,14 +17,19 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
-from pacer.metrics.attributes import KINDS as ATTRIBUTES
-from pacer.metrics.attributes import attribute_counts, attribute_share, side_switches, uncommitted_sides
 from pacer.metrics.clinical import CONVENTIONS, Convention, averaged, label_rows
-from pacer.metrics.commitments import contradictions, followed_rows, polarity_rows
-from pacer.metrics.meteor import meteor, meteor_statistics
-from pacer.metrics.nlg import bleu, bleu_statistics, cider
-from pacer.metrics.reading import reading_scores
-from pacer.metrics.repetition import repetition
+from pacer.metrics.commitments import KINDS as ATTRIBUTES
+from pacer.metrics.commitments import (
+    attribute_counts,
+    attribute_share,
+    contradictions,
+    followed_rows,
+    polarity_rows,
+    reading_scores,
+    side_switches,
+    uncommitted_sides,
+)
+from pacer.metrics.nlg import bleu, bleu_statistics, cider, meteor, meteor_statistics, repetition
 from pacer.metrics.score_kinds import (
     Column,
     Context,

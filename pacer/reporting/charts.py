@@ -21,7 +21,7 @@ from pacer.metrics.source_use import KINDS, REPORTS
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
-    from pacer.metrics.statistics.reliability import Reliability
+    from pacer.metrics.statistics.intervals import Reliability
 
 _STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
 #: The page's colours, by their names in ``style.css``, and one for what is compared with.

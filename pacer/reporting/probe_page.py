@@ -7,11 +7,22 @@ from typing import Any
 
 from pacer.core.audits import number
 from pacer.core.io import atomic_directory, write_json, write_text
-from pacer.metrics.attributes import KINDS
+from pacer.metrics.commitments import KINDS
 from pacer.metrics.display import Heading, Table, score_cell
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
-from pacer.metrics.probe.use import CHANCE, SystemUse, Use
-from pacer.metrics.probe.verdicts import LACKING, LEAST, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
+from pacer.metrics.probe.use import (
+    CHANCE,
+    LACKING,
+    LEAST,
+    MEAN_PICTURE,
+    NOT_THERE,
+    THERE,
+    UNCLEAR,
+    WITHOUT,
+    FindingUse,
+    SystemUse,
+    Use,
+)
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import render

@@ -1,32 +1,52 @@
-"""Tables of a run's corpus and scores; columns of scores are those of the registry, :mod:`pacer.metrics.scores`."""
+"""Tables of a run's corpus and scores, the line below each, and the warnings.
+
+Columns of scores are those of the registry, :mod:`pacer.metrics.scores`. The line has the signature of the scores in
+words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
 
 from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
-from pacer.metrics.cases import MEAN, UNKNOWN, row_name
+from pacer.metrics.cases import MEAN, UNKNOWN, by_context, row_name
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.display import IN_BRACKETS, Table, first_cell_changes, score_cell
-from pacer.metrics.score_kinds import Score
+from pacer.metrics.score_kinds import Score, is_empty, mean
 from pacer.metrics.scores import scores_at
-from pacer.metrics.statistics.bootstrap import PERCENT
+from pacer.metrics.signature import Decoding, Signature
+from pacer.metrics.statistics.bootstrap import PERCENT, Summed, by_unit, intervals
+from pacer.metrics.statistics.intervals import resampled_units
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
-    from pacer.metrics.statistics.groups import GroupScore
-    from pacer.metrics.statistics.intervals import Intervals, LabelScores
+    from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores
 
 CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
     "gold_list": "Given the reference's list",
+}
+#: By kind of promise the columns of the cases whose findings are counted, and of those among which each is sought.
+_SIDES = {
+    "false_present": ("report_positive", "reference_positive"),
+    "missed": ("reference_positive", "report_positive"),
+}
+
+#: What each kind promises.
+_TITLES = {
+    "false_present": "of the findings stated as present, at most {limit:.0%} are expected to be absent from the "
+    "radiologist's report",
+    "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are expected not to be stated",
 }
 
 
@@ -179,3 +199,110 @@ def span(interval: Interval | None) -> str:
     if interval is None or interval.low is None or interval.high is None:
         return ""
     return f"{interval.low:.2f}–{interval.high:.2f}"
+
+
+def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str) -> Table:
+    """Return what was promised in each context and what the reports achieve, with intervals over patients.
+
+    Args:
+        promise: content of ``promise.json``. threshold: ``decode.threshold``; findings that reach it and not the
+            promise's threshold are withheld.
+    """
+    rows = []
+    for context, part in by_context(cases).items():
+        chosen = promise["contexts"][context]
+        chances, units = np.array(part["present"].to_list()), resampled_units(part)
+        withheld = int(((chances >= threshold) & (chances < chosen["threshold"])).sum())
+        for kind, tests in chosen["tests"].items():
+            stated, known = (pl.col(side) for side in _SIDES[kind])
+            counted = part.select(stated.list.set_difference(known).list.len(), of=stated.list.len()).to_numpy()
+            share = Summed(by_unit(counted, units.codes, units.count), mean)
+            achieved = intervals({("", kind): share})[""][kind]
+            at = next(test for test in tests if test["threshold"] == chosen["threshold"])
+            errors, findings = counted.sum(axis=0).tolist()
+            rows.append(
+                (
+                    context.upper(),
+                    f"{kind.replace('_', ' ')} at most {promise['risk'][kind]:.0%}",
+                    str(chosen["threshold"]),
+                    f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} patients",
+                    f"{number(achieved.value)} ({number(achieved.low)} to {number(achieved.high)})",
+                    number(findings),
+                    number(findings - errors),
+                    number(withheld),
+                    number(part.filter(is_empty("hypothesis")).height),
+                )
+            )
+    heads = ("", "Promise", "Threshold", "On val", "Achieved", "Findings", "Right", "Withheld", "Empty")
+    return Table(heads, tuple(rows), caption)
+
+
+def promise_text(risk: Mapping[str, float | None]) -> str:
+    """Return what a promise says, with its condition."""
+    shares = [title.format(limit=limit) for kind, title in _TITLES.items() if (limit := risk[kind]) is not None]
+    text = f"{'; '.join(shares)}, on patients like those of val ({risk['confidence']:.0%} confidence)"
+    return text[0].upper() + text[1:]
+
+
+def signature_line(signature: Signature) -> str:
+    """Return what determines the numbers, in one line: ``name:value`` joined by bars."""
+    counts, limit = signature.counts.values(), Decoding.of(signature.predictions).limit
+    parts = {
+        **_clinical(signature),
+        "clean": signature.language["cleaner"],
+        "tok": "space",
+        "bleu": "corpus",
+        "meteor": "1.5",
+        "mean": "contexts",
+        "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
+        "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
+        **dict(_protocol(signature.protocol or {})),
+        "data": (signature.data["records"] or "")[:8],
+        "version": signature.versions["pacer"],
+    }
+    return " | ".join(f"{name}:{value}" for name, value in parts.items())
+
+
+def _clinical(signature: Signature) -> dict[str, Any]:
+    """Return what determines precision, recall and F1."""
+    clinical = signature.clinical
+    if clinical is None:
+        return {"labeller": "none"}
+    labeller = {True: "stand-in", False: "published", None: "unknown"}[signature.standin_labeller]
+    return {
+        "ce": clinical["convention"],
+        "obs": len(clinical["observations"]),
+        "present": "+".join(map(str, clinical["present_classes"])),
+        "avg": clinical.get("average", "micro"),
+        "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
+    }
+
+
+def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the changes made to other systems' reports, if any."""
+    if protocol.get("missing_hypotheses"):
+        yield "missing", f"{protocol['missing']}-{protocol['missing_hypotheses']}"
+    for name in ("extract", "clean_hypotheses", "clean_references"):
+        if protocol.get(name, "none") != "none":
+            yield name.replace("_", "-"), protocol[name]
+    if protocol.get("deduplicate"):
+        yield "deduplicated", "sentences"
+
+
+def caution(signature: Signature) -> str | None:
+    """Return a warning if models are stand-ins or of unknown origin; else None."""
+    notes = []
+    labeller = signature.standin_labeller
+    if signature.clinical is None:
+        notes.append("CheXbert's precision, recall and F1 need its weights; pass --chexbert DIR.")
+    elif labeller is None:
+        notes.append("The origin of the labeller is not recorded.")
+    elif labeller:
+        notes.append(
+            "The findings were labelled by a stand-in for CheXbert, made by this pipeline: compare precision, recall "
+            "and F1 only with runs scored by the same stand-in, never with published numbers."
+        )
+    frozen = (signature.predictions or {}).get("stand_ins") or []
+    if frozen:
+        notes.append(f"Frozen stand-ins, made by this pipeline: {', '.join(frozen)}.")
+    return " ".join(notes) or None

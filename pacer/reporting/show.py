@@ -13,8 +13,7 @@ from pacer.core.io import hash_json, write_text
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.statistics.comparison import read_run
-from pacer.reporting.html import render
-from pacer.reporting.images import data_uri, read_grey
+from pacer.reporting.html import data_uri, read_grey, render
 from pacer.reporting.marks import Statement, spans, statements
 
 

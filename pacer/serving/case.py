@@ -18,8 +18,7 @@ from pacer.serving.sources import ImageSource
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pacer.decoding.attributes import AttributeChances
-    from pacer.decoding.reader import Probabilities
+    from pacer.decoding.reader import AttributeChances, Probabilities
 
 View = Literal["AP", "PA", "other"]
 Sections = Literal["findings+impression", "findings", "impression"]

@@ -16,10 +16,9 @@ from transformers import BertConfig, BertModel
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.config.decode import Score
 from pacer.core.io import read_json
-from pacer.metrics.cases import contexts_of
+from pacer.metrics.cases import contexts_of, read_cases
 from pacer.metrics.nlg import meteor_columns, with_overlap
 from pacer.metrics.pairing import Protocol, pair_reports
-from pacer.metrics.predictions import read_cases
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs

@@ -12,13 +12,11 @@ import polars as pl
 
 from pacer.core.audits import number
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.cases import MEAN, contexts_of, row_name
+from pacer.metrics.cases import MEAN, check_pairs, contexts_of, row_name
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.display import IN_BRACKETS, Displayed, Table, first_cell_changes, score_cell, signed
-from pacer.metrics.predictions import check_pairs
-from pacer.metrics.result import read_result
 from pacer.metrics.scores import SCORES, score_of, summed_scores
-from pacer.metrics.signature import Signature, reading_notes
+from pacer.metrics.signature import Signature, read_result, reading_notes
 from pacer.metrics.statistics.bootstrap import (
     LEAST_UNITS,
     PERCENT,
@@ -383,7 +381,7 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
     """Read the cases and the signature of a folder of scores, or of one that has them in ``metrics/``.
 
     Raises:
-        DataError: as :func:`~pacer.metrics.result.read_result`.
+        DataError: as :func:`~pacer.metrics.signature.read_result`.
     """
     _, cases, signature = read_result(folder, with_scores=False)
     return cases, signature

@@ -1,4 +1,8 @@
-"""Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals."""
+"""Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals.
+
+Also F1 of groups of records, such as those of one view (which are reported worse?), and the reliability of the
+probabilities of findings: is what is stated with 70 % there in 70 of 100 cases?
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.metrics.cases import by_context, contexts_of
+from pacer.commitments.anchor import FINDINGS
+from pacer.metrics.cases import by_context, contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
-from pacer.metrics.score_kinds import Score, Sums
+from pacer.metrics.commitments import cells
+from pacer.metrics.score_kinds import Score, Sums, mean, mean_rows
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.statistics.bootstrap import Interval, Key, ScoreOf, Summed, by_unit, intervals
 
@@ -18,6 +24,8 @@ from pacer.metrics.statistics.bootstrap import Interval, Key, ScoreOf, Summed, b
 UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
 #: Row name for the records of all contexts together.
 POOLED = "pooled"
+#: Bins of a reliability curve, with equal numbers of cells.
+BINS = 10
 
 
 @dataclass(frozen=True)
@@ -103,3 +111,55 @@ def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], 
         tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
         found |= {(context, key): Summed(tables[sums.rows], bound(sums), sums.counted) for key, sums in known.items()}
     return found
+
+
+class GroupScore(NamedTuple):
+    """F1 of the ``n`` records, over all contexts together, that have ``value`` in ``column``."""
+
+    column: str
+    value: str
+    n: int
+    f1: Interval
+
+
+def group_scores(
+    cases: pl.DataFrame, convention: str, columns: Sequence[str], resamples: int = 10_000
+) -> list[GroupScore]:
+    """Return F1 of the records of each view and of each value of ``columns``, with bootstrap intervals; none without
+    labels. A column with one value makes no groups, a record without a value is in none, and groups of too few units
+    have no interval."""
+    named = [name for name in ("view", *columns) if name in cases.columns and cases[name].drop_nulls().n_unique() > 1]
+    if not named or not is_labelled(cases):
+        return []
+    rule, units = CONVENTIONS[convention], resampled_units(cases)
+    rows, f1 = label_rows(cases, rule), lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0])
+    members: list[tuple[str, str, np.ndarray]] = [
+        (name, value, (cases[name] == value).fill_null(False).to_numpy())
+        for name in named
+        for value in cases[name].drop_nulls().unique().sort()
+    ]
+    sums: dict[Key, Summed] = {}
+    for place, (_, _, chosen) in enumerate(members):  # records outside a group add nothing to its sums
+        of_units = by_unit(np.column_stack([rows * chosen[:, None], chosen]), units.codes, units.count)
+        sums[POOLED, str(place)] = Summed(of_units, f1, counted=(rows.shape[1],))
+    scored = zip(members, intervals(sums, resamples)[POOLED].values(), strict=True)
+    return [GroupScore(name, value, int(chosen.sum()), score) for (name, value, chosen), score in scored]
+
+
+class Reliability(NamedTuple):
+    """A reliability curve: by bin the mean ``probabilities`` and the ``shares`` of positive cells."""
+
+    probabilities: list[float]
+    shares: list[Interval]
+
+
+def reliability(cases: pl.DataFrame) -> Reliability:
+    """Return the reliability of the probabilities of present findings in cases that have them."""
+    probability, positive = (values.ravel() for values in cells(cases))
+    units = resampled_units(cases)
+    patients = np.repeat(units.codes, len(FINDINGS))
+    bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
+    tables = (by_unit(mean_rows(positive[part]), patients[part], units.count) for part in bins)
+    shares = intervals({("", str(place)): Summed(table, mean) for place, table in enumerate(tables)})[""]
+    means = [float(probability[part].mean()) for part in bins]
+    return Reliability(means, list(shares.values()))

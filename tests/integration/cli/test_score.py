@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
 from pacer.metrics.calls import score
-from pacer.metrics.meteor import MeteorError
-from pacer.metrics.result import read_result
+from pacer.metrics.nlg import MeteorError
+from pacer.metrics.signature import read_result
 from tests.support.cli import REPOSITORY, Outcome
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")

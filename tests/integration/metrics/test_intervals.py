@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.commitments import states
-from pacer.metrics.meteor import meteor, meteor_statistics
+from pacer.metrics.nlg import meteor, meteor_statistics
 from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
 from tests.support.metrics import made_cases
 

@@ -15,7 +15,7 @@ from pacer.metrics.chexbert.reference_labels import label_references
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
 from pacer.metrics.statistics.intervals import score_intervals
-from pacer.reporting.signature import signature_line
+from pacer.reporting.score_tables import signature_line
 from tests.support.metrics import score_predictions
 
 REPORTS = [

@@ -11,8 +11,8 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
-from pacer.reporting.build_report import build_report
 from pacer.reporting.score_tables import corpus_table
+from pacer.reporting.sections import build_report
 from tests.support.reporting import SENTENCES
 
 

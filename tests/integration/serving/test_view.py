@@ -12,9 +12,9 @@ from PIL import Image
 
 from pacer.commitments.anchor import Anchor, read_list
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.decoding.attributes import AttributeChances
+from pacer.decoding.reader import AttributeChances
 from pacer.metrics import commitments as metrics
-from pacer.serving import view
+from pacer.serving import page as view
 from pacer.serving.case import Result
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases

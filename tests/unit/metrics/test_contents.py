@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.wording import prior_wording
-from pacer.metrics.attributes import attribute_counts, uncommitted_sides
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.commitments import contradictions, states
-from pacer.metrics.repetition import repetition
+from pacer.metrics.commitments import attribute_counts, contradictions, states, uncommitted_sides
+from pacer.metrics.nlg import repetition
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import CASE_COLUMNS, context_counts, score_of
 from pacer.metrics.statistics.sources import warnings

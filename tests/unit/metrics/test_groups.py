@@ -6,7 +6,7 @@ import pytest
 
 from pacer.metrics.clinical import case_efficacy, clinical_efficacy
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.groups import GroupScore, group_scores
+from pacer.metrics.statistics.intervals import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table
 
 VIEWS = ("AP", "PA", "other")

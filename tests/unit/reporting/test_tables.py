@@ -11,8 +11,7 @@ from pacer.core.audits import number
 from pacer.core.errors import DataError
 from pacer.metrics.display import Heading, Table, latex_text, p_value, signed
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN
-from pacer.metrics.probe.use import SystemUse, Use
-from pacer.metrics.probe.verdicts import UNCLEAR, FindingUse
+from pacer.metrics.probe.use import UNCLEAR, FindingUse, SystemUse, Use
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
