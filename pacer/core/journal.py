@@ -1,11 +1,9 @@
 """Append-only files of JSON lines, which record the progress of resumable work and survive being cut off anywhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pacer.core.io import parse_lines
 
@@ -29,7 +27,7 @@ class Journal:
         self._file.seek(0)
         self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

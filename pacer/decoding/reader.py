@@ -15,13 +15,11 @@ the fused tokens. Not in the paper (``docs/readings.md``). :mod:`pacer.decoding.
 d width, K depths, N patches.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from safetensors.torch import save
@@ -139,7 +137,7 @@ class AttributeReader:
         return {name: tensor.contiguous() for name, tensor in numbers.items()}
 
     @classmethod
-    def of_tensors(cls, tensors: Mapping[str, Tensor]) -> AttributeReader | None:
+    def of_tensors(cls, tensors: Mapping[str, Tensor]) -> Self | None:
         """Return the reading with these numbers; None without any."""
         names = [name.split("/") for name in tensors if "/" in name]
         thresholds = {name[0]: round(tensors["/".join(name)].item(), 4) for name in names if name[-1] == "threshold"}

@@ -5,8 +5,6 @@ left over. Every step of scoring reads columns and adds others. The file holds w
 (``reference``, ``hypothesis``) and what `pacer compare` resamples.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -91,6 +89,13 @@ def labels_of(cases: pl.DataFrame, texts: str) -> np.ndarray:
     return np.array(cases[f"{texts}_labels"].to_list())
 
 
+class Chance(BaseModel, strict=True):
+    """The probability that a report affirms a finding (``present``), and that it denies it (``absent``)."""
+
+    present: Annotated[float, Field(ge=0, le=1)]
+    absent: Annotated[float, Field(ge=0, le=1)]
+
+
 def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
     findings = set().union(*(of_kind for name, of_kind in anchor.items() if name != "attributes"))
     if anchor.keys() - {"attributes"} != set(POLARITIES) or findings - set(FINDINGS):
@@ -106,13 +111,6 @@ def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
     if set(findings) != set(FINDINGS):
         raise ValueError("expected one probability for each finding in the vocabulary, and no others")
     return findings
-
-
-class Chance(BaseModel, strict=True):
-    """The probability that a report affirms a finding (``present``), and that it denies it (``absent``)."""
-
-    present: Annotated[float, Field(ge=0, le=1)]
-    absent: Annotated[float, Field(ge=0, le=1)]
 
 
 class Prediction(BaseModel, strict=True):

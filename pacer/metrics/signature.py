@@ -5,15 +5,13 @@ hash of all three, which ``cases.parquet`` carries too, and the hash of the scor
 and a reader refuses files that do not belong together: they are of two runs, one of which was stopped while it wrote.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import polars as pl
 
@@ -85,7 +83,7 @@ class Decoding:
     threshold: float | None = None
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any] | None) -> Decoding:
+    def of(cls, manifest: Mapping[str, Any] | None) -> Self:
         """Return what the manifest of predictions says."""
         known = (manifest or {}).get("settings") or {}
         return cls(**{name: known[name] for name in cls.__dataclass_fields__ if name in known})
@@ -123,12 +121,12 @@ class Signature:
     scores_hash: str | None = None
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Signature:
+    def of(cls, content: Mapping[str, Any]) -> Self:
         """Return the signature with the content of a file."""
         return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
 
     @classmethod
-    def read(cls, path: Path) -> Signature:
+    def read(cls, path: Path) -> Self:
         """Read ``signature.json``; raises a :class:`~pacer.core.errors.DataError` if it is missing or malformed."""
         return cls.of(read_json(path))
 

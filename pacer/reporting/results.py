@@ -3,8 +3,6 @@
 An example is one study in every context in which it was decoded, with the model's inputs, commitment and report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

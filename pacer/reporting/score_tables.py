@@ -4,11 +4,9 @@ Columns of scores are those of the registry, :mod:`pacer.metrics.scores`. The li
 words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,12 +21,8 @@ from pacer.metrics.display import IN_BRACKETS, Table, first_cell_changes, score_
 from pacer.metrics.score_kinds import Score, is_empty, mean
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
-from pacer.metrics.statistics.bootstrap import PERCENT, Summed, by_unit, intervals
-from pacer.metrics.statistics.intervals import resampled_units
-
-if TYPE_CHECKING:
-    from pacer.metrics.statistics.bootstrap import Interval
-    from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores
+from pacer.metrics.statistics.bootstrap import PERCENT, Interval, Summed, by_unit, intervals
+from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores, resampled_units
 
 CONTROLS = {
     "another_patient": "Another patient's sources",

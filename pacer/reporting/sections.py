@@ -5,12 +5,10 @@ empty, added to :data:`SECTIONS`, which has them in order. Its tables and figure
 page's table of contents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from markupsafe import Markup
 
@@ -29,11 +27,8 @@ from pacer.metrics.statistics.intervals import group_scores, label_intervals, re
 from pacer.reporting import charts, score_tables
 from pacer.reporting.charts import for_page
 from pacer.reporting.html import render
-from pacer.reporting.results import Results, example_cases, read_results
+from pacer.reporting.results import ExampleCase, Results, example_cases, read_results
 from pacer.reporting.score_tables import signature_line
-
-if TYPE_CHECKING:
-    from pacer.reporting.results import ExampleCase
 
 
 @dataclass(frozen=True)
