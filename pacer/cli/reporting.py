@@ -209,8 +209,7 @@ def score(
 def _print_scores(result: Result, out: Path, convention: str) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.intervals import group_scores
-    from pacer.metrics.statistics.sources import warnings
+    from pacer.metrics.statistics.intervals import group_scores, warnings
     from pacer.reporting.score_tables import caution, convention_table, group_table, score_table, signature_line
 
     scores, cases, signature = result
@@ -333,7 +332,7 @@ def show(
     named = named_paths(systems)
     contexts = check_contexts(context)
     check_exists(*named.values())
-    from pacer.reporting.show import show_study
+    from pacer.reporting.pages import show_study
 
     path = show_study(study, list(named.items()), contexts, records, records.with_name("images.parquet"), out)
     say(f"written to {path}")

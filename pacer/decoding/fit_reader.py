@@ -26,7 +26,7 @@ from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, atomic_path, hash_json, remove_scratch, scratch_directory
-from pacer.core.prefetch import prefetch
+from pacer.core.processes import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
 from pacer.decoding.reader import FROM_PATCHES, GRIDS, AttributeReader, FindingsReader, cells, summary

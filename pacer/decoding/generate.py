@@ -18,7 +18,7 @@ from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.core.errors import BackboneError, ConfigError, DataError
-from pacer.core.prefetch import prefetch
+from pacer.core.processes import prefetch
 from pacer.data.prompt import PromptIds, build_prompt
 from pacer.decoding.beam import BeamSearch, Generate, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch, Extraction, ListedSearch, Opening, extract_report, opened, within

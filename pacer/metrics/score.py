@@ -292,8 +292,7 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
 
 def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:
     """Return a convention's averages in every context, and their mean if ``averaged``."""
-    efficacies = {name: case_efficacy(cases, convention) for name, cases in contexts.items()}
-    scores = {name: {"n": values["n"], **values["averages"]} for name, values in efficacies.items()}
+    scores = {name: case_efficacy(cases, convention) for name, cases in contexts.items()}
     return scores | {"mean": mean_of_contexts(scores)} if averaged else scores
 
 
@@ -305,7 +304,7 @@ def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> di
             if not cases[f"{control}_labels"].null_count():
                 values = case_efficacy(cases, convention, control)
                 unchanged = int(cases[f"{control}_unchanged"].sum()) / len(cases)
-                ratios = {ratio: values[ratio] for ratio in RATIOS}
+                ratios = {ratio: values[f"{ratio}_{CONVENTIONS[convention].averages[0]}"] for ratio in RATIOS}
                 scores.setdefault(control, {})[name] = {"n": len(cases), **ratios, "unchanged_share": unchanged}
     return scores
 

@@ -20,6 +20,9 @@ from pacer.data.wording import prior_wording
 from pacer.metrics.clinical import CONVENTIONS, Convention, averaged, label_rows
 from pacer.metrics.commitments import KINDS as ATTRIBUTES
 from pacer.metrics.commitments import (
+    REPORTS,
+    SOURCE_KINDS,
+    affirmed,
     attribute_counts,
     attribute_share,
     contradictions,
@@ -27,6 +30,7 @@ from pacer.metrics.commitments import (
     polarity_rows,
     reading_scores,
     side_switches,
+    stated_rows,
     uncommitted_sides,
 )
 from pacer.metrics.nlg import bleu, bleu_statistics, cider, meteor, meteor_statistics, repetition
@@ -43,7 +47,6 @@ from pacer.metrics.score_kinds import (
     mean,
     mean_rows,
 )
-from pacer.metrics.source_use import KINDS, REPORTS, affirmed, stated_rows
 
 _COUNTS = pl.List(pl.Int64)
 #: Whether a text has as many tokens as the decoder allows (including texts that happen to end exactly there).
@@ -112,7 +115,7 @@ def _side_switches(side: str) -> Column:
 
 def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Score:
     """Return the score of a kind of finding for the lists ``stated``, by default those of the column ``needs``."""
-    kind, lists = KINDS[key], pl.col(needs) if stated is None else stated
+    kind, lists = SOURCE_KINDS[key], pl.col(needs) if stated is None else stated
     of_kind = (2,) if kind.ratio == "recall" else ()
     sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio), of_kind)
     column = Column(needs, pl.List(pl.String), lambda cases: affirmed(cases, needs))

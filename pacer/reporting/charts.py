@@ -15,7 +15,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from pacer.metrics.source_use import KINDS, REPORTS
+from pacer.metrics.commitments import REPORTS, SOURCE_KINDS
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.metrics.statistics.intervals import Reliability
 
@@ -111,7 +111,7 @@ def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
         name: {
             f"{context.upper()}: {kind.name}": values[f"{key}{end}"]
             for context, values in scores.items()
-            for key, kind in KINDS.items()
+            for key, kind in SOURCE_KINDS.items()
             if f"{key}{end}" in values and values[key].value is not None
         }
         for end, name in REPORTS.items()

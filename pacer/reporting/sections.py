@@ -21,9 +21,8 @@ from pacer.metrics.display import Table
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
 from pacer.metrics.signature import Decoding
-from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.intervals import group_scores, label_intervals, reliability
+from pacer.metrics.statistics.intervals import group_scores, label_intervals, reliability, warnings
 from pacer.reporting import charts, score_tables
 from pacer.reporting.charts import for_page
 from pacer.reporting.html import render
@@ -149,14 +148,14 @@ def _placed(results: Results, place: Place, caption: str, title: str = "") -> li
 
 def sources(results: Results) -> Section:
     """Whether the reports vary with the case, and how scores change with other sources."""
-    warnings = source_sensitivity.warnings(results.scores, results.cases, results.convention)
+    lines = warnings(results.scores, results.cases, results.convention)
     controls = score_tables.control_table(
         results.scores,
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the share of reports "
         "that stay the same; a model that ignores its sources loses nothing.",
     )
     parts: list[Part] = [
-        *(Text(line, "note") for line in warnings),
+        *(Text(line, "note") for line in lines),
         *([] if controls else [Text("No control was decoded, so this page cannot show whether the sources matter.")]),
         *_by_finding(results),
         *shown("controls", controls),

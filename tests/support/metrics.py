@@ -17,6 +17,7 @@ from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.config.decode import Score
 from pacer.core.io import read_json
 from pacer.metrics.cases import contexts_of, read_cases
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
 from pacer.metrics.nlg import meteor_columns, with_overlap
 from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
@@ -103,6 +104,16 @@ def chexbert_directory(tmp_path: Path) -> Callable[..., Path]:
         return directory
 
     return make
+
+
+def efficacy(references: Any, hypotheses: Any, convention: str = "llm-rg4") -> dict[str, float | None]:
+    """Averages of labels ``[n, 14]``, each row of its own study, and of the headline by their bare names."""
+    labels = {"reference_labels": references, "hypothesis_labels": hypotheses}
+    columns = {name: np.asarray(rows).tolist() for name, rows in labels.items()}
+    cases = pl.DataFrame(columns).with_row_index("study_id").with_columns(pl.col("study_id").cast(pl.String))
+    scores = case_efficacy(cases.with_columns(context=pl.lit("sn")), convention)
+    headline = CONVENTIONS[convention].averages[0]
+    return scores | {ratio: scores[f"{ratio}_{headline}"] for ratio in RATIOS}
 
 
 @pytest.fixture

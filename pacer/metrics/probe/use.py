@@ -25,8 +25,7 @@ from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, KEY, MANIFEST, M
 from pacer.metrics.report_files import reports_of
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
-from pacer.metrics.statistics.intervals import Units, resampled_units
-from pacer.metrics.statistics.sources import gains
+from pacer.metrics.statistics.intervals import Units, gains, resampled_units
 
 #: Another patient's radiographs, of those whose reference does not affirm the finding.
 LACKING = "another_without_finding"

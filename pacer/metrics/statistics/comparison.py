@@ -28,8 +28,14 @@ from pacer.metrics.statistics.bootstrap import (
     holm,
     too_few,
 )
-from pacer.metrics.statistics.intervals import UNITS, Intervals, context_sums, resampled_units, score_intervals
-from pacer.metrics.statistics.sources import warnings
+from pacer.metrics.statistics.intervals import (
+    UNITS,
+    Intervals,
+    context_sums,
+    resampled_units,
+    score_intervals,
+    warnings,
+)
 
 _STANDIN = "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
 _LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
@@ -280,7 +286,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     Raises:
         DataError: as :func:`compare`; or the repeats do not have the same records.
     """
-    convention = read_run(runs[0][0])[1].convention or "llm-rg4"
+    convention = read_result(runs[0][0], with_scores=False).signature.convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
     records = [
         repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id").sort("record_id")
@@ -315,8 +321,9 @@ class _Paired(NamedTuple):
 def _paired(one: System, other: System, convention: str) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare`."""
     first, second = ("first" if isinstance(one, Scores) else one, "second" if isinstance(other, Scores) else other)
-    (cases, signature), (other_cases, other_signature) = (
-        (run.cases, run.signature) if isinstance(run, Scores) else read_run(run) for run in (one, other)
+    (_, cases, signature), (_, other_cases, other_signature) = (
+        (run.scores, run.cases, run.signature) if isinstance(run, Scores) else read_result(run, with_scores=False)
+        for run in (one, other)
     )
     check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
@@ -375,16 +382,6 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
         for name, (one, other) in pairs.items()
         if one != other
     ]
-
-
-def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
-    """Read the cases and the signature of a folder of scores, or of one that has them in ``metrics/``.
-
-    Raises:
-        DataError: as :func:`~pacer.metrics.signature.read_result`.
-    """
-    _, cases, signature = read_result(folder, with_scores=False)
-    return cases, signature
 
 
 def _labeller(signature: Signature) -> Any:

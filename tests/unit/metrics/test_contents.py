@@ -18,7 +18,7 @@ from pacer.metrics.commitments import attribute_counts, contradictions, states, 
 from pacer.metrics.nlg import repetition
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import CASE_COLUMNS, context_counts, score_of
-from pacer.metrics.statistics.sources import warnings
+from pacer.metrics.statistics.intervals import warnings
 from tests.support.cases import listed_cases
 
 TEXTS = pl.List(pl.String)

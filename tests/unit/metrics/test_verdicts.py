@@ -17,7 +17,7 @@ from pacer.metrics.probe.use import MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, fin
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world
-from pacer.reporting.probe_page import verdict_sentence
+from pacer.reporting.pages import verdict_sentence
 from tests.support.cases import listed_cases
 
 

@@ -16,7 +16,7 @@ from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
 from pacer.reporting import score_tables
-from pacer.reporting.probe_page import use_table, verdict_sentence, verdict_table
+from pacer.reporting.pages import use_table, verdict_sentence, verdict_table
 from pacer.reporting.score_tables import label_table, score_table
 from tests.support.cases import listed_cases
 
