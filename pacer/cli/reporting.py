@@ -38,6 +38,7 @@ from pacer.core.io import check_replaceable, write_json, write_text
 
 if TYPE_CHECKING:
     from pacer.metrics.signature import Result
+    from pacer.metrics.statistics.comparison import Scores
 
 
 def audit(
@@ -167,7 +168,7 @@ def score(
     """Score reports from any system, or PACER's predictions."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, METEOR and the readers end, too
     from pacer.metrics.pairing import Protocol
-    from pacer.metrics.signature import DEFAULTS, Result
+    from pacer.metrics.signature import DEFAULTS
 
     if params is None and records and PARAMS.exists():
         params = PARAMS
@@ -178,41 +179,46 @@ def score(
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
     check_exists(chexbert, columns)
+    given: dict[str, Any] = {"out": out, "chexbert": chexbert, "labels": labels, "force": force}
+    given |= {"settings": settings, "without": without or ()}
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
             raise ConfigError("with --references, pass one --context, or none to score all contexts")
         check_exists(references, hypotheses)
         from pacer.metrics.calls import score as score_files
 
-        given: dict[str, Any] = {"out": out, "chexbert": chexbert, "labels": labels, "force": force}
-        given |= {"settings": settings, "without": without or ()} | protocol.model_dump()
-        scored = score_files(references, hypotheses, **given)
-        result = Result(scored.scores, scored.cases, scored.signature)
+        result = score_files(references, hypotheses, **given, **protocol.model_dump())
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError("options that read or clean reports need --references and --hypotheses")
         check_exists(records, predictions, remedy=FROM_STAGE)
-        from pacer.metrics.calls import check_replaced
-        from pacer.metrics.score import score_decoded
-        from pacer.metrics.signature import ScoreInputs
-
-        if not force:
-            check_replaced(out, sorted(predictions.glob("*.jsonl")))
-        inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
-        chosen_scores: dict[str, Any] = {"split": split, "contexts": chosen, "without": without or ()}
-        result = score_decoded(records, predictions, out, inputs, settings, say=say, **chosen_scores)
+        result = _score_records(records, predictions, split, chosen, given)
     else:
         raise ConfigError("pass --references and --hypotheses, or --records and --predictions")
     _print_scores(result, out, settings.convention)
 
 
-def _print_scores(result: Result, out: Path, convention: str) -> None:
+def _score_records(
+    records: Path, predictions: Path, split: str | None, contexts: list[str], given: dict[str, Any]
+) -> Result:
+    """Score PACER's predictions for the records of a corpus."""
+    from pacer.metrics.calls import check_replaced
+    from pacer.metrics.score import score_decoded
+    from pacer.metrics.signature import ScoreInputs
+
+    if not given.pop("force"):
+        check_replaced(given["out"], sorted(predictions.glob("*.jsonl")))
+    inputs = ScoreInputs(given.pop("chexbert") or BACKBONES / "chexbert", given.pop("labels"))
+    return score_decoded(records, predictions, inputs=inputs, split=split, contexts=contexts, say=say, **given)
+
+
+def _print_scores(result: Result | Scores, out: Path, convention: str) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
     from pacer.metrics.statistics.intervals import group_scores, warnings
     from pacer.reporting.score_tables import caution, convention_table, group_table, score_table, signature_line
 
-    scores, cases, signature = result
+    scores, cases, signature = result.scores, result.cases, result.signature
     print_table(score_table(scores))
     others = {
         f"Against the original findings ({signature.language['original_references']})": score_table(

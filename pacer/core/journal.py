@@ -10,10 +10,7 @@ from pacer.core.io import parse_lines
 
 def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
     """Yield the number and value of each line, except a last one that a kill cut off; nothing if there is no file.
-
-    Raises:
-        DataError: a line is malformed; the message names file and line.
-    """
+    Raises a DataError if a line is malformed; the message names file and line."""
     content = Path(path).read_bytes() if Path(path).exists() else b""
     return parse_lines(content[: content.rfind(b"\n") + 1].split(b"\n"), path)
 

@@ -130,11 +130,7 @@ def stop_requested() -> bool:
 @contextmanager
 def uninterrupted(*, agreed: Callable[[], bool] = lambda: True) -> Generator[None]:
     """Postpone a stop to the end of the block, or, with several processes, to that of one after which they ``agreed``.
-    Blocks are not nested.
-
-    Raises:
-        Stopped: one was requested.
-    """
+    Blocks are not nested. Raises a Stopped if one was requested."""
     _Stop.postponed = True
     try:
         yield

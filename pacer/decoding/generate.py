@@ -132,10 +132,8 @@ class Generator:
         """Compute the calibrated prefix of one record; ``sources`` as in :meth:`batch`.
 
         Records are embedded one by one, so the result is bit-identical however records are batched, split over
-        processes or resumed.
-
-        Raises:
-            DataError: the prefix is not finite. Beam search would otherwise emit garbage.
+        processes or resumed. Raises a DataError if the prefix is not finite. Beam search would otherwise emit
+        garbage.
         """
         batch = self.batch(record, sources).to(self.device)
         embedded = self.model.embed(batch)
@@ -194,11 +192,7 @@ class Generator:
 
     def _opening(self, record: Row, prefix: Prefix) -> Opening:
         """Return what the record's report is written after: its prefix, and the commitment given, read, or of its
-        reference.
-
-        Raises:
-            DataError: the commitment leaves no room for a report.
-        """
+        reference. Raises a DataError if the commitment leaves no room for a report."""
         if record.get("gold_list"):
             told = read_attributes(record["report_raw"]) if self.attributes else {}
             commitment = extract_anchor(record["report_raw"]).described(told, self.attributes)

@@ -208,11 +208,8 @@ class FindingsReader:
 
 def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
     """Read the reading of a checkpoint's tokens. None: the checkpoint has changed the parts that make the tokens
-    (``calibrate.trains: interface``), so that the reading does not apply.
-
-    Raises:
-        CheckpointError: the folder has no reading, or one of other weights.
-    """
+    (``calibrate.trains: interface``), so that the reading does not apply. Raises a CheckpointError if the folder has no
+    reading, or one of other weights."""
     if not (directory / READER).is_file():
         raise CheckpointError(f"{directory} has no {READER}; run `dvc repro findings`")
     parent, path = read_record(checkpoint).parent, checkpoint / WEIGHTS

@@ -169,10 +169,7 @@ def named(ids: Sequence[str], most: int = 3) -> str:
 
 def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
     """Read the predictions in ``path``, columns :data:`PREDICTIONS`, one for each of ``record_ids``, in this order.
-
-    Raises:
-        DataError: the file is missing, a line lacks a field or has one of the wrong type, or ids do not pair.
-    """
+    Raises a DataError if the file is missing, a line lacks a field or has one of the wrong type, or ids do not pair."""
     lines = [_prediction(row, f"{path}, line {number}") for number, row in numbered_jsonl(path)]
     check_pairs(record_ids, [line.record_id for line in lines], "the records", str(path))
     rows = {}

@@ -54,12 +54,9 @@ class Protocol(Strict):
 
 
 def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the cases, in the order of the references, and counts of what was done to the reports.
-
-    Raises:
-        DataError: only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is not
-            one of the four.
-    """
+    """Return the cases, in the order of the references, and counts of what was done to the reports. Raises a DataError
+    if only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is not one of the
+    four."""
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
         hint = NAME_INDEX * (not without.path.suffix)

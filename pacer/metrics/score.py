@@ -319,11 +319,8 @@ def mean_of_contexts(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[
 
 
 def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
-    """Add the latent findings of each case's study, ``truth``, and their ``states``.
-
-    Raises:
-        DataError: as :func:`~pacer.data.schemas.read_table`; or a study is missing.
-    """
+    """Add the latent findings of each case's study, ``truth``, and their ``states``. Raises a DataError, as
+    :func:`~pacer.data.schemas.read_table`; or a study is missing."""
     table = read_table(path, TRUTH_SCHEMA)
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
         raise DataError(f"{path} does not contain study {named(missing, 1)}")

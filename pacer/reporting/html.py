@@ -48,11 +48,8 @@ def _environment(folder: Path) -> Environment:
 
 
 def read_grey(path: Path) -> Image.Image:
-    """Return the image at ``path`` as 8-bit grey, with no edge longer than :data:`LONGEST_EDGE`.
-
-    Raises:
-        DataError: the file is missing or is not an image.
-    """
+    """Return the image at ``path`` as 8-bit grey, with no edge longer than :data:`LONGEST_EDGE`. Raises a DataError if
+    the file is missing or is not an image."""
     try:
         grey = open_image(path).convert("L")
     except ImageError as error:

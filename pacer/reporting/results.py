@@ -53,11 +53,7 @@ class Results:
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
-        """The records that have a prediction.
-
-        Raises:
-            DataError: there are none.
-        """
+        """The records that have a prediction. Raises a DataError if there are none."""
         decoded = self.records.filter(pl.col("record_id").is_in(list(self.predictions)))
         if decoded.is_empty():
             raise DataError("no prediction matches a record of the corpus; decode again with this corpus")
@@ -90,11 +86,7 @@ class Results:
 def read_results(
     corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, params: Params
 ) -> Results:
-    """Read the output folders of the stages of these names.
-
-    Raises:
-        DataError: a file is missing or malformed.
-    """
+    """Read the output folders of the stages of these names. Raises a DataError if a file is missing or malformed."""
     scores, cases, signature = read_result(metrics)
     generated = [path for context in CONTEXTS if (path := predictions / f"{context}.jsonl").exists()]
     if not generated:
@@ -155,21 +147,15 @@ class ExampleCase:
 
 
 def example_cases(results: Results) -> list[ExampleCase]:
-    """Return the studies that decoding marked as examples (``decode.examples`` sets their number).
-
-    Raises:
-        DataError: an image of a shown case is missing.
-    """
+    """Return the studies that decoding marked as examples (``decode.examples`` sets their number). Raises a DataError
+    if an image of a shown case is missing."""
     decoded = set(results.decoded["study_id"])
     return [study_case(results, study) for study in results.decoding.get("examples", []) if study in decoded]
 
 
 def study_case(results: Results, study: str) -> ExampleCase:
-    """Return one decoded study, its reports in the order of contexts.
-
-    Raises:
-        DataError: an image of it is missing.
-    """
+    """Return one decoded study, its reports in the order of contexts. Raises a DataError if an image of it is
+    missing."""
     scores = {row["record_id"]: row for row in results.cases.filter(study_id=study).iter_rows(named=True)}
     rows = sorted(results.decoded.filter(study_id=study).to_dicts(), key=lambda row: CONTEXTS.index(row["context"]))
     reports = []

@@ -62,11 +62,8 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
-    """Return the contexts in ``scores``, in the paper's order, or that of reports whose context is unknown.
-
-    Raises:
-        DataError: there are none.
-    """
+    """Return the contexts in ``scores``, in the paper's order, or that of reports whose context is unknown. Raises a
+    DataError if there are none."""
     present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
     if not present:
         raise DataError(f"the scores have no known context; expected {', '.join(CONTEXTS)}, got {', '.join(scores)}")

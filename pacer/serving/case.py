@@ -232,12 +232,9 @@ def notes_of(results: Collection[Result]) -> list[str]:
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Read the cases of a table in order, with distinct names. Image paths are relative to the table's folder.
-
-    Raises:
-        DataError: the table cannot be read, has no case, an unknown or missing column, or two cases with the same
-            name; or a case has no frontal image or a name that cannot be shown. The message lists the first of these.
-    """
+    """Read the cases of a table in order, with distinct names. Image paths are relative to the table's folder. Raises a
+    DataError if the table cannot be read, has no case, an unknown or missing column, or two cases with the same name;
+    or a case has no frontal image or a name that cannot be shown. The message lists the first of these."""
     table = open_table(path)
     # the inputs of a probe are cases
     columns = [re.sub(r"^probe_id$", "case", column.strip().lower()) for column in table.columns]

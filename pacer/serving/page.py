@@ -248,11 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
 def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | None]:
     """Read the case from a request for a report: a line of JSON with texts and ``sizes``, then the bytes of the images.
     If a person has changed the list (``commitment``), also return the list of the ``model``. ``kinds``: of attributes
-    in the model's lists.
-
-    Raises:
-        DataError: the request has no image, or the page would not send it.
-    """
+    in the model's lists. Raises a DataError if the request has no image, or the page would not send it."""
     first, _, images = body.partition(b"\n")
     try:
         fields = json.loads(first)

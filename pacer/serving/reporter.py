@@ -109,20 +109,13 @@ class Reporter:
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
     def __call__(self, *sources: Any, **named: Any) -> Result:
-        """Generate the report of one case; takes the arguments of :class:`pacer.serving.case.Case`.
-
-        Raises:
-            DataError: as :meth:`prepare`.
-        """
+        """Generate the report of one case; takes the arguments of :class:`pacer.serving.case.Case`. Raises a DataError,
+        as :meth:`prepare`."""
         return self.generate([Case(*sources, **named)])[0]
 
     def prepare(self, case: Case) -> Prepared:
-        """Check a case and prepare it as training does, without the model.
-
-        Raises:
-            DataError: a source cannot be used, or the model was trained without it. The message is one sentence that
-                names the case and the source.
-        """
+        """Check a case and prepare it as training does, without the model. Raises a DataError if a source cannot be
+        used, or the model was trained without it. The message is one sentence that names the case and the source."""
         name, notes = case.name, []
         levels: dict[str, Tensor] = {}
         view: str | None = None
@@ -173,11 +166,8 @@ class Reporter:
         return dict(zip(contexts, results, strict=True))
 
     def generate(self, cases: Sequence[Case | Prepared]) -> list[Result]:
-        """Generate the reports of several cases, in their order.
-
-        Raises:
-            DataError: as :meth:`prepare`, for the first case that cannot be used.
-        """
+        """Generate the reports of several cases, in their order. Raises a DataError, as :meth:`prepare`, for the first
+        case that cannot be used."""
         prepared = [self._prepared(case) for case in cases]
         results = dict(self.stream(prepared, max(1, min(len(prepared), self.batch_size))))
         return [results[number] for number in range(len(prepared))]
@@ -186,10 +176,8 @@ class Reporter:
         """Yield the number of each case in the order of ``cases``, and its result as soon as it is finished.
 
         Cases are taken only when there is room for them, so there may be any number. Memory is reserved for
-        ``batch_size`` cases; None: the reporter's.
-
-        Raises:
-            DataError: as :meth:`prepare`, when the case's turn comes.
+        ``batch_size`` cases; None: the reporter's. Raises a DataError, as :meth:`prepare`, when the case's turn
+        comes.
         """
         batch_size = batch_size or self.batch_size
         generator, features = copy(self._generator), copy(self._features)

@@ -129,11 +129,8 @@ class Dvc:
 
 
 def output_of(folder: Path, *command: str, remedy: str = "") -> str:
-    """Return what a command of git or DVC prints in ``folder``.
-
-    Raises:
-        PacerError: it failed; the message ends in ``remedy``.
-    """
+    """Return what a command of git or DVC prints in ``folder``. Raises a PacerError if it failed; the message ends in
+    ``remedy``."""
     done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise PacerError(f"{' '.join(command[:3])} failed: {done.stderr.strip()}{remedy}")
@@ -141,11 +138,8 @@ def output_of(folder: Path, *command: str, remedy: str = "") -> str:
 
 
 def end_processes(folder: Path) -> None:
-    """Terminate DVC and its stages in the worktrees below ``folder``, and kill any that remain after a second.
-
-    Raises:
-        PacerError: a process does not end, for example because a disk does not respond.
-    """
+    """Terminate DVC and its stages in the worktrees below ``folder``, and kill any that remain after a second. Raises a
+    PacerError if a process does not end, for example because a disk does not respond."""
     began = time.monotonic()
     while running := _processes(folder):
         waited = time.monotonic() - began

@@ -112,11 +112,8 @@ def commands(study: Study, root: Path, report: Report) -> list[str]:
 
 @contextmanager
 def _locked_slot(state: Path, slot: str) -> Generator[Path]:
-    """Hold the folder of a slot; processes of a killed study in it are ended.
-
-    Raises:
-        Busy: a run is being made in it.
-    """
+    """Hold the folder of a slot; processes of a killed study in it are ended. Raises a Busy if a run is being made in
+    it."""
     folder = state / "slots" / slot
     with locked(folder.with_suffix(".lock"), f"slot {slot} is in use"):
         end_processes(folder)

@@ -128,11 +128,8 @@ class Study(Strict):
 
 
 def load_study(folder: Path, name: str) -> Study:
-    """Read ``folder/name.yaml``.
-
-    Raises:
-        ConfigError: there is no such study, or its file does not match :class:`Study`; all problems are listed.
-    """
+    """Read ``folder/name.yaml``. Raises a ConfigError if there is no such study, or its file does not match
+    :class:`Study`; all problems are listed."""
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")

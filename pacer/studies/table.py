@@ -147,11 +147,8 @@ class Block(NamedTuple):
 
 
 def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
-    """Return all existing results of a study: its finished runs, and the folders that ``files`` rows name.
-
-    Raises:
-        DataError: rows were scored in different contexts.
-    """
+    """Return all existing results of a study: its finished runs, and the folders that ``files`` rows name. Raises a
+    DataError if rows were scored in different contexts."""
     runs = []
     for row, label, reference, record in finished(study, repository, state):
         contents = (

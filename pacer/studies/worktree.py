@@ -64,11 +64,8 @@ class Repository:
         return git(self.root, "show", f"{commit or self.commit}:{path}")
 
     def hashes(self, paths: Collection[str]) -> dict[str, str]:
-        """Return git's hashes of the content of files and folders.
-
-        Raises:
-            PacerError: git does not track one of them, or a file below one.
-        """
+        """Return git's hashes of the content of files and folders. Raises a PacerError if git does not track one of
+        them, or a file below one."""
         if not paths:
             return {}
         if unknown := git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines():
@@ -215,11 +212,7 @@ def _texts(value: JsonValue) -> Iterator[str]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Return the output of ``git ARGUMENTS`` in ``folder``.
-
-    Raises:
-        PacerError: it failed.
-    """
+    """Return the output of ``git ARGUMENTS`` in ``folder``. Raises a PacerError if it failed."""
     # the hooks of `dvc install` need a cache, which a new worktree does not have yet
     command = "git", "-c", f"core.hooksPath={os.devnull}", *arguments
     return output_of(folder, *command, remedy="; run studies from the root of a git repository with a commit")

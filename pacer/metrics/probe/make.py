@@ -84,12 +84,8 @@ def boxes_of_truth(truth: Path, records: pl.DataFrame) -> Boxes:
 
 def read_boxes(path: Path, images: set[str]) -> Boxes:
     """Read a table of boxes: ``image`` (an id of ``images``, others are of no record), ``finding``, ``x``, ``y``,
-    ``width`` and ``height``.
-
-    Raises:
-        DataError: a column is missing; a finding is unknown; a number is none, or no share of the image; no box is on
-            one of the images.
-    """
+    ``width`` and ``height``. Raises a DataError if a column is missing; a finding is unknown; a number is none, or no
+    share of the image; no box is on one of the images."""
     names = ("image", "finding", *Box._fields)
     file = open_table(path)
     if missing := [name for name in names if name not in file.columns]:
@@ -223,12 +219,8 @@ def make_probe(
     # reports written for another probe do not pair with this one
     inputs = hash_json(key.to_dicts())[:8]
     of_finding = pl.col("finding").str.replace_all(" ", "_")
-    key = key.select(
-        pl.concat_str(pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True).alias(
-            "probe_id"
-        ),
-        pl.all(),
-    )
+    name = pl.concat_str(pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True)
+    key = key.select(name.alias("probe_id"), pl.all())
     sizes = {twin: len(affirmed) if "finding" in part.columns else len(chosen) for twin, part in groups.items()}
     reports = {twin: {"reports": len(part), "without": sizes[twin] - len(part)} for twin, part in groups.items()}
     uncovered = Counter(affirmed["finding"].to_list())

@@ -228,11 +228,8 @@ class SystemUse(NamedTuple):
 
 
 def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
-    """Return the key of a probe, its kinds of twins with their titles, and its manifest.
-
-    Raises:
-        DataError: the folder holds no whole probe.
-    """
+    """Return the key of a probe, its kinds of twins with their titles, and its manifest. Raises a DataError if the
+    folder holds no whole probe."""
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
     key, manifest = pl.read_parquet(folder / KEY, glob=False), read_json(folder / MANIFEST)
