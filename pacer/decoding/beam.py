@@ -156,7 +156,8 @@ class _Search:
             return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
 
     def _settle(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
-        """Branch the tree, return the records that ended, and move the last rows into the freed ones."""
+        """Branch the tree, return the records that ended, and move the last rows into the freed ones: of a b c d, where
+        b and c end, remain a d."""
         used = self.tree.branch(rows, parents)
         ended, used = torch.stack([ends.long(), used]).tolist()  # only host sync in this step
         for record, nodes in zip(self.records[rows], used, strict=True):

@@ -7,13 +7,13 @@ read from the source tokens or given by a person, opens the generation, and coun
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from pacer.commitments.anchor import render_anchor
+from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
@@ -31,9 +31,22 @@ from pacer.model.pacer import Pacer
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
 
-#: A row of ``records.parquet``. It may have a ``commitment`` that the report is written for, or ask for that of its
-#: reference (``gold_list``), or have a ``threshold`` in the place of ``decode.threshold``.
+#: A row of ``records.parquet``, perhaps with the columns of a :class:`Request`.
 Row = dict[str, Any]
+
+
+class Request(NamedTuple):
+    """What a record asks for besides its sources: a ``commitment`` that the report is written for, or that of its
+    reference (``gold_list``); and a ``threshold`` in the place of ``decode.threshold``."""
+
+    commitment: Anchor | None = None
+    gold_list: bool = False
+    threshold: float | None = None
+
+    @classmethod
+    def of(cls, record: Row) -> Self:
+        """Return the request of a record; a column that it lacks asks for nothing."""
+        return cls(**{name: record[name] for name in cls._fields if record.get(name) is not None})
 
 
 class Prefix(NamedTuple):
@@ -173,8 +186,8 @@ class Generator:
 
     def _is_listed(self, record: Row) -> bool:
         """Return whether the commitment of a record's report is not generated."""
-        given = record.get("commitment") is not None or bool(record.get("gold_list"))
-        return self.decode.commitment == "read" or given
+        request = Request.of(record)
+        return self.decode.commitment == "read" or request.commitment is not None or request.gold_list
 
     def _search(self, listed: bool) -> Callable[..., Iterator]:
         language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
@@ -193,14 +206,16 @@ class Generator:
     def _opening(self, record: Row, prefix: Prefix) -> Opening:
         """Return what the record's report is written after: its prefix, and the commitment given, read, or of its
         reference. Raises a DataError if the commitment leaves no room for a report."""
-        if record.get("gold_list"):
+        request = Request.of(record)
+        if request.gold_list:
             told = read_attributes(record["report_raw"]) if self.attributes else {}
             commitment = extract_anchor(record["report_raw"]).described(told, self.attributes)
         else:
-            commitment = record.get("commitment")
+            commitment = request.commitment
             if commitment is None:
                 assert prefix.findings is not None
-                commitment = prefix.findings.commitment(record.get("threshold", self.decode.threshold))
+                threshold = self.decode.threshold if request.threshold is None else request.threshold
+                commitment = prefix.findings.commitment(threshold)
             if prefix.attributes is not None:
                 commitment = commitment.completed(prefix.attributes.stated())
         tokens = self.tokenizer(render_anchor(commitment), add_special_tokens=False)["input_ids"]

@@ -167,6 +167,13 @@ class Hypotheses:
         return torch.zeros_like(tokens), ended
 
     def _beams(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """Take a step with several beams, or with noise.
+
+        K beams x V tokens -> the best 2K candidates, best first
+            that go on: the best K are the running beams; with noise, the best by scores and noise
+            that end, among the first K: with the finished hypotheses so far, the best K by score / tokens ** penalty
+        A search is done when no running beam can overtake its worst finished hypothesis.
+        """
         beams, vocabulary = self.decode.num_beams, logits.shape[-1]
         scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[rows].unsqueeze(-1)
         place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full

@@ -142,6 +142,7 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
         "checkpoint": record.phase,
         "step": record.step,
         "commit": generator.commit,
+        "depths": record.model.features.depths,
         "stand_ins": [n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))],
         "settings": generator.decode.model_dump(),  # including the engine that was used
         "parent": record.parent.model_dump() if record.parent else None,
@@ -238,11 +239,12 @@ def _finished(folder: Path) -> dict[tuple[str, str], dict]:
 
 def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:
     """Write prediction files in the records' order."""
+    context_of = dict(runs[""].select("record_id", "context").iter_rows())
     for name, part in runs.items():
-        # records of a control go to the file of the context in their record ids
+        # records of a control go to the file of the context of the record that they are made from
         by_context = defaultdict(list)
         for record_id in part["record_id"]:
-            by_context[record_id.split("-", 1)[0]].append(finished[name, record_id])
+            by_context[context_of[record_id]].append(finished[name, record_id])
         for context, lines in by_context.items():
             write_jsonl(out / name / f"{context}.jsonl", lines)
 

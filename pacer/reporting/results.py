@@ -65,6 +65,11 @@ class Results:
         return caution(self.signature)
 
     @property
+    def depths(self) -> list[int]:
+        """The encoder blocks of the depth weights; predictions of earlier versions do not name them."""
+        return self.decoding.get("depths") or self.params.features.depths
+
+    @property
     def convention(self) -> str:
         return self.signature.convention or "llm-rg4"
 
@@ -187,5 +192,5 @@ def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
     grey = read_grey(Path(results.image_paths[image]))
     keys = (f"{row['record_id']}/{name}" for row in rows)
     weights = next((results.routing[key] for key in keys if key in results.routing), None)
-    overlay = None if weights is None else square_overlay(name, grey, weights, results.params.features.depths)
+    overlay = None if weights is None else square_overlay(name, grey, weights, results.depths)
     return CaseImage(name, data_uri(grey), overlay)
