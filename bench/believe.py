@@ -24,9 +24,8 @@ import pacer
 from pacer.commitments.attributes import read_attributes
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
-from pacer.metrics.attributes import KINDS, attribute_share
 from pacer.metrics.clinical import CONVENTIONS, averaged, label_rows
-from pacer.metrics.commitments import polarity_rows
+from pacer.metrics.commitments import KINDS, attribute_share, polarity_rows
 from pacer.metrics.nlg import bleu, bleu_statistics
 from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
 from pacer.phantom.world import make_world

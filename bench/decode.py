@@ -24,8 +24,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from pacer.config import Decode
-from pacer.decoding.beam import BeamSearch
-from pacer.decoding.transformers_generate import Generate
+from pacer.decoding.beam import BeamSearch, Generate
 
 #: The paper's settings, from which penalties and number of beams are used.
 PAPER = PARAMS.decode

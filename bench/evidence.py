@@ -30,10 +30,9 @@ from pacer.metrics.statistics.bootstrap import holm
 from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import context_mean, contexts_in
-from pacer.studies.paired import compare_rows, student
 from pacer.studies.run import finished, results_folder
 from pacer.studies.study import load_study
-from pacer.studies.table import collect
+from pacer.studies.table import collect, compare_rows, student
 from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pacer.metrics.probe import verdicts
+from pacer.metrics.probe import use
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN
-from pacer.metrics.probe.verdicts import FINDINGS, MEAN_PICTURE, NOT_THERE, THERE, WITHOUT, finding_uses
+from pacer.metrics.probe.use import FINDINGS, MEAN_PICTURE, NOT_THERE, THERE, WITHOUT, finding_uses
 
 RESULT = Path(__file__).parent / "results" / "false_verdicts.md"
 SIZES, SYSTEMS, RESAMPLES = (10, 20, 50, 100), 100, 500
@@ -75,12 +75,12 @@ def alike(patients: int, records: int = 4, systems: int = 1000) -> float:
         own, shared = draw.random(len(units)), draw.random(patients)[units]
         lost = np.where(draw.random(len(units)) < 0.5, shared, own) < 0.1
         part = pl.DataFrame({"unit": units, "first": np.ones(len(units)), "second": 1.0 - lost})
-        found += verdicts._no_effect(part, "first", "second") <= verdicts._LEVEL / 2
+        found += use._no_effect(part, "first", "second") <= use._LEVEL / 2
     return found / systems
 
 
 def main() -> None:
-    verdicts._RESAMPLES = RESAMPLES
+    use._RESAMPLES = RESAMPLES
     lines = [f"| false verdict | {' | '.join(f'{size} patients' for size in SIZES)} |", "|:---|" + "---:|" * len(SIZES)]
     for verdict in FALSE:
         cells = [" / ".join(f"{share:.3f}"[1:] for share in shares(verdict, size)) for size in SIZES]

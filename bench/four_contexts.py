@@ -26,10 +26,9 @@ from pacer.config import load_params
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
-from pacer.reporting.cases import ContextReport, ExampleCase, study_case
 from pacer.reporting.charts import LIGHT
 from pacer.reporting.marks import Span
-from pacer.reporting.results import Results, read_results
+from pacer.reporting.results import ContextReport, ExampleCase, Results, read_results, study_case
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
 RIGHT, MISSING, WRONG, COMPARES, NEUTRAL = "#d9efdf", "#fdeec2", "#f7dcea", "#dceaf8", "#eef1f4"

@@ -24,7 +24,9 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import of_split, read_records
 from pacer.metrics.cases import MEAN
-from pacer.metrics.nlg import language_scores, with_meteor, with_overlap
+from pacer.metrics.nlg import meteor_columns, with_overlap
+from pacer.metrics.score_kinds import Context
+from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, holm, intervals
 
 PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
@@ -246,8 +248,9 @@ def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> li
 def scored(references: Sequence[str], written: Sequence[str]) -> Mapping[str, float | None]:
     """Return the language scores of pairs."""
     sides = {"reference": references, "hypothesis": written}
-    pairs = {side: [" ".join(text.split()) for text in texts] for side, texts in sides.items()}
-    return language_scores(*with_meteor(with_overlap(pl.DataFrame(pairs))))
+    pairs = pl.DataFrame({side: [" ".join(text.split()) for text in texts] for side, texts in sides.items()})
+    context = Context(with_overlap(pairs).with_columns(meteor_columns(pairs)[0]), "llm-rg4")
+    return {key: value for name in LANGUAGE for key, value in score_of(name).of(context).items()}
 
 
 def main() -> None:

@@ -22,10 +22,8 @@ from pacer.config import load_params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, read_images, read_records, read_table
-from pacer.metrics.probe.covering import Box, Boxes, boxes_of_truth
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, make_probe
-from pacer.metrics.probe.use import read_probe, system_use
-from pacer.metrics.probe.verdicts import NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth, make_probe
+from pacer.metrics.probe.use import NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse, read_probe, system_use
 from pacer.phantom.generate import generate_phantom
 
 SEEDS, PATIENTS, LIMIT, SIZE = (101, 102, 103, 104, 105), 400, 500, 56

@@ -30,7 +30,7 @@ from pacer.core.io import write_json
 from pacer.data.schemas import of_split, read_records
 from pacer.decoding.promise import GRID, counts, passing, risk_test
 from pacer.decoding.run import decode_records, trained_generator
-from pacer.studies.paired import student
+from pacer.studies.table import student
 
 STUDY, ROW, SPLITS = "worlds", "PACER, read", 100
 RISK = Risk(false_present=0.2, missed=None, confidence=0.9)

@@ -25,8 +25,8 @@ from pacer.core.io import write_json
 from pacer.data.schemas import of_split, read_records
 from pacer.data.wording import find_wording
 from pacer.decoding import generate
+from pacer.decoding.beam import Generate
 from pacer.decoding.run import decode_records, trained_generator
-from pacer.decoding.transformers_generate import Generate
 from pacer.metrics.cases import MEAN
 from pacer.metrics.score import score_decoded
 from pacer.metrics.signature import ScoreInputs

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.reporting.build_report import build_report
+from pacer.reporting.sections import build_report
 
 
 def main() -> None:

@@ -37,7 +37,8 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
 if TYPE_CHECKING:
-    from pacer.metrics.result import Result
+    from pacer.metrics.signature import Result
+    from pacer.metrics.statistics.comparison import Scores
 
 
 def audit(
@@ -150,7 +151,6 @@ def score(
     """Score reports from any system, or PACER's predictions."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, METEOR and the readers end, too
     from pacer.metrics.pairing import Protocol
-    from pacer.metrics.result import Result
     from pacer.metrics.signature import DEFAULTS
 
     if params is None and records and PARAMS.exists():
@@ -162,43 +162,46 @@ def score(
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
     check_exists(chexbert, columns)
+    given: dict[str, Any] = {"out": out, "chexbert": chexbert, "labels": labels, "force": force}
+    given |= {"settings": settings, "without": without or ()}
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
             raise ConfigError("with --references, pass one --context, or none to score all contexts")
         check_exists(references, hypotheses)
         from pacer.metrics.calls import score as score_files
 
-        given: dict[str, Any] = {"out": out, "chexbert": chexbert, "labels": labels, "force": force}
-        given |= {"settings": settings, "without": without or ()} | protocol.model_dump()
-        scored = score_files(references, hypotheses, **given)
-        result = Result(scored.scores, scored.cases, scored.signature)
+        result = score_files(references, hypotheses, **given, **protocol.model_dump())
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError("options that read or clean reports need --references and --hypotheses")
         check_exists(records, predictions, remedy=FROM_STAGE)
-        from pacer.metrics.calls import check_replaced
-        from pacer.metrics.score import score_decoded
-        from pacer.metrics.signature import ScoreInputs
-
-        if not force:
-            check_replaced(out, sorted(predictions.glob("*.jsonl")))
-        inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
-        chosen_scores: dict[str, Any] = {"split": split, "contexts": chosen, "without": without or ()}
-        result = score_decoded(records, predictions, out, inputs, settings, say=say, **chosen_scores)
+        result = _score_records(records, predictions, split, chosen, given)
     else:
         raise ConfigError("pass --references and --hypotheses, or --records and --predictions")
     _print_scores(result, out, settings.convention)
 
 
-def _print_scores(result: Result, out: Path, convention: str) -> None:
+def _score_records(
+    records: Path, predictions: Path, split: str | None, contexts: list[str], given: dict[str, Any]
+) -> Result:
+    """Score PACER's predictions for the records of a corpus."""
+    from pacer.metrics.calls import check_replaced
+    from pacer.metrics.score import score_decoded
+    from pacer.metrics.signature import ScoreInputs
+
+    if not given.pop("force"):
+        check_replaced(given["out"], sorted(predictions.glob("*.jsonl")))
+    inputs = ScoreInputs(given.pop("chexbert") or BACKBONES / "chexbert", given.pop("labels"))
+    return score_decoded(records, predictions, inputs=inputs, split=split, contexts=contexts, say=say, **given)
+
+
+def _print_scores(result: Result | Scores, out: Path, convention: str) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.groups import group_scores
-    from pacer.metrics.statistics.sources import warnings
-    from pacer.reporting.score_tables import convention_table, group_table, score_table
-    from pacer.reporting.signature import caution, signature_line
+    from pacer.metrics.statistics.intervals import group_scores, warnings
+    from pacer.reporting.score_tables import caution, convention_table, group_table, score_table, signature_line
 
-    scores, cases, signature = result
+    scores, cases, signature = result.scores, result.cases, result.signature
     print_table(score_table(scores))
     others = {
         f"Against the original findings ({signature.language['original_references']})": score_table(
@@ -249,27 +252,18 @@ def compare(
         raise ConfigError("expected at least two folders to compare, A and B")
     check_exists(*places.values())
     from pacer.metrics.calls import compare as compare_systems
-    from pacer.reporting.score_tables import comparison_notes, comparison_table
-    from pacer.reporting.tables import Table, first_cell_changes
 
     compared = compare_systems(places, convention=convention)
     losses = compared.losses(allowed)
     (second, pair), *further = compared.others.items()
-    if further:
-        heads, rows, notes = compared.table()
-        body = tuple(map(tuple, rows))
-        table = Table(tuple(heads), body, "", (False, False, *(True,) * 6), rules=first_cell_changes(body))
-    else:
-        table, notes = comparison_table(pair), [f"A = {compared.first}, B = {second}", *comparison_notes(pair)]
+    table = compared.table() if further else pair.table()
+    if not further:
+        table = replace(table, notes=(f"A = {compared.first}, B = {second}", *table.notes))
     if as_json:
         print(json.dumps(asdict(compared), indent=2, ensure_ascii=False))
     else:
-        print_table(table)
-        console.print()
-        for line in notes:
-            say(line)
+        print_table(replace(table, notes=("", *table.notes)))
     if out is not None:
-        table = replace(table, notes=tuple(notes))
         write_json(out / "comparison.json", asdict(compared))
         write_text(out / "table.md", table.markdown())
         write_text(out / "table.tex", table.latex())
@@ -327,7 +321,7 @@ def show(
     named = named_paths(systems)
     contexts = check_contexts(context)
     check_exists(*named.values())
-    from pacer.reporting.show import show_study
+    from pacer.reporting.pages import show_study
 
     path = show_study(study, list(named.items()), contexts, records, records.with_name("images.parquet"), out)
     say(f"written to {path}")

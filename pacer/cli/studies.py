@@ -1,4 +1,4 @@
-"""The commands ``pacer study ...``; heavy imports wait until one runs."""
+"""``pacer probe ...`` (does a system use the sources that it is given?) and ``pacer study ...``; heavy imports wait."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacer.cli.terminal import print_rows, say
+from pacer.cli.terminal import (
+    CORPUS,
+    ContextNames,
+    RecordsFile,
+    check_contexts,
+    check_exists,
+    named_paths,
+    print_rows,
+    say,
+)
 from pacer.config.profiles import names_in
-from pacer.core.io import write_text
+from pacer.core.errors import ConfigError
+from pacer.core.io import check_replaceable, write_text
 
 if TYPE_CHECKING:
     from pacer.studies.study import Study
 
+probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/evaluation.md).")
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
@@ -22,6 +33,75 @@ Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`
 study = typer.Typer(
     no_args_is_help=True, help="Run many experiments and collect their results in one table (docs/experiments.md)."
 )
+
+
+@probe.command()
+def make(
+    out: Annotated[Path, typer.Option(help="Output folder for the probe; replaced if it exists.")] = Path("probe"),
+    records: RecordsFile = CORPUS,
+    split: Annotated[str, typer.Option(help="Split to use: train, val, test or all.")] = "test",
+    context: ContextNames = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of records per context, drawn at random.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed for all random choices.")] = 0,
+    boxes: Annotated[
+        Path | None, typer.Option(help="Table of bounding boxes: image, finding, x, y, width, height (0 to 1).")
+    ] = None,
+) -> None:
+    """Write inputs.csv: records, plus copies with one source removed, swapped or altered. The system under test must
+    write one report per row, to a CSV file with the columns probe_id and report."""
+    chosen = check_contexts(context)
+    records = records / CORPUS.name if records.is_dir() else records
+    check_exists(records, records.with_name("images.parquet"), remedy="pass a corpus with --records")
+    check_exists(boxes)
+    from pacer.data.schemas import SPLITS, TRUTH_SCHEMA, of_split, read_images, read_records, read_table
+    from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, boxes_of_truth, make_probe, read_boxes
+
+    if split not in (*SPLITS, "all"):
+        raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}, all")
+    check_replaceable(out, (INPUTS, KEY, MANIFEST, IMAGES) if (out / MANIFEST).is_file() else ())
+    table = of_split(read_records(records), split)
+    table = table.filter(table["context"].is_in(chosen)) if chosen else table
+    paths = dict(read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows())
+    truth, states, places = records.with_name("truth.parquet"), None, {}
+    if truth.is_file():
+        described = read_table(truth, TRUTH_SCHEMA, ["study_id", "states"]).explode("states").drop_nulls("states")
+        states, places = described.unnest("states").drop("course"), boxes_of_truth(truth, table)
+    if boxes is not None:
+        places = read_boxes(boxes, {*table["frontal"], *table["lateral"].drop_nulls()})
+    manifest = make_probe(table, paths, out, seed, limit, places, states)
+    for twin, count in manifest["reports"].items():
+        without = f" (not possible for {count['without']:,})" if count["without"] else ""
+        say(f"{twin}: {count['reports']:,}{without}")
+    if manifest["boxes"]:
+        findings = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
+        say(f"affirmed findings with no region (or no control region) to mask: {findings or 'none'}")
+    else:
+        say("no findings were masked: this corpus has no bounding boxes; pass a table with --boxes")
+    total = sum(count["reports"] for count in manifest["reports"].values())
+    say(f"next: write a report for each of the {total:,} rows of {out / INPUTS}; keep {KEY} (the references) private")
+
+
+@probe.command()
+def score(
+    reports: Annotated[
+        list[str], typer.Option(help="FILE or NAME=FILE, with columns probe_id and report; repeatable.")
+    ],
+    out: Annotated[Path, typer.Option(help="Output folder; replaced if it exists.")],
+    folder: Annotated[Path, typer.Option("--probe", help="Folder written by `pacer probe make`.")] = Path("probe"),
+    hypothesis_id: Annotated[str | None, typer.Option(help="Column with the ids (default: probe_id).")] = None,
+    hypothesis_text: Annotated[str | None, typer.Option(help="Column with the reports (default: report).")] = None,
+) -> None:
+    """Show which sources each system uses, in a table, a chart and a page."""
+    systems = named_paths(reports)
+    check_exists(folder, *systems.values())
+    from pacer.metrics.probe.use import read_probe, system_use
+    from pacer.reporting.pages import write_probe
+
+    check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else ())
+    key, kinds, manifest = read_probe(folder)
+    uses = [system_use(name, key, file, (hypothesis_id, hypothesis_text)) for name, file in systems.items()]
+    say(write_probe(uses, kinds, manifest, out))
+    say(f"page: {out / 'index.html'}")
 
 
 @study.command()

@@ -16,7 +16,7 @@ from pacer.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from pacer.commitments.anchor import Anchor
-    from pacer.reporting.tables import Table
+    from pacer.metrics.display import Table
 
 
 console = Console(highlight=False)
@@ -39,11 +39,8 @@ _POLARITIES = {"positive": ("+", "red"), "uncertain": ("?", "yellow"), "negative
 
 
 def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
-    """Refuse a missing file or folder before the imports of a command, which take seconds.
-
-    Raises:
-        DataError: one of the given paths does not exist.
-    """
+    """Refuse a missing file or folder before the imports of a command, which take seconds. Raises a DataError if one of
+    the given paths does not exist."""
     for path in paths:
         if path is not None and not path.exists():
             raise DataError(f"{path} does not exist; {remedy}")
@@ -65,11 +62,7 @@ def named_paths(entries: Iterable[str]) -> dict[str, Path]:
 
 
 def check_contexts(names: list[str] | None) -> list[str]:
-    """Return the contexts that a command names; empty means all.
-
-    Raises:
-        ConfigError: one is unknown.
-    """
+    """Return the contexts that a command names; empty means all. Raises a ConfigError if one is unknown."""
     if unknown := [name for name in names or () if name not in CONTEXTS]:
         raise ConfigError(f"--context {unknown[0]}: expected one of {', '.join(CONTEXTS)}")
     return [name for name in CONTEXTS if name in (names or ())]

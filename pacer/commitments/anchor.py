@@ -103,6 +103,10 @@ class Anchor:
         """Return positive, negative or uncertain; None if the anchor does not mention the finding."""
         return next((name for name in POLARITIES if finding in getattr(self, name)), None)
 
+    def contradicted(self, read: Anchor) -> tuple[str, ...]:
+        """Return the findings that one of both affirms and the other denies: a commitment, and what a report says."""
+        return _ordered({*self.positive} & {*read.negative} | {*self.negative} & {*read.positive})
+
     def as_dict(self) -> dict[str, list[str]]:
         """Return the three fields as lists, for JSON and tables; and, if there are any, the described findings."""
         lists = {name: list(getattr(self, name)) for name in POLARITIES}

@@ -14,17 +14,12 @@ class Check(NamedTuple):
 
 
 def number(value: float | int | None, decimals: int = 3) -> str:
-    """Format a score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash; see :func:`decimal`."""
+    """Format a score as ``0.123``, one below .01 that would lose digits with two significant ones, as ``0.0012`` or
+    ``1.2e-07``; a count as ``1,234``, and an undefined value as an en dash."""
     if value is None:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return decimal(value, decimals)
-
-
-def decimal(value: float, decimals: int) -> str:
-    """Format a number with some decimals; one below .01 that would lose digits with two significant digits, as
-    ``0.0012`` or ``1.2e-07``."""
     rounded = f"{value:.{decimals}f}"
     if not decimals or abs(value) < 1e-12 or abs(value) >= 0.01:  # 1e-16: BLEU where no word matches
         return rounded

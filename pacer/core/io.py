@@ -48,10 +48,8 @@ def opened(path: str | Path) -> BufferedReader | gzip.GzipFile:
 def files_below(folder: Path) -> Iterator[Path]:
     """Yield every file below a folder, in an order that does not depend on the disk.
 
-    Symbolic links are followed; a folder that can be reached in several ways is walked once, so loops end.
-
-    Raises:
-        DataError: a folder cannot be read, so files would be missing without notice.
+    Symbolic links are followed; a folder that can be reached in several ways is walked once, so loops end. Raises a
+    DataError if a folder cannot be read, so files would be missing without notice.
     """
 
     def refuse(error: OSError) -> None:
@@ -114,10 +112,7 @@ def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False
 
 def read_json(path: str | Path, **options: Any) -> Any:
     """Read a JSON file (``.gz`` is decompressed), with or without a byte order mark; ``options``: of ``json.loads``.
-
-    Raises:
-        DataError: it is missing, unreadable or malformed.
-    """
+    Raises a DataError if it is missing, unreadable or malformed."""
     try:
         with _readable(path) as file:
             return json.loads(file.read().decode("utf-8-sig"), **options)
@@ -145,11 +140,8 @@ def _reason(error: Exception) -> str:
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip empty lines.
-
-    Raises:
-        DataError: the file is missing or cut off, or a line is malformed; the message names file and line.
-    """
+    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip empty lines. Raises a DataError
+    if the file is missing or cut off, or a line is malformed; the message names file and line."""
     with _readable(path) as file:
         yield from parse_lines(file, path)
 

@@ -1,21 +1,16 @@
 """Append-only files of JSON lines, which record the progress of resumable work and survive being cut off anywhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pacer.core.io import parse_lines
 
 
 def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
     """Yield the number and value of each line, except a last one that a kill cut off; nothing if there is no file.
-
-    Raises:
-        DataError: a line is malformed; the message names file and line.
-    """
+    Raises a DataError if a line is malformed; the message names file and line."""
     content = Path(path).read_bytes() if Path(path).exists() else b""
     return parse_lines(content[: content.rfind(b"\n") + 1].split(b"\n"), path)
 
@@ -29,7 +24,7 @@ class Journal:
         self._file.seek(0)
         self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

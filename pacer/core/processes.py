@@ -1,19 +1,29 @@
-"""The processes of one run."""
+"""The processes of one run, and prefetching by threads.
 
-import threading
-from collections.abc import Generator
+Threads suffice to prefetch, because the slow work (reading states from files, decoding images, an encoder) runs outside
+Python's lock. Processes would have to exchange batches of a hundred megabytes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import islice
+from typing import TypeVar
 
 from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 from accelerate.utils import parse_flag_from_env
 
 from pacer.core.devices import compute_device
+from pacer.core.stops import start_timer
 
 #: How long processes wait for each other: one may be validating or searching an old store, or have a slower disk.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
 #: Seconds after which it is said that others are awaited.
 PATIENCE = 10.0
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def process_state() -> PartialState:
@@ -37,10 +47,32 @@ def _on_cpu() -> bool:
 @contextmanager
 def _told_if_others_are_late() -> Generator[None]:
     """Print what is awaited if the block takes long."""
-    timer = threading.Timer(PATIENCE, print, ["waiting for the other processes of WORLD_SIZE; without any, unset it"])
-    timer.daemon = True
-    timer.start()
+    timer = start_timer(PATIENCE, print, "waiting for the other processes of WORLD_SIZE; without any, unset it")
     try:
         yield
     finally:
         timer.cancel()
+
+
+def prefetch(make: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2) -> Generator[Result]:
+    """Yield ``make(item)`` for every item, in order, whatever the number of ``workers`` (0: made on request).
+
+    Args:
+        items: read by the calling thread. ahead: number of results in progress or waiting, beyond one for each worker.
+
+    Raises:
+        Exception: raised by ``make``, in place of its result.
+    """
+    if workers == 0:
+        yield from map(make, items)
+        return
+    source, waiting = iter(items), deque[Future[Result]]()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        while True:
+            waiting.extend(pool.submit(make, item) for item in islice(source, workers + ahead - len(waiting)))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

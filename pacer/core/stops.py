@@ -1,23 +1,45 @@
 """Ctrl-C (SIGINT), and SIGTERM, with which clusters stop a job: work ends with its state saved.
 
-The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the process at once.
+The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the process at once. Programs that a process
+starts have an environment that changes no result, and live no longer than the process.
 """
 
 import _thread
+import ctypes
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
-from pacer.core.children import signal_at_parents_end
-
+#: prctl's option for the signal that a process gets when its parent dies.
+_PARENT_DEATH_SIGNAL = 1
 #: Seconds after which a process ends even if something still blocks it; launchers kill after 30.
 _GRACE = 25.0
 #: What a process that was stopped says.
 LAST_WORDS = "stopped; run the same command again to continue from what was saved"
+
+
+def environment_without(names: Collection[str]) -> dict[str, str]:
+    """Return this process's environment without these variables."""
+    return {name: value for name, value in os.environ.items() if name not in names}
+
+
+def start_timer(seconds: float, call: Callable[..., object], *arguments: Any) -> threading.Timer:
+    """Call a function after some seconds, unless the timer is cancelled or the process ends before."""
+    timer = threading.Timer(seconds, call, arguments)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def signal_at_parents_end(number: int = signal.SIGKILL) -> None:
+    """Ask, on Linux, for a signal to this process when its parent dies; ``preexec_fn`` of a new process."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, number)
 
 
 class Stopped(KeyboardInterrupt):
@@ -61,9 +83,7 @@ def stoppable() -> Generator[None]:
             return hook(unraisable)
         # raised in a callback, such as a weak reference's, from which Python lets no exception out
         signal.signal(signal.SIGINT, raise_again)
-        timer = threading.Timer(0.1, _thread.interrupt_main)
-        timer.daemon = True
-        timer.start()
+        start_timer(0.1, _thread.interrupt_main)
 
     hook, sys.unraisablehook = sys.unraisablehook, report
     # a shell script's background jobs ignore Ctrl-C
@@ -88,9 +108,7 @@ def request_stop(number: int = signal.SIGTERM) -> None:
         _Stop.number = number
         # a job gets SIGTERM more than once, such as from its launcher, too; only a person repeats Ctrl-C
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        timer = threading.Timer(_GRACE, _end)
-        timer.daemon = True
-        timer.start()
+        start_timer(_GRACE, _end)
 
 
 def _end() -> None:
@@ -112,11 +130,7 @@ def stop_requested() -> bool:
 @contextmanager
 def uninterrupted(*, agreed: Callable[[], bool] = lambda: True) -> Generator[None]:
     """Postpone a stop to the end of the block, or, with several processes, to that of one after which they ``agreed``.
-    Blocks are not nested.
-
-    Raises:
-        Stopped: one was requested.
-    """
+    Blocks are not nested. Raises a Stopped if one was requested."""
     _Stop.postponed = True
     try:
         yield

@@ -6,7 +6,7 @@
 - Generated tokens are embedded in the type of the prefix, so all positions are computed as in training.
 
 Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); only the rounding of the language
-model's sums differs.
+model's sums differs. ``generate`` itself is the slower engine, and the reference.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig, LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
 from pacer.config import Decode
 from pacer.core.errors import BackboneError
-from pacer.decoding.hypotheses import Hypotheses
-from pacer.decoding.list_bias import ListBias
+from pacer.decoding.hypotheses import Hypotheses, ListBias
 from pacer.decoding.tree import ATTENTION, TokenTree
 from pacer.model.pacer import attending, autocast_to_weights
 
@@ -156,7 +156,8 @@ class _Search:
             return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
 
     def _settle(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
-        """Branch the tree, return the records that ended, and move the last rows into the freed ones."""
+        """Branch the tree, return the records that ended, and move the last rows into the freed ones: of a b c d, where
+        b and c end, remain a d."""
         used = self.tree.branch(rows, parents)
         ended, used = torch.stack([ends.long(), used]).tolist()  # only host sync in this step
         for record, nodes in zip(self.records[rows], used, strict=True):
@@ -176,3 +177,55 @@ class _Search:
         del self.records[left:]
         self.tree.used = max((record.nodes for record in self.records), default=0)
         return results
+
+
+class Generate:
+    """An engine with the interface of :class:`pacer.decoding.beam.BeamSearch`; runs ``generate`` batch by batch."""
+
+    def __init__(self, language: Any, decode: Decode, eos: int, bias: ListBias | None = None):
+        self.language, self.decode, self.eos, self.bias = language, decode, eos, bias
+        # a checkpoint may have generation settings, which generate would add to those of `decode`
+        language.generation_config = GenerationConfig()
+
+    @torch.no_grad()
+    def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
+        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included.
+
+        Args:
+            prefixes: embeddings [P, d] on the model's device, of any lengths; read batch by batch.
+        """
+        waiting = enumerate(prefixes)
+        while batch := list(islice(waiting, self.decode.batch_size)):
+            numbers, inputs = zip(*batch, strict=True)
+            for number, tokens in zip(numbers, self._generate(list(inputs)), strict=True):
+                yield number, tokens[: tokens.index(self.eos) + 1] if self.eos in tokens else tokens
+
+    def _generate(self, inputs: list[Tensor]) -> list[list[int]]:
+        mask = [torch.ones(len(prefix), dtype=torch.long, device=prefix.device) for prefix in inputs]
+        # generate's own repetition_penalty option skips rows that are padded on the left; the processor does not
+        processors = LogitsProcessorList()
+        if self.decode.repetition_penalty != 1.0:
+            processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
+        if self.bias is not None:
+            processors.append(self._biased)
+        embedded = pad_sequence(inputs, batch_first=True, padding_side="left")
+        # generated tokens are embedded in the type of the prefix, as in training
+        embeddings = self.language.get_input_embeddings()
+        hook = embeddings.register_forward_hook(lambda _module, _ids, output: output.to(embedded.dtype))
+        with autocast_to_weights(self.language), hook:
+            return self.language.generate(
+                inputs_embeds=embedded,
+                attention_mask=pad_sequence(mask, batch_first=True, padding_side="left"),
+                logits_processor=processors,
+                do_sample=False,
+                num_beams=self.decode.num_beams,
+                min_new_tokens=self.decode.min_new_tokens,
+                max_new_tokens=self.decode.max_new_tokens,
+                length_penalty=self.decode.length_penalty,
+                eos_token_id=self.eos,
+                pad_token_id=self.eos,
+            ).tolist()
+
+    def _biased(self, tokens: Tensor, scores: Tensor) -> Tensor:
+        assert self.bias is not None
+        return self.bias(scores[:, None], tokens[:, None], tokens.new_full(tokens.shape[:1], tokens.shape[1]))[:, 0]

@@ -1,8 +1,8 @@
-"""Several reports for one commitment, and the choice of the one that keeps it (``decode.select: agreement``).
+"""The commitment and the report in a generated text, and several reports for one commitment.
 
-The commitment is that of the best hypothesis, or a given one. Every candidate continues it by its own beam search,
-with the configured penalties.
-The first is without noise; the others rank each step's continuations with their own noise
+Of the reports the one that keeps the commitment is chosen (``decode.select: agreement``). The commitment is that of the
+best hypothesis, or a given one. Every candidate continues it by its own beam search, with the configured penalties. The
+first is without noise; the others rank each step's continuations with their own noise
 (:mod:`pacer.decoding.hypotheses`). The noise depends only on candidate and position, so a record gets the same
 candidates in every batch.
 
@@ -11,22 +11,21 @@ Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximu
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pacer.commitments.anchor import Anchor
+from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT, Anchor, contains_anchor, parse_anchor
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.description import Attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.data.findings import FINDINGS
+from pacer.data.sentences import sentence_ends
 from pacer.decoding.beam import BeamSearch, search_with
-from pacer.decoding.extract import extract_report
-from pacer.decoding.hypotheses import Hypotheses
-from pacer.decoding.list_bias import ListBias
+from pacer.decoding.hypotheses import Hypotheses, ListBias
 
 #: The best continuations of a step among which candidates draw, if two for each beam are not more.
 _DRAWN = 32
@@ -34,6 +33,49 @@ _SEED = 0
 #: Records of a group, in batches: first the best report of each, then the candidates of those that need them.
 _GROUPED = 2
 CLOSE_ANCHOR = "</ANCHOR>"
+
+
+class Extraction(NamedTuple):
+    """The ``report`` to score, the parsed ``anchor`` (None: none was generated), and whether the raw text is used as
+    the report (``fallback``)."""
+
+    report: str
+    anchor: Anchor | None
+    fallback: bool
+
+
+def extract_report(generated: str, commit: bool = True, kinds: Collection[str] = ()) -> Extraction:
+    """Extract the text after the last ``<REPORT>``, up to ``</REPORT>`` if present.
+
+    Without an opening marker, or with nothing after it, the raw text is kept and ``fallback`` is true.
+    A model without ``commit`` writes only the report. ``kinds``: as in :func:`parse_anchor`.
+    """
+    if not commit:
+        return Extraction(generated.strip(), None, False)
+    anchor = parse_anchor(generated, kinds) if contains_anchor(generated) else None
+    _, marker, rest = generated.rpartition(OPEN_REPORT)
+    report = rest.split(CLOSE_REPORT, 1)[0].strip()
+    if not marker or not report:
+        return Extraction(generated.strip(), anchor, True)
+    return Extraction(report, anchor, False)
+
+
+def within(report: str, commitment: Anchor) -> str:
+    """Leave out the sentences of a report that affirm a finding which the commitment does not affirm, or deny one that
+    it affirms and the report as a whole denies."""
+    denied = {*extract_anchor(report).negative} & {*commitment.positive}
+    sentences = [report[start:end].strip() for start, end in pairwise([0, *sentence_ends(report)])]
+
+    def supported(*texts: str) -> bool:
+        read = extract_anchor(" ".join(texts))
+        return set(read.positive) <= set(commitment.positive) and not denied & {*read.negative}
+
+    kept = [one for one in sentences if supported(one)]
+    if not supported(*kept):  # without its neighbours "a small one persists" may be another finding
+        left, kept = kept, []
+        for one in left:
+            kept += [one] if supported(*kept, one) else []
+    return report if len(kept) == len(sentences) else " ".join(kept)
 
 
 class Opening(NamedTuple):
@@ -181,7 +223,7 @@ def distance(anchor: Anchor, report: str, kinds: Collection[str] = ()) -> tuple[
     """
     read = extract_anchor(report)
     affirmed, stated = set(anchor.positive), set(read.positive)
-    opposite, different = len(affirmed & set(read.negative) | set(anchor.negative) & stated), 0
+    opposite, different = len(anchor.contradicted(read)), 0
     said = read_attributes(report) if kinds else {}
     for finding in affirmed & stated & said.keys():
         listed, written = anchor.attributes.get(finding, Attributes()), said[finding].only(kinds)

@@ -1,5 +1,5 @@
 """Fitting of the reading of findings: logistic regressions on summaries of the frozen parent's fused tokens; with
-``commit.attributes`` also of their attributes (:mod:`pacer.decoding.fit_attributes`).
+``commit.attributes`` also of their attributes (:mod:`pacer.decoding.regression`).
 
 Everything is fitted on split train: val is kept for the promise, which holds for patients whose reports no setting was
 chosen on. Penalty and calibration come from cross-validation over folds of patients
@@ -26,13 +26,11 @@ from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, atomic_path, hash_json, remove_scratch, scratch_directory
-from pacer.core.prefetch import prefetch
+from pacer.core.processes import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
-from pacer.decoding.attributes import FROM_PATCHES, GRIDS, AttributeReader, cells, summary
-from pacer.decoding.fit_attributes import fit_attributes
-from pacer.decoding.reader import FindingsReader
-from pacer.decoding.regression import FOLDS, fits, minimise, shares_of
+from pacer.decoding.reader import FROM_PATCHES, GRIDS, AttributeReader, FindingsReader, cells, summary
+from pacer.decoding.regression import FOLDS, fit_attributes, fits, minimise, shares_of
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model

@@ -7,26 +7,23 @@ read from the source tokens or given by a person, opens the generation, and coun
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from pacer.commitments.anchor import render_anchor
+from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.core.errors import BackboneError, ConfigError, DataError
-from pacer.core.prefetch import prefetch
+from pacer.core.processes import prefetch
 from pacer.data.prompt import PromptIds, build_prompt
-from pacer.decoding.attributes import AttributeChances
-from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
-from pacer.decoding.candidates import AgreeingSearch, ListedSearch, Opening, opened
-from pacer.decoding.extract import Extraction, extract_report, within
-from pacer.decoding.list_bias import ListBias
-from pacer.decoding.reader import FindingsReader, Probabilities
-from pacer.decoding.transformers_generate import Generate
+from pacer.decoding.beam import BeamSearch, Generate, search_with, unknown_attention
+from pacer.decoding.candidates import AgreeingSearch, Extraction, ListedSearch, Opening, extract_report, opened, within
+from pacer.decoding.hypotheses import ListBias
+from pacer.decoding.reader import AttributeChances, FindingsReader, Probabilities
 from pacer.model.batch import Batch, FeatureSource, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
@@ -34,9 +31,22 @@ from pacer.model.pacer import Pacer
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
 
-#: A row of ``records.parquet``. It may have a ``commitment`` that the report is written for, or ask for that of its
-#: reference (``gold_list``), or have a ``threshold`` in the place of ``decode.threshold``.
+#: A row of ``records.parquet``, perhaps with the columns of a :class:`Request`.
 Row = dict[str, Any]
+
+
+class Request(NamedTuple):
+    """What a record asks for besides its sources: a ``commitment`` that the report is written for, or that of its
+    reference (``gold_list``); and a ``threshold`` in the place of ``decode.threshold``."""
+
+    commitment: Anchor | None = None
+    gold_list: bool = False
+    threshold: float | None = None
+
+    @classmethod
+    def of(cls, record: Row) -> Self:
+        """Return the request of a record; a column that it lacks asks for nothing."""
+        return cls(**{name: record[name] for name in cls._fields if record.get(name) is not None})
 
 
 class Prefix(NamedTuple):
@@ -135,10 +145,8 @@ class Generator:
         """Compute the calibrated prefix of one record; ``sources`` as in :meth:`batch`.
 
         Records are embedded one by one, so the result is bit-identical however records are batched, split over
-        processes or resumed.
-
-        Raises:
-            DataError: the prefix is not finite. Beam search would otherwise emit garbage.
+        processes or resumed. Raises a DataError if the prefix is not finite. Beam search would otherwise emit
+        garbage.
         """
         batch = self.batch(record, sources).to(self.device)
         embedded = self.model.embed(batch)
@@ -178,8 +186,8 @@ class Generator:
 
     def _is_listed(self, record: Row) -> bool:
         """Return whether the commitment of a record's report is not generated."""
-        given = record.get("commitment") is not None or bool(record.get("gold_list"))
-        return self.decode.commitment == "read" or given
+        request = Request.of(record)
+        return self.decode.commitment == "read" or request.commitment is not None or request.gold_list
 
     def _search(self, listed: bool) -> Callable[..., Iterator]:
         language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
@@ -197,19 +205,17 @@ class Generator:
 
     def _opening(self, record: Row, prefix: Prefix) -> Opening:
         """Return what the record's report is written after: its prefix, and the commitment given, read, or of its
-        reference.
-
-        Raises:
-            DataError: the commitment leaves no room for a report.
-        """
-        if record.get("gold_list"):
+        reference. Raises a DataError if the commitment leaves no room for a report."""
+        request = Request.of(record)
+        if request.gold_list:
             told = read_attributes(record["report_raw"]) if self.attributes else {}
             commitment = extract_anchor(record["report_raw"]).described(told, self.attributes)
         else:
-            commitment = record.get("commitment")
+            commitment = request.commitment
             if commitment is None:
                 assert prefix.findings is not None
-                commitment = prefix.findings.commitment(record.get("threshold", self.decode.threshold))
+                threshold = self.decode.threshold if request.threshold is None else request.threshold
+                commitment = prefix.findings.commitment(threshold)
             if prefix.attributes is not None:
                 commitment = commitment.completed(prefix.attributes.stated())
         tokens = self.tokenizer(render_anchor(commitment), add_special_tokens=False)["input_ids"]

@@ -18,12 +18,45 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import PreTrainedTokenizerBase
 
 from pacer.config import Decode
-from pacer.decoding.list_bias import ListBias
 
+_START = "<ANCHOR> positive:"
 #: The definition's "minus infinity" for scores.
 _MINUS_INFINITY = -1.0e9
+
+
+class ListBias:
+    """The ``bias`` for texts of a tokenizer."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, bias: float):
+        def ids(text: str) -> list[int]:
+            return list(tokenizer(f"{_START}{text}", add_special_tokens=False)["input_ids"])
+
+        def with_mark(mark: str) -> list[int]:
+            return [number for token, number in tokenizer.get_vocab().items() if mark in token]
+
+        self.bias, self.start = bias, ids("")
+        self.none = sorted({ids(text)[len(self.start)] for text in (" none", " none;")})
+        # a mark may be a token, or the end of a word's
+        self.commas, self.ends = with_mark(","), with_mark(";")
+
+    def __call__(self, scores: Tensor, tokens: Tensor, length: Tensor) -> Tensor:
+        """Add the bias to the scores [n, K, V] of what follows the first ``length`` [n] of ``tokens`` [n, K, T]."""
+        size, longest = len(self.start), tokens.shape[-1]
+        if longest < size:
+            return scores
+        start, none, ends = (torch.tensor(one, device=tokens.device) for one in (self.start, self.none, self.ends))
+        places, length = torch.arange(longest, device=tokens.device), length[:, None]
+        ending = torch.isin(tokens, ends) | torch.isin(tokens, none) & (places == size)
+        ended = (ending & (places >= size) & (places < length.unsqueeze(-1))).any(-1)
+        listing = (tokens[..., :size] == start).all(-1) & (length >= size) & ~ended
+        first = listing & (length == size)
+        scores += self.bias * first.unsqueeze(-1)
+        scores[..., none] -= self.bias * first.unsqueeze(-1)
+        scores[..., self.commas] += self.bias * listing.unsqueeze(-1)
+        return scores
 
 
 class Hypotheses:
@@ -134,6 +167,13 @@ class Hypotheses:
         return torch.zeros_like(tokens), ended
 
     def _beams(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """Take a step with several beams, or with noise.
+
+        K beams x V tokens -> the best 2K candidates, best first
+            that go on: the best K are the running beams; with noise, the best by scores and noise
+            that end, among the first K: with the finished hypotheses so far, the best K by score / tokens ** penalty
+        A search is done when no running beam can overtake its worst finished hypothesis.
+        """
         beams, vocabulary = self.decode.num_beams, logits.shape[-1]
         scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[rows].unsqueeze(-1)
         place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full

@@ -142,6 +142,7 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
         "checkpoint": record.phase,
         "step": record.step,
         "commit": generator.commit,
+        "depths": record.model.features.depths,
         "stand_ins": [n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))],
         "settings": generator.decode.model_dump(),  # including the engine that was used
         "parent": record.parent.model_dump() if record.parent else None,
@@ -155,11 +156,8 @@ def _promise(
     generator: Generator, val: pl.DataFrame, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState
 ) -> dict[str, Any]:
     """Decode split val with every threshold that is tested, of those with one commitment only with the strictest, and
-    return the promise of the contexts of the runs.
-
-    Raises:
-        DataError: no threshold keeps it in some context, or a context has no records in val.
-    """
+    return the promise of the contexts of the runs. Raises a DataError if no threshold keeps it in some context, or a
+    context has no records in val."""
     for name, part in runs.items():
         if missing := sorted(set(part["context"]) - set(val["context"])):
             raise DataError(
@@ -183,11 +181,8 @@ def _first_alike(findings: Mapping[str, Mapping[str, float]]) -> dict[float, flo
 
 
 def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
-    """Return the records to decode: those of the split under ``""``, and those of each control that has any.
-
-    Raises:
-        DataError: the split has no record, or a control cannot be made from its records.
-    """
+    """Return the records to decode: those of the split under ``""``, and those of each control that has any. Raises a
+    DataError if the split has no record, or a control cannot be made from its records."""
     cases = of_split(records, config.split)
     if config.limit is not None:
         cases = cases.group_by("context", maintain_order=True).head(config.limit)
@@ -246,22 +241,20 @@ def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, 
 
 
 def _finished(folder: Path) -> dict[tuple[str, str], dict]:
-    """Read the predictions of all processes so far.
-
-    Raises:
-        DataError: a line is damaged; the message names file and line.
-    """
+    """Read the predictions of all processes so far. Raises a DataError if a line is damaged; the message names file and
+    line."""
     lines = [line for path in sorted(folder.glob("*.jsonl")) for _, line in read_journal(path)]
     return {(line.pop("run"), line["record_id"]): line for line in lines}
 
 
 def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:
     """Write prediction files in the records' order."""
+    context_of = dict(runs[""].select("record_id", "context").iter_rows())
     for name, part in runs.items():
-        # records of a control go to the file of the context in their record ids
+        # records of a control go to the file of the context of the record that they are made from
         by_context = defaultdict(list)
         for record_id in part["record_id"]:
-            by_context[record_id.split("-", 1)[0]].append(finished[name, record_id])
+            by_context[context_of[record_id]].append(finished[name, record_id])
         for context, lines in by_context.items():
             write_jsonl(out / name / f"{context}.jsonl", lines)
 

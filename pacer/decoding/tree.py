@@ -79,7 +79,14 @@ class TokenTree:
         yield mask.repeat(1, 1, self.heads, 1)
 
     def branch(self, rows: slice, parents: Tensor) -> Tensor:
-        """Make beam k of each row continue beam ``parents[:, k]`` [n, K], and reserve a free node for its next token.
+        """Make beam k of each row continue beam ``parents[:, k]`` [n, K], and reserve a free node for its next token::
+
+            nodes          0 1 2 3 4    0 and 1: the prefix; 2 and 3: the last tokens of beams 0 and 1
+            beam 0         x x x . .
+            beam 1         x x . x .
+            both continue beam 1, and node 2 is free again (N: the next token's)
+            beam 0         x x N x .
+            beam 1         x x . x N
 
         Returns the number of nodes up to the last one in use [n].
         """

@@ -24,8 +24,7 @@ from pacer.config import Features
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_bytes, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.pointers import fingerprint, resolve
-from pacer.core.prefetch import prefetch
-from pacer.core.processes import process_state
+from pacer.core.processes import prefetch, process_state
 from pacer.core.progress import Ticker
 from pacer.data.greyscale import NOTES, ImageError, reading_problem
 from pacer.data.radiographs import open_image

@@ -102,11 +102,8 @@ def score(
 
 
 def check_replaced(out: Path, reports: Iterable[Path]) -> None:
-    """Refuse a folder with the scores of other reports than the files ``reports``.
-
-    Raises:
-        ConfigError: there are such scores.
-    """
+    """Refuse a folder with the scores of other reports than the files ``reports``. Raises a ConfigError if there are
+    such scores."""
     path = out / "signature.json"
     if not path.is_file():
         return

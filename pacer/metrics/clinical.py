@@ -8,12 +8,11 @@ compared.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
 
-from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 
@@ -57,50 +56,16 @@ CONVENTIONS: dict[str, Convention] = {
 }
 
 
-class Efficacy(TypedDict):
-    """``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average that the
-    convention reports, by name (``f1_macro``); ``n``: number of rows counted."""
-
-    precision: Score
-    recall: Score
-    f1: Score
-    averages: dict[str, Score]
-    n: int
-
-
-def clinical_efficacy(references: Any, hypotheses: Any, convention: str = "llm-rg4") -> Efficacy:
-    """Return precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention. A ratio
-    without a denominator is undefined: ``None``, never 0.
-
-    Args:
-        references, hypotheses: CheXbert classes ``[n, 14]``, integers 0 to 3 (array, tensor or nested list), of the
-            same records in the same order; all rows count. convention: a key of :data:`CONVENTIONS`.
-
-    Raises:
-        DataError: shapes differ or a class is unknown. ConfigError: the convention is unknown.
-    """
-    if convention not in CONVENTIONS:
-        raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
-    rule = CONVENTIONS[convention]
-    truth, predicted = (present(as_labels(labels), rule) for labels in (references, hypotheses))
-    if len(truth) != len(predicted):
-        raise DataError(
-            f"{len(truth)} reference rows, but {len(predicted)} hypothesis rows; expected one of each per record"
-        )
-    averages = {
-        f"{name}_{average}": value
-        for average in rule.averages
-        for name, value in ratios(truth, predicted, average).items()
-    }
-    precision, recall, f1 = (averages[f"{name}_{rule.averages[0]}"] for name in RATIOS)
-    return Efficacy(precision=precision, recall=recall, f1=f1, averages=averages, n=len(truth))
-
-
-def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> Efficacy:
-    """Return the same of labelled cases, of the rows that the convention counts; ``reports``: ``hypothesis`` or a
+def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> dict[str, Score]:
+    """Return every average that a convention reports of labelled cases, by name (``f1_macro``), and the number ``n`` of
+    rows that it counts. A ratio without a denominator is undefined: ``None``, never 0. ``reports``: ``hypothesis`` or a
     control."""
-    counted = cases.filter(_counted(cases, CONVENTIONS[convention]))
-    return clinical_efficacy(labels_of(counted, "reference"), labels_of(counted, reports), convention)
+    rule = CONVENTIONS[convention]
+    counted = cases.filter(_counted(cases, rule))
+    truth, predicted = (present(labels_of(counted, side), rule) for side in ("reference", reports))
+    averages = {average: ratios(truth, predicted, average) for average in rule.averages}
+    values = {f"{name}_{average}": one for average, of in averages.items() for name, one in of.items()}
+    return {"n": len(counted), **values}
 
 
 def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, Score]:
@@ -122,21 +87,6 @@ def plain_mean(values: Sequence[Score]) -> Score:
     """Return the mean; ``None`` if there are no values or any value is undefined."""
     defined = [value for value in values if value is not None]
     return sum(defined) / len(values) if values and len(defined) == len(values) else None
-
-
-def as_labels(labels: Any) -> np.ndarray:
-    """Return labels as an integer array ``[n, 14]``, after checking them: classes 0 to 3, "No Finding" 0 or 1.
-
-    Raises:
-        DataError: the shape is wrong or a class is unknown.
-    """
-    array = np.asarray(labels.tolist() if hasattr(labels, "tolist") else labels)
-    if array.ndim != 2 or array.shape[1] != len(OBSERVATIONS) or not np.issubdtype(array.dtype, np.integer):
-        expected = f"integers [n, {len(OBSERVATIONS)}]: 0 blank, 1 positive, 2 negative, 3 uncertain"
-        raise DataError(f"labels must be {expected}; got {array.dtype} {list(array.shape)}")
-    if array.size and (array.min() < 0 or array.max() > UNCERTAIN or array[:, -1].max() > POSITIVE):
-        raise DataError(f"labels must be in 0..3 (No Finding: 0 or 1), got {array.min()}..{array.max()}")
-    return array
 
 
 # Sums over cases, from which any resample can be scored

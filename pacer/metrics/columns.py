@@ -15,7 +15,7 @@ import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.data.tables import open_table, shown_columns
-from pacer.metrics.predictions import check_pairs
+from pacer.metrics.cases import check_pairs
 
 _ID = "record_id"
 #: Names that pandas and readr give to row numbers; other programs leave them unnamed.
@@ -36,12 +36,8 @@ Function = Callable[[list[str], list[str]], Iterable[float]]
 
 def read_score_columns(path: str | Path, ids: Sequence[str]) -> pl.DataFrame:
     """Read the columns of a table with ``record_id``, in the order of ``ids``, the scored records, as Float64 or
-    String, null for empty cells.
-
-    Raises:
-        DataError: the file cannot be read; an id is missing, extra or repeated; a column holds anything but finite
-            numbers or texts, or too many different texts.
-    """
+    String, null for empty cells. Raises a DataError if the file cannot be read; an id is missing, extra or repeated; a
+    column holds anything but finite numbers or texts, or too many different texts."""
     read = open_table(path)
     names = [name for name in read.columns if not is_index(name)]
     if len(set(names)) < len(names):
@@ -69,11 +65,8 @@ def check_names(names: Sequence[str], taken: Collection[str]) -> None:
 
 
 def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Function]:
-    """Return functions by name; those that are only named are of installed packages, their :data:`ENTRY_POINTS`.
-
-    Raises:
-        ConfigError: no package offers a metric of this name, or it cannot be imported.
-    """
+    """Return functions by name; those that are only named are of installed packages, their :data:`ENTRY_POINTS`. Raises
+    a ConfigError if no package offers a metric of this name, or it cannot be imported."""
     if isinstance(given, Mapping):
         return dict(given)
     offered, functions = {point.name: point for point in entry_points(group=ENTRY_POINTS)}, {}
@@ -98,12 +91,8 @@ def _origin(function: Function) -> str:
 
 def metric_columns(metrics: Mapping[str, Function], cases: pl.DataFrame) -> tuple[list[pl.Series], dict[str, str]]:
     """Return the numbers of each metric for ``cases``, which have ``record_id``, ``reference`` and ``hypothesis``; and
-    what it means and where it is defined, by name.
-
-    Raises:
-        DataError: a function fails, or returns anything but one finite number for each pair. The message has no text
-            of a report.
-    """
+    what it means and where it is defined, by name. Raises a DataError if a function fails, or returns anything but one
+    finite number for each pair. The message has no text of a report."""
     columns, meanings = [], {}
     for name, function in metrics.items():
         origin = _origin(function)

@@ -1,21 +1,42 @@
-"""Polarity-aware scores of commitments and reports: is each finding affirmed, denied, left uncertain or not mentioned?
+"""Scores of what reports state: polarity, probabilities, attributes, and findings by source.
 
-There are three comparisons: the generated with the reference commitment; the generated report with its own commitment
-(does the model follow what it committed to?); and, for any system, the generated report with the reference commitment.
-The rules that read the reports are those that produced the training commitments.
+There are three comparisons of polarities: the generated with the reference commitment; the generated report with its
+own commitment (does the model follow what it committed to?); and, for any system, the generated report with the
+reference commitment. The rules that read the reports are those that produced the training commitments.
+
+The columns ``present`` and ``absent`` hold the probabilities of the 13 findings, in the vocabulary's order. A cell is a
+finding of a record, and it is positive if the reference commitment affirms the finding. Shapes: n records.
+
+Of the findings that the previous report has, or only the lateral view shows, the share that reports state is compared
+with that of reports for the same records without the source, the controls ``no_prior`` and ``no_lateral``.
 """
 
 from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
+from pacer.commitments.attributes import read_attributes, sentence_attributes
+from pacer.commitments.description import KINDS, Attributes, split_words
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.contexts import availability
 from pacer.metrics.clinical import label_counts, ratios
 
 #: The state of a finding that is not mentioned.
 ABSENT = len(POLARITIES)
+#: Numbers of each case; None: a case without them.
+Counts = list[list[int] | None]
+#: Column of affirmed findings -> column of the texts in which the rules read them. ``frontal_report``: the reference of
+#: the same study in the context without the lateral view.
+TEXTS = {
+    "prior_positive": "prior_report",
+    "frontal_positive": "frontal_report",
+    "no_prior_positive": "no_prior_hypothesis",
+    "no_lateral_positive": "no_lateral_hypothesis",
+}
+_PRIOR, _REFERENCE, _FRONTAL = map(pl.col, ("prior_positive", "reference_positive", "frontal_positive"))
 
 
 def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
@@ -25,34 +46,14 @@ def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
     return [pl.Series(f"{side}_{polarity}", lists[polarity], dtype=pl.List(pl.String)) for polarity in POLARITIES]
 
 
-def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return scores by name, ``None`` if undefined, from the lists ``{side}_{polarity}`` of the ``reference`` and the
-    generated commitment (``anchor``, null without one) and of what the rules read in the generated ``report``.
-
-    ``report_*``: generated report against reference commitment, over all records. The others are over records with a
-    generated commitment, and are left out if there are none. ``anchor_*``: generated against reference commitment;
-    ``report_follows_anchor``: share of the commitment's statements that the report makes with the same polarity.
-    """
-    f1 = polarity_f1(states(cases, "reference"), states(cases, "report"))
-    scores = {f"report_{name}": value for name, value in f1.items()}
-    committed = cases.filter(pl.col("anchor_positive").is_not_null())
-    if committed.is_empty():
-        return scores
-    reference, anchor, report = (states(committed, side) for side in ("reference", "anchor", "report"))
-    scores |= {f"anchor_{name}": value for name, value in polarity_f1(reference, anchor).items()}
-    stated = anchor != ABSENT
-    return scores | {"report_follows_anchor": float((anchor == report)[stated].mean()) if stated.any() else None}
-
-
-def contradictions(cases: pl.DataFrame) -> pl.Series:
-    """Return the findings that a generated report affirms and its commitment denies, or the reverse, as a column of
-    lists; null without a commitment."""
-    anchor, report = states(cases, "anchor"), states(cases, "report")
-    opposite = [POLARITIES.index(polarity) for polarity in ("positive", "negative")]
-    clash = (anchor != report) & np.isin(anchor, opposite) & np.isin(report, opposite)
-    clashing = [[finding for finding, is_clash in zip(FINDINGS, row, strict=True) if is_clash] for row in clash]
-    column = pl.Series("contradictions", clashing, dtype=pl.List(pl.String))
-    return cases.select(pl.when(pl.col("anchor_positive").is_not_null()).then(column)).to_series().alias(column.name)
+def contradictions(cases: pl.DataFrame) -> list[tuple[str, ...] | None]:
+    """Return the findings that a generated report affirms and its commitment denies, or the reverse, of each case; None
+    without a commitment."""
+    sides = (cases.select(pl.col(f"{side}_{name}" for name in POLARITIES)).iter_rows() for side in ("anchor", "report"))
+    return [
+        None if listed[0] is None else Anchor.of(*listed).contradicted(Anchor.of(*read))
+        for listed, read in zip(*sides, strict=True)
+    ]
 
 
 def states(cases: pl.DataFrame, side: str) -> np.ndarray:
@@ -69,16 +70,183 @@ def states(cases: pl.DataFrame, side: str) -> np.ndarray:
     return cases.select(map(state, FINDINGS)).to_numpy()
 
 
-def polarity_rows(cases: pl.DataFrame, polarity: str) -> np.ndarray:
-    """Return hits, findings of the report and findings of the reference with one polarity, by case, ``[n, 39]``."""
+def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
+    """Return hits, findings of a ``side`` and findings of the reference with one polarity, by case, ``[n, 39]``; 0
+    where the side has no lists."""
     state = POLARITIES.index(polarity)
-    return label_counts(*(states(cases, side) == state for side in ("reference", "report")))
+    rows = label_counts(*(states(cases, of) == state for of in ("reference", side)))
+    rows[cases[f"{side}_positive"].is_null().to_numpy()] = 0
+    return rows
 
 
-def polarity_f1(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
-    """Return micro F1 of each polarity, ``positive_f1`` and so on, of two arrays of :func:`states`, over records x
-    findings; ``None`` if neither side uses the polarity."""
+def followed_rows(cases: pl.DataFrame) -> np.ndarray:
+    """Return how many of a commitment's statements its report makes with the same polarity, and how many there are, by
+    case, ``[n, 2]``."""
+    anchor, report = states(cases, "anchor"), states(cases, "report")
+    stated = anchor != ABSENT
+    return np.stack([(stated & (anchor == report)).sum(axis=1), stated.sum(axis=1)], axis=1)
+
+
+def is_read(cases: pl.DataFrame) -> bool:
+    """Return whether every case has probabilities."""
+    return "present" in cases.columns and not cases.is_empty() and not cases["present"].null_count()
+
+
+def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
+    """Return F1 at the threshold of the predictions (.5 if they have none), AUROC (mean of the findings that have both
+    kinds of cells) and Brier score of one context; empty without probabilities."""
+    if not is_read(cases):
+        return {}
+    from sklearn.metrics import roc_auc_score  # its import takes longer than scoring some reports without probabilities
+
+    probability, positive = cells(cases)
+    both = positive.any(axis=0) & ~positive.all(axis=0)
+    areas = [roc_auc_score(there, chance) for there, chance in zip(positive.T[both], probability.T[both], strict=True)]
+    known = cases["threshold"].drop_nulls() if "threshold" in cases.columns else []
     return {
-        f"{polarity}_f1": ratios(expected == state, generated == state)["f1"]
-        for state, polarity in enumerate(POLARITIES)
+        "read_f1": ratios(positive, probability >= (known[0] if len(known) else 0.5))["f1"],
+        "read_auroc": float(np.mean(areas)) if areas else None,
+        "read_brier": float(np.square(probability - positive).mean()),
     }
+
+
+def cells(cases: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities and whether the reference affirms, [n, 13] each."""
+    return np.array(cases["present"].to_list()), states(cases, "reference") == POLARITIES.index("positive")
+
+
+def attribute_counts(cases: pl.DataFrame, reports: str = "hypothesis", mirrored: bool = False) -> Counts:
+    """Return for each case how often a report agrees with ``reference``, or that of a ``mirrored`` picture, in each of
+    :data:`KINDS`, over findings that both affirm, then how often the reference names it, ``[n, 6]``; None where the
+    column ``reports`` has none."""
+    turned = {"left": "right", "right": "left"} if mirrored else {"left": "left", "right": "right"}
+    counts: Counts = []
+    for reference, report in zip(cases["reference"], cases.get_column(reports, default=[None] * len(cases))):
+        both = set(extract_anchor(reference).positive) & set(extract_anchor(report or "").positive)
+        expected, stated = read_attributes(reference), read_attributes(report or "")
+        sides = {finding: frozenset(turned[side] for side in expected[finding].side) for finding in both}
+        pairs = ((expected[finding]._replace(side=side), stated[finding]) for finding, side in sides.items())
+        counts.append(None if report is None else _counts(pairs))
+    return counts
+
+
+def uncommitted_sides(cases: pl.DataFrame) -> Counts:
+    """Return for each case how many sides ``hypothesis`` states, of the findings that its commitment affirms with
+    attributes, that are not in the commitment, then how many it states; None without such a commitment."""
+    counts: Counts = []
+    for report, *lists in cases.select("hypothesis", "anchor_positive", "anchor_attributes").iter_rows():
+        affirmed, described = lists
+        pairs = (split_words(text, KINDS) for text in described or ())
+        known = {finding: attributes for attributes, finding in pairs if finding in affirmed}
+        stated = read_attributes(report) if known else {}
+        sides = [(stated.get(finding, Attributes()).side, one.side) for finding, one in known.items()]
+        apart = sum(len(said - listed) for said, listed in sides)
+        counts.append([apart, sum(len(said) for said, _ in sides)] if known else None)
+    return counts
+
+
+def side_switches(report: str) -> list[str]:
+    """Return the findings that a report has on the left in one sentence and on the right in another, but in none on
+    both sides."""
+    sides = {finding: {" ".join(sorted(one.side)) for one in of} for finding, of in sentence_attributes(report).items()}
+    return [name for name, known in sides.items() if {"left", "right"} <= known and "left right" not in known]
+
+
+def _counts(pairs: Iterable[tuple[Attributes, Attributes]]) -> list[int]:
+    """Count agreement, then names, over pairs of what is expected and what is stated. The sides must be the same; a
+    severity, and a course, among those expected."""
+    counts = np.zeros((2, len(KINDS)), dtype=int)
+    for expected, stated in pairs:
+        named = np.array([bool(one) for one in expected])
+        among = [bool(one) and one <= known for one, known in zip(stated[1:], expected[1:], strict=True)]
+        agreed = [expected.side == stated.side, *among]
+        counts += named & np.array([agreed, named])
+    return counts.ravel().tolist()
+
+
+def attribute_share(sums: np.ndarray, kind: str | None = None) -> np.ndarray:
+    """Return the share that agrees from sums of :func:`attribute_counts`, ``[..., 6]`` -> ``[...]``; without a ``kind``
+    the mean over the kinds that the references name; NaN without any."""
+    agreed, named = sums[..., : len(KINDS)], sums[..., len(KINDS) :]
+    with np.errstate(invalid="ignore"):
+        shares = agreed / named
+        if kind is not None:
+            return shares[..., KINDS.index(kind)]
+        return np.where(named > 0, shares, 0).sum(axis=-1) / (named > 0).sum(axis=-1)
+
+
+def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
+    """Return the same sums over all cases of a generated corpus: how often a report names an attribute of a present
+    finding as the truth has it (``states``), then how often it names one. Only contexts with a previous report have a
+    course."""
+    total = np.zeros(2 * len(KINDS), dtype=int)
+    for report, context, states in cases.select("hypothesis", "context", "states").iter_rows():
+        stated = read_attributes(report)
+        affirmed = {state["finding"]: state for state in states if state["finding"] in extract_anchor(report).positive}
+        if not availability(context)[1]:
+            stated = {finding: one._replace(course=frozenset()) for finding, one in stated.items()}
+        total += _counts((stated[finding], _latent(state)) for finding, state in affirmed.items())
+    return total
+
+
+def _latent(state: dict[str, str | None]) -> Attributes:
+    side = ("left", "right") if state["side"] == "bilateral" else (state["side"],)
+    return Attributes(*(frozenset(filter(None, one)) for one in (side, (state["severity"],), (state["course"],))))
+
+
+class SourceKind(NamedTuple):
+    """A kind of finding: its name, its findings from columns of affirmed findings, and which these are, in words; the
+    ratio that is its score, recall by findings stated, and which values of it are better."""
+
+    name: str
+    findings: pl.Expr
+    meaning: str
+    ratio: Literal["recall", "f1"] = "recall"
+    better: Literal["higher", "lower"] = "higher"
+
+
+#: Kinds by the key of their score for reports with all sources.
+SOURCE_KINDS = {
+    "persisting_stated": SourceKind(
+        "persisting", _PRIOR.list.set_intersection(_REFERENCE), "of previous report and reference"
+    ),
+    "gone_stated": SourceKind(
+        "gone", _PRIOR.list.set_difference(_REFERENCE), "of the previous report, not of the reference", better="lower"
+    ),
+    "new_stated": SourceKind(
+        "new", _REFERENCE.list.set_difference(_PRIOR), "of the reference, not of the previous report"
+    ),
+    "lateral_only_stated": SourceKind(
+        "only on the lateral view",
+        _REFERENCE.list.set_difference(_FRONTAL),
+        "in the reference, but not in that of the same study without the lateral view (none if a study has one target)",
+    ),
+    "prior_f1": SourceKind(
+        "F1 of all findings",
+        pl.when(_PRIOR.is_not_null()).then(_REFERENCE),
+        "where a previous report is known: of reports with it, of reports without it, of the previous report itself, "
+        "and of this united with reports without it",
+        ratio="f1",
+    ),
+}
+#: Reports by what they add to the key.
+REPORTS = {
+    "": "with the source",
+    "_without": "without it",
+    "_itself": "the previous report itself",
+    "_united": "the previous report united with reports without it",
+}
+
+
+def affirmed(cases: pl.DataFrame, column: str) -> list[tuple[str, ...] | None]:
+    """Return the findings of a column of :data:`TEXTS`; None where there is no text."""
+    texts = cases[TEXTS[column]] if TEXTS[column] in cases.columns else [None] * len(cases)
+    return [None if text is None else extract_anchor(text).positive for text in texts]
+
+
+def stated_rows(cases: pl.DataFrame, kind: SourceKind, stated: pl.Expr) -> np.ndarray:
+    """Return by case, ``[n, 3]``, the findings of a kind that are stated, all that are stated, and all of the kind; 0
+    where one of the lists is null."""
+    both = kind.findings.list.set_intersection(stated)
+    counts = [pl.when(both.is_not_null()).then(one.list.len()).otherwise(0) for one in (both, stated, kind.findings)]
+    return np.stack([cases.select(count).to_series().to_numpy() for count in counts], axis=1).astype(float)

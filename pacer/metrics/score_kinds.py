@@ -1,19 +1,21 @@
 """What a score is: its row in the registry, how it is computed from cases, and from sums over cases."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from pacer.metrics.clinical import Convention
+from pacer.metrics.clinical import CONVENTIONS, Convention
 
 #: Scores by key; ``None``: undefined.
 Numbers = dict[str, float | None]
 #: Table of the page that a score is a column of; empty: the score is only in ``scores.json``.
 Place = Literal["scores", "originals", "contents", "commitments", "variety", "columns", ""]
 Direction = Literal["higher", "lower"]
+#: The statistics of each case ``[n, k]``, by a convention.
+Rows = Callable[[pl.DataFrame, Convention], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -22,20 +24,27 @@ class Context:
     if there are any."""
 
     cases: pl.DataFrame
-    originals: pl.DataFrame | None
     convention: str
+    originals: "Context | None" = None
+    _totals: dict[Callable, np.ndarray] = field(default_factory=dict, repr=False)
+
+    def total(self, rows: Rows) -> np.ndarray:
+        """Return the sums ``[k]`` of the statistics of all cases, which scores with the same function share."""
+        if rows not in self._totals:
+            self._totals[rows] = rows(self.cases, CONVENTIONS[self.convention]).sum(axis=0)
+        return self._totals[rows]
 
 
 @dataclass(frozen=True)
 class Sums:
     """A score as a function of sums over cases, which is what intervals and tests need.
 
-    ``rows``: the statistics of each case ``[n, k]``; scores that share them name the same function. ``score``: sums
-    ``[..., k]`` -> score ``[...]``, NaN if undefined. ``counted``: the columns of the rows that add up to the number of
-    findings, or records, that it is a share or a mean of; none: it is no share, or all records count.
+    ``rows``: scores that share statistics name the same function. ``score``: sums ``[..., k]`` -> score ``[...]``, NaN
+    if undefined. ``counted``: the columns of the rows that add up to the number of findings, or records, that it is a
+    share or a mean of; none: it is no share, or all records count.
     """
 
-    rows: Callable[[pl.DataFrame, Convention], np.ndarray]
+    rows: Rows
     score: Callable[[np.ndarray, Convention], np.ndarray]
     counted: tuple[int, ...] = ()
 
@@ -55,29 +64,43 @@ class Score:
 
     Attributes:
         key: its name in ``scores.json``. title: its heading in its own table.
-        of: computes it from all rows of a context, perhaps with related scores; leaves out what does not apply.
         meaning: what ``signature.json`` and the table in ``docs/evaluation.md`` say of it.
-        case_column: made for it before scores are computed, from the texts and what the rules read in them.
+        sums: its definition. computed: one that is no function of sums; perhaps with related scores.
         place: its table. better: which values are better; None: neither, or not known.
-        sums: for its interval; None: it has none. tested: whether two runs are compared by it.
-        needs: column of the cases without which there are no sums.
+        interval: whether its sums are resampled. tested: whether two runs are compared by it.
+        needs: column of the cases without whose values it does not apply.
+        omitted: whether it is left out, and not undefined, without a case that has a value.
         decimals: as it is printed; 0: a number of records, which has no mean over contexts.
         beside: its heading beside scores of other tables. short: that of studies.
+        case_column: made for it before scores are computed, from the texts and what the rules read in them.
     """
 
     key: str
     title: str
-    of: Callable[[Context], Mapping[str, float | None]]
     meaning: str
+    sums: Sums | None = None
+    computed: Callable[[Context], Numbers] | None = None
     place: Place = ""
     better: Direction | None = "higher"
-    sums: Sums | None = None
+    interval: bool = True
     tested: bool = False
     needs: str = "record_id"
+    omitted: bool = False
     decimals: int = 3
     beside: str = ""
     short: str = ""
     case_column: Column | None = None
+
+    def of(self, context: Context) -> Numbers:
+        """Return its value, None if undefined, by its key; empty if it does not apply."""
+        if self.sums is None:
+            return self.computed(context) if self.computed is not None else {}
+        if self.needs not in context.cases.columns or not context.cases[self.needs].count():
+            return {}
+        value = float(self.sums.score(context.total(self.sums.rows), CONVENTIONS[context.convention]))
+        if np.isnan(value):
+            return {} if self.omitted else {self.key: None}
+        return {self.key: value}
 
     @property
     def heading(self) -> str:
@@ -108,20 +131,15 @@ def by_case(
         known = all(name in cases.columns for name in columns)
         return cases.select(value.cast(pl.Float64)).to_series().to_numpy() if known else np.full(len(cases), np.nan)
 
-    def of(context: Context) -> Numbers:
-        defined = numbers(context.cases)
-        defined = defined[~np.isnan(defined)]
-        return {key: float(defined.mean())} if len(defined) else {}
-
-    further |= {"better": better, "needs": columns[0], "tested": interval}
     sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums), counted=(1,))
-    return Score(key, title, of, meaning, sums=sums if interval else None, **further)
+    further |= {"better": better, "needs": columns[0], "interval": interval, "tested": interval, "omitted": True}
+    return Score(key, title, meaning, sums, **further)
 
 
 def mean_rows(values: np.ndarray) -> np.ndarray:
     """Return the statistics ``[n, 2]`` of a score that is the mean over the rows whose value is not NaN."""
     defined = ~np.isnan(values)
-    return np.stack([np.where(defined, values, 0.0), defined], axis=1)
+    return np.stack([np.where(defined, values, 0.0), defined]).T
 
 
 def mean(sums: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ page, ``signature.json`` and the table in ``docs/evaluation.md`` read it. A new 
 its function and its test; one that is a mean over cases needs no more than :func:`by_case`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,18 +13,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
-from pacer.metrics.attributes import KINDS as ATTRIBUTES
-from pacer.metrics.attributes import attribute_counts, attribute_share, side_switches, uncommitted_sides
-from pacer.metrics.cases import is_labelled
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, Convention, averaged, case_efficacy, label_rows
-from pacer.metrics.commitments import commitment_scores, contradictions, polarity_rows
-from pacer.metrics.meteor import meteor, meteor_statistics
-from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
-from pacer.metrics.reading import reading_scores
-from pacer.metrics.repetition import repetition
+from pacer.metrics.clinical import CONVENTIONS, Convention, averaged, label_rows
+from pacer.metrics.commitments import KINDS as ATTRIBUTES
+from pacer.metrics.commitments import (
+    REPORTS,
+    SOURCE_KINDS,
+    affirmed,
+    attribute_counts,
+    attribute_share,
+    contradictions,
+    followed_rows,
+    polarity_rows,
+    reading_scores,
+    side_switches,
+    stated_rows,
+    uncommitted_sides,
+)
+from pacer.metrics.nlg import bleu, bleu_statistics, cider, meteor, meteor_statistics, repetition
 from pacer.metrics.score_kinds import (
     Column,
     Context,
@@ -38,7 +47,6 @@ from pacer.metrics.score_kinds import (
     mean,
     mean_rows,
 )
-from pacer.metrics.source_use import KINDS, REPORTS, affirmed, stated_rows
 
 _COUNTS = pl.List(pl.Int64)
 #: Whether a text has as many tokens as the decoder allows (including texts that happen to end exactly there).
@@ -53,37 +61,28 @@ def score_of_column(name: str) -> Score:
     return by_case(name, name, pl.col(name), "mean of your column", place="columns", interval=True)
 
 
-def _labels(context: Context) -> Numbers:
-    if not is_labelled(context.cases):
-        return {}
-    values = case_efficacy(context.cases, context.convention)
-    return {ratio: values[ratio] for ratio in RATIOS}
+def _of_originals(score: Score) -> Callable[[Context], Numbers]:
+    """Return the score of the cases that have original findings, with these as references."""
+    return lambda context: {
+        f"original_{key}": value for key, value in (score.of(context.originals) if context.originals else {}).items()
+    }
 
 
-def _originals(context: Context) -> Numbers:
-    if context.originals is None:
-        return {}
-    scores = language_scores(context.originals) | {"n": len(context.originals)}
-    return {f"original_{key}": value for key, value in scores.items()}
-
-
-def _of_cases(of: Callable[[pl.DataFrame], Numbers]) -> Callable[[Context], Numbers]:
-    return lambda context: of(context.cases)
-
-
-_language, _commitments, _reading = map(_of_cases, (language_scores, commitment_scores, reading_scores))
+def _reading(key: str) -> Callable[[Context], Numbers]:
+    return lambda context: {one: value for one, value in reading_scores(context.cases).items() if one == key}
 
 
 def _ratio(ratio: str) -> Sums:
     return Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0]))
 
 
-def _polarity(polarity: str) -> Sums:
-    rows = lambda cases, _: polarity_rows(cases, polarity)  # noqa: E731
-    return Sums(rows, lambda sums, _: averaged(sums, "f1"))
+def _polarity(polarity: str, side: str) -> Sums:
+    return Sums(lambda cases, _: polarity_rows(cases, polarity, side), lambda sums, _: averaged(sums, "f1"))
 
 
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
+    if "bleu_statistics" in cases.columns:
+        return np.array(cases["bleu_statistics"].to_list())
     return bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
 
 
@@ -116,18 +115,13 @@ def _side_switches(side: str) -> Column:
 
 def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Score:
     """Return the score of a kind of finding for the lists ``stated``, by default those of the column ``needs``."""
-    kind, lists = KINDS[key], pl.col(needs) if stated is None else stated
-
-    def of(context: Context) -> Numbers:
-        value = float(averaged(stated_rows(context.cases, kind, lists).sum(axis=0), kind.ratio))
-        return {key + end: None if np.isnan(value) else value} if context.cases[needs].count() else {}
-
+    kind, lists = SOURCE_KINDS[key], pl.col(needs) if stated is None else stated
     of_kind = (2,) if kind.ratio == "recall" else ()
     sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio), of_kind)
     column = Column(needs, pl.List(pl.String), lambda cases: affirmed(cases, needs))
     measure = "F1" if kind.ratio == "f1" else "share that reports state, with the source and without it,"
     title, meaning = f"{kind.name}, {REPORTS[end]}", f"{measure} of affirmed findings {kind.meaning}"
-    return Score(key + end, title, of, meaning, better=kind.better, sums=sums, needs=needs, case_column=column)
+    return Score(key + end, title, meaning, sums, better=kind.better, needs=needs, case_column=column)
 
 
 def _of_counts(key: str, column: Column, width: int, share: Callable, counted: tuple[int, ...], **rest: Any) -> Score:
@@ -136,12 +130,8 @@ def _of_counts(key: str, column: Column, width: int, share: Callable, counted: t
     def rows(cases: pl.DataFrame) -> np.ndarray:
         return np.array([counts or [0] * width for counts in cases[column.name].to_list()], dtype=float)
 
-    def of(context: Context) -> Numbers:
-        value = float(share(rows(context.cases).sum(axis=0)))
-        return {key: None if np.isnan(value) else value} if context.cases[column.name].count() else {}
-
     sums = Sums(lambda cases, _: rows(cases), lambda sums, _: share(sums), counted)
-    return Score(key, of=of, sums=sums, needs=column.name, case_column=column, **rest)
+    return Score(key, sums=sums, needs=column.name, case_column=column, **rest)
 
 
 def _attribute(kind: str | None, chance: bool = False) -> Score:
@@ -181,7 +171,8 @@ def _at(place: Place, *scores: Score) -> Iterable[Score]:
     return (replace(score, place=place) for score in scores)
 
 
-_ROUGE = Sums(lambda cases, _: mean_rows(cases["rougeL"].to_numpy()), lambda sums, _: mean(sums))
+#: Rows one after the other in memory are added in their order, as ROUGE-L's mean always was.
+_ROUGE = Sums(lambda cases, _: np.ascontiguousarray(mean_rows(cases["rougeL"].to_numpy())), lambda sums, _: mean(sums))
 _METEOR = Sums(lambda cases, _: meteor_statistics(cases["meteor_statistics"].to_list()), lambda sums, _: meteor(sums))
 _INVENTED = pl.when(_WITHOUT_PRIOR).then(_compares("hypothesis"))
 _REPORT = pl.col("report_positive")
@@ -189,7 +180,7 @@ _UNITED = pl.col("prior_positive").list.set_union("no_prior_positive")
 _LABELS = "hypothesis_labels"
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 #: A number of records, which has no mean over contexts.
-_COUNT: dict[str, Any] = {"better": None, "decimals": 0}
+_COUNT = Score("n", "n", "records", computed=lambda context: {"n": len(context.cases)}, better=None, decimals=0)
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
 _ROWS = "F with beta 1.2, split at single spaces, mean of the rows (pycocoevalcap)"
 _JAR = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
@@ -208,20 +199,21 @@ _REPEATS = (
     "words in an immediate repeat of one to eight words, or in a sentence that occurred earlier; mean of the rows"
 )
 
-_LANGUAGE_SCORES = (
+#: The scores of words in common.
+LANGUAGE = (
     *(
-        Score(f"bleu{n}", f"BLEU-{n}", _language, _BLEU, sums=_bleu(n), tested=n == 4, short=f"B@{n}")
+        Score(f"bleu{n}", f"BLEU-{n}", _BLEU, _bleu(n), tested=n == 4, needs="reference", short=f"B@{n}")
         for n in range(1, 5)
     ),
-    Score("rougeL", "ROUGE-L", _language, _ROWS, sums=_ROUGE, tested=True, short="R-L"),
-    Score("meteor", "METEOR", _language, _JAR, sums=_METEOR, tested=True, needs="meteor_statistics", short="MTR"),
-    Score("cider", "CIDEr", _language, _CIDER),
+    Score("rougeL", "ROUGE-L", _ROWS, _ROUGE, tested=True, needs="rougeL", short="R-L"),
+    Score("meteor", "METEOR", _JAR, _METEOR, tested=True, needs="meteor_statistics", short="MTR"),
+    Score("cider", "CIDEr", _CIDER, computed=lambda context: {"cider": cider(context.cases)}),
 )
 _ORIGINAL_SCORES = [
     replace(
         score,
         key=f"original_{score.key}",
-        of=_originals,
+        computed=_of_originals(score),
         meaning="the same score against the original findings",
         place="" if score.key == "cider" else "originals",
         sums=None,
@@ -229,31 +221,32 @@ _ORIGINAL_SCORES = [
         beside=f"Original {score.title}",
         short=score.short and f"Orig. {score.short}",
     )
-    for score in _LANGUAGE_SCORES
+    for score in LANGUAGE
 ]
 
 SCORES: tuple[Score, ...] = (
     *_at(
         "scores",
-        Score("precision", "P", _labels, _EFFICACY, sums=_ratio("precision"), needs=_LABELS),
-        Score("recall", "R", _labels, _EFFICACY, sums=_ratio("recall"), needs=_LABELS),
-        Score(
-            "f1", "F1", _labels, _EFFICACY, sums=_ratio("f1"), tested=True, needs=_LABELS, beside="CE F1", short="F1"
-        ),
+        Score("precision", "P", _EFFICACY, _ratio("precision"), needs=_LABELS),
+        Score("recall", "R", _EFFICACY, _ratio("recall"), needs=_LABELS),
+        Score("f1", "F1", _EFFICACY, _ratio("f1"), tested=True, needs=_LABELS, beside="CE F1", short="F1"),
     ),
     *_at(
         "contents",
         *(
-            Score(f"report_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_REPORT, sums=_polarity(p), tested=True)
+            Score(f"report_{p}_f1", f"{p.capitalize()} F1", _OF_REPORT, _polarity(p, "report"), tested=True)
             for p in ("positive", "negative")
         ),
     ),
-    *_at("scores", *_LANGUAGE_SCORES, Score("n", "n", lambda context: {"n": len(context.cases)}, "records", **_COUNT)),
+    *_at("scores", *LANGUAGE, _COUNT),
     *_ORIGINAL_SCORES,
-    *_at("originals", Score("original_n", "n", _originals, "records with original findings", **_COUNT)),
+    *_at(
+        "originals",
+        replace(_COUNT, key="original_n", computed=_of_originals(_COUNT), meaning="records with original findings"),
+    ),
     *_at(
         "contents",
-        Score("report_uncertain_f1", "Uncertain F1", _commitments, _OF_REPORT),
+        Score("report_uncertain_f1", "Uncertain F1", _OF_REPORT, _polarity("uncertain", "report"), interval=False),
         *_beside_references(
             "prior_wording_rate", ("Compares", "References compare"), _compares, _COMPARES, column=_wording
         ),
@@ -268,15 +261,23 @@ SCORES: tuple[Score, ...] = (
     *_at(
         "commitments",
         *(
-            Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_ANCHOR, beside=f"Commitment {p} F1")
-            for p in ("positive", "negative", "uncertain")
+            Score(
+                *(f"anchor_{p}_f1", f"{p.capitalize()} F1", _OF_ANCHOR, _polarity(p, "anchor")),
+                **{"interval": False, "needs": "anchor_positive", "beside": f"Commitment {p} F1"},
+            )
+            for p in POLARITIES
         ),
         *_beside_references(
             *("affirms_nothing", ("Lists nothing", "References list nothing")),
             lambda side: pl.col("anchor_positive" if side == "hypothesis" else "reference_positive").list.len() == 0,
             "commitments that affirm no finding",
         ),
-        Score("report_follows_anchor", "Report follows", _commitments, _FOLLOWS),
+        Score(
+            *("report_follows_anchor", "Report follows", _FOLLOWS),
+            Sums(lambda cases, _: followed_rows(cases), lambda sums, _: mean(sums)),
+            interval=False,
+            needs="anchor_positive",
+        ),
         by_case(
             "contradiction_rate",
             "Contradicts",
@@ -291,9 +292,9 @@ SCORES: tuple[Score, ...] = (
             *(Column("uncommitted_sides", _COUNTS, uncommitted_sides), 2, mean, (1,)),
             **{"title": "Uncommitted sides", "meaning": _UNCOMMITTED, "better": "lower", "tested": True},
         ),
-        Score("read_f1", "Read F1", _reading, f"{_READ}; present from `decode.threshold` on"),
-        Score("read_auroc", "Read AUROC", _reading, f"{_READ}; mean of the findings"),
-        Score("read_brier", "Read Brier", _reading, f"{_READ}; Brier score", better="lower"),
+        Score("read_f1", "Read F1", f"{_READ}; present from `decode.threshold` on", computed=_reading("read_f1")),
+        Score("read_auroc", "Read AUROC", f"{_READ}; mean of the findings", computed=_reading("read_auroc")),
+        Score("read_brier", "Read Brier", f"{_READ}; Brier score", computed=_reading("read_brier"), better="lower"),
         by_case("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
         by_case("fallback_rate", "Fallback", pl.col("fallback"), "without a report: the raw text is scored", "lower"),
         by_case("truncated_rate", "Truncated", _TRUNCATED, "all tokens that the decoder allows", "lower"),
@@ -350,17 +351,15 @@ def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:
     return cases.with_columns(pl.Series(name, list(values(cases)), dtype=kind) for name, kind, values in columns)
 
 
-def context_scores(context: Context) -> Numbers:
-    """Return every score of a context that applies to it."""
-    scores: Numbers = {}
-    for of in dict.fromkeys(score.of for score in SCORES):
-        scores |= of(context)
-    return scores
+def context_scores(context: Context, without: Collection[str] = ()) -> Numbers:
+    """Return every score of a context that applies to it, but those ``without`` and their twins against originals."""
+    wanted = [score for score in SCORES if score.key.removeprefix("original_") not in without]
+    return {key: value for score in wanted for key, value in score.of(context).items()}
 
 
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
     """Return the scores that have sums over these cases, with those of ``columns``, which are ``score.columns``'."""
-    registered = [s for s in SCORES if s.sums is not None and s.needs in cases.columns and cases[s.needs].count()]
+    registered = [s for s in SCORES if s.sums and s.interval and s.needs in cases.columns and cases[s.needs].count()]
     return registered + [score_of_column(name) for name in columns]
 
 

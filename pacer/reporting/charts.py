@@ -1,13 +1,11 @@
 """Charts of the report, each described in its docstring: SVG files for a paper, and inline in the page."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,11 +15,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from pacer.metrics.source_use import KINDS, REPORTS
-
-if TYPE_CHECKING:
-    from pacer.metrics.statistics.bootstrap import Interval
-    from pacer.metrics.statistics.reliability import Reliability
+from pacer.metrics.commitments import REPORTS, SOURCE_KINDS
+from pacer.metrics.statistics.bootstrap import Interval
+from pacer.metrics.statistics.intervals import Reliability
 
 _STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
 #: The page's colours, by their names in ``style.css``, and one for what is compared with.
@@ -115,7 +111,7 @@ def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
         name: {
             f"{context.upper()}: {kind.name}": values[f"{key}{end}"]
             for context, values in scores.items()
-            for key, kind in KINDS.items()
+            for key, kind in SOURCE_KINDS.items()
             if f"{key}{end}" in values and values[key].value is not None
         }
         for end, name in REPORTS.items()

@@ -1,12 +1,30 @@
-"""Self-contained HTML pages from ``templates/``."""
+"""Self-contained HTML pages from ``templates/``, and radiographs for them: scaled down and embedded as data URIs.
 
+Depth routing is transparent maps over them (``depth_tiles`` and ``depth_slider`` in ``templates/macros.html``).
+"""
+
+import base64
+import io
+import math
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import matplotlib
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from PIL import Image
+
+from pacer.core.errors import DataError
+from pacer.data.greyscale import ImageError
+from pacer.data.radiographs import open_image
 
 TEMPLATES = Path(__file__).parent / "templates"
+#: Longest edge of an embedded radiograph, in pixels.
+LONGEST_EDGE = 384
+#: Opacity of the strongest colour of a map.
+_STRONGEST = 0.6
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
@@ -27,3 +45,82 @@ def _environment(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def read_grey(path: Path) -> Image.Image:
+    """Return the image at ``path`` as 8-bit grey, with no edge longer than :data:`LONGEST_EDGE`. Raises a DataError if
+    the file is missing or is not an image."""
+    try:
+        grey = open_image(path).convert("L")
+    except ImageError as error:
+        raise DataError(f"{path} cannot be opened as an image: {error.problem}") from None
+    grey.thumbnail((LONGEST_EDGE, LONGEST_EDGE), Image.Resampling.LANCZOS)  # never enlarges
+    return grey
+
+
+def data_uri(image: Image.Image, form: str = "JPEG") -> str:
+    """Return the image as a ``data:`` address; JPEG knows no transparency, which a PNG keeps."""
+    if form == "JPEG" and image.mode != "L":
+        image = image.convert("RGB")
+    buffer = io.BytesIO()
+    image.save(buffer, format=form, quality=85)  # PNG ignores the quality
+    return f"data:image/{form.lower()};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+class DepthMap(NamedTuple):
+    """One depth: the encoder block, its mean weight, and the address of its map."""
+
+    depth: int
+    mean: float
+    address: str
+
+
+class RoutingOverlay(NamedTuple):
+    """A radiograph as the encoder saw it, and a map per depth. ``even``: each depth's weight in an even mixture.
+    ``farthest``: the deviation from it that gets the strongest colour."""
+
+    name: str
+    address: str
+    maps: tuple[DepthMap, ...]
+    even: float
+    farthest: float
+
+
+def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
+    """Return maps that are warm where a patch takes more of a depth than the even share, cool where less, and clear at
+    it. The largest deviation in the image has the strongest colour.
+
+    A map has one pixel per patch: a smooth map would suggest detail that the router does not have. Addresses are
+    ``data:`` addresses: no file is written.
+
+    Args:
+        image: what the patches cover. weights: ``[rows, columns, K]``, sums of 1 over K. depths: the K encoder blocks.
+    """
+    even = 1 / weights.shape[2]
+    farthest = max(float(np.abs(weights - even).max()), 1e-3)
+    relative = (weights - even) / farthest
+    maps = tuple(
+        DepthMap(depth, float(weights[:, :, place].mean()), _address(relative[:, :, place]))
+        for place, depth in enumerate(depths)
+    )
+    return RoutingOverlay(name, data_uri(image), maps, even, farthest)
+
+
+def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
+    """Return the same for the middle square of a radiograph: this family's image processors scale the shorter edge and
+    crop to that square, which the patch grid spans.
+
+    Args:
+        weights: ``[N, K]``, N a square grid in row-major order.
+    """
+    side, edge = math.isqrt(len(weights)), min(image.size)
+    left, top = (image.width - edge) // 2, (image.height - edge) // 2
+    square = image.crop((left, top, left + edge, top + edge))
+    return routing_overlay(name, square, weights.reshape(side, side, -1), depths)
+
+
+def _address(relative: np.ndarray) -> str:
+    """Return values ``[rows, columns]`` from -1 to 1 as the address of a PNG."""
+    pixels = matplotlib.colormaps["RdBu_r"](0.5 + 0.4 * relative, bytes=True)
+    pixels[..., 3] = np.round(255 * _STRONGEST * np.abs(relative))
+    return data_uri(Image.fromarray(pixels), "PNG")

@@ -88,7 +88,7 @@ def spans(
     compared_with: Other,
     other: Collection[Statement] | None,
     first: Collection[Statement] | None = None,
-    commitment: Collection[Statement] | None = None,
+    commitment: Anchor | None = None,
     named: Mapping[str, frozenset[Statement]] | None = None,
 ) -> list[Span]:
     """Cut a report into spans, which joined give the report.
@@ -98,9 +98,9 @@ def spans(
     wording of comparison is not checked against it.
 
     Args:
-        other: statements of the text that ``compared_with`` names; None if there is no such text.
+        other: statements of the text that ``compared_with`` names; None if there is no such text, or for a commitment.
         first: :func:`statements` of the report in the first context; None in that context itself.
-        commitment: statements of the report's own commitment; by default ``other``, if that is a commitment.
+        commitment: the report's own.
         named: statements of several texts that make up ``other``, by name; the tooltip says which of them match.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
@@ -112,9 +112,10 @@ def spans(
         "opposite": "the other report says the opposite",
         "changed": "differs from the first context",
     }
-    stated = (commitment or (other if compared_with == "commitment" else None)) or ()
-    read = committed(extract_anchor(report))  # what the rules read in the whole report
-    opposed = {(finding, kind) for finding, kind in read if (finding, _OPPOSITE.get(kind, "")) in stated}
+    read, listed = extract_anchor(report), commitment or Anchor()
+    opposed, own = {(name, read.polarity(name)) for name in listed.contradicted(read)}, committed(listed)
+    if compared_with == "commitment":
+        other, own = None if commitment is None else own, frozenset()
     sides, marked = dict(_sides(read_attributes(report))), []
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):
@@ -127,7 +128,7 @@ def spans(
         denied = denied and any((name, _OPPOSITE.get(kind, "")) in (other or ()) for name, kind in compared)
         wrong = "" if denied else _apart(compared, sides, other or (), compared_with)
         against = "" if opposed.isdisjoint(here) else "the commitment says the opposite"
-        against = against or _apart(here, sides, commitment or (), "commitment")
+        against = against or _apart(here, sides, own, "commitment")
         applies = {
             "matching": supported and not wrong,
             unsupported: checked and not supported and not denied and not wrong,

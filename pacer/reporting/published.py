@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
+from pacer.metrics.display import Mark
 from pacer.metrics.signature import Signature
 from pacer.reporting.score_tables import contexts_in
-from pacer.reporting.tables import Mark
 
 FILE = Path(__file__).with_name("published.yaml")
 

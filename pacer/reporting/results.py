@@ -1,4 +1,7 @@
-"""Outputs of a run, read once for all sections of its report."""
+"""Outputs of a run, read once for all sections of its report; and its example cases.
+
+An example is one study in every context in which it was decoded, with the model's inputs, commitment and report.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +13,19 @@ import numpy as np
 import polars as pl
 from safetensors.numpy import load_file
 
+from pacer.commitments.anchor import Anchor
 from pacer.config import Params
 from pacer.core.audits import number
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
-from pacer.metrics.result import read_result
-from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS
+from pacer.metrics.signature import Signature, read_result
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
-from pacer.reporting.score_tables import PERCENT, too_few
-from pacer.reporting.signature import caution
+from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
+from pacer.reporting.marks import Span, Statement, spans, statements
+from pacer.reporting.score_tables import caution
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,7 @@ class Results:
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
-        """The records that have a prediction.
-
-        Raises:
-            DataError: there are none.
-        """
+        """The records that have a prediction. Raises a DataError if there are none."""
         decoded = self.records.filter(pl.col("record_id").is_in(list(self.predictions)))
         if decoded.is_empty():
             raise DataError("no prediction matches a record of the corpus; decode again with this corpus")
@@ -63,6 +63,11 @@ class Results:
     def note(self) -> str | None:
         """A warning if models are stand-ins."""
         return caution(self.signature)
+
+    @property
+    def depths(self) -> list[int]:
+        """The encoder blocks of the depth weights; predictions of earlier versions do not name them."""
+        return self.decoding.get("depths") or self.params.features.depths
 
     @property
     def convention(self) -> str:
@@ -86,11 +91,7 @@ class Results:
 def read_results(
     corpus: Path, anchors: Path, emphasis: Path, pictures: Path, predictions: Path, metrics: Path, params: Params
 ) -> Results:
-    """Read the output folders of the stages of these names.
-
-    Raises:
-        DataError: a file is missing or malformed.
-    """
+    """Read the output folders of the stages of these names. Raises a DataError if a file is missing or malformed."""
     scores, cases, signature = read_result(metrics)
     generated = [path for context in CONTEXTS if (path := predictions / f"{context}.jsonl").exists()]
     if not generated:
@@ -111,3 +112,85 @@ def read_results(
         signature=signature,
         cases=cases,
     )
+
+
+@dataclass(frozen=True)
+class CaseImage:
+    """One radiograph: its address on the page, and the maps over it if there are depth weights."""
+
+    name: str
+    address: str
+    overlay: RoutingOverlay | None
+
+
+@dataclass(frozen=True)
+class ContextReport:
+    """The model's report for one record, with its reference.
+
+    ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``sources``: in words.
+    ``commitment``: the prediction's; None without one. ``generated``, ``reference``: the texts with their marks.
+    """
+
+    record: Mapping[str, Any]
+    sources: str
+    prediction: Mapping[str, Any]
+    score: Mapping[str, Any]
+    commitment: Anchor | None
+    reference: list[Span]
+    generated: list[Span]
+
+
+@dataclass(frozen=True)
+class ExampleCase:
+    """One study with its images and one report per context."""
+
+    study_id: str
+    subject_id: str
+    view: str
+    images: Sequence[CaseImage]
+    reports: Sequence[ContextReport]
+
+
+def example_cases(results: Results) -> list[ExampleCase]:
+    """Return the studies that decoding marked as examples (``decode.examples`` sets their number). Raises a DataError
+    if an image of a shown case is missing."""
+    decoded = set(results.decoded["study_id"])
+    return [study_case(results, study) for study in results.decoding.get("examples", []) if study in decoded]
+
+
+def study_case(results: Results, study: str) -> ExampleCase:
+    """Return one decoded study, its reports in the order of contexts. Raises a DataError if an image of it is
+    missing."""
+    scores = {row["record_id"]: row for row in results.cases.filter(study_id=study).iter_rows(named=True)}
+    rows = sorted(results.decoded.filter(study_id=study).to_dicts(), key=lambda row: CONTEXTS.index(row["context"]))
+    reports = []
+    first: tuple[frozenset[Statement], ...] = ()
+    for row in rows:
+        prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
+        wanted, written = row["report"], prediction["report"]
+        reference, generated = stated = statements(wanted), statements(written)
+        first = first or stated
+        commitment = None if prediction["anchor"] is None else Anchor.of_lists(prediction["anchor"])
+        reports.append(
+            ContextReport(
+                row,
+                SOURCES[row["context"]],
+                prediction,
+                score,
+                commitment,
+                reference=spans(wanted, "generated", generated, first[0]),
+                generated=spans(written, "reference", reference, first[1], commitment),
+            )
+        )
+    pictures = [_image(name, rows, results) for name in ("frontal", "lateral") if any(row[name] for row in rows)]
+    return ExampleCase(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], pictures, reports)
+
+
+def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
+    """Return a study's frontal or lateral radiograph, with the depth weights of the first record that has any."""
+    image = next(row[name] for row in rows if row[name] is not None)
+    grey = read_grey(Path(results.image_paths[image]))
+    keys = (f"{row['record_id']}/{name}" for row in rows)
+    weights = next((results.routing[key] for key in keys if key in results.routing), None)
+    overlay = None if weights is None else square_overlay(name, grey, weights, results.depths)
+    return CaseImage(name, data_uri(grey), overlay)

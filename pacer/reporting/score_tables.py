@@ -1,37 +1,46 @@
-"""Tables of a run's corpus and scores; columns of scores are those of the registry, :mod:`pacer.metrics.scores`."""
+"""Tables of a run's corpus and scores, the line below each, and the warnings.
 
-from __future__ import annotations
+Columns of scores are those of the registry, :mod:`pacer.metrics.scores`. The line has the signature of the scores in
+words.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
-from pacer.core.display import IN_BRACKETS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
-from pacer.metrics.cases import MEAN, UNKNOWN
+from pacer.metrics.cases import MEAN, UNKNOWN, by_context, row_name
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.score_kinds import Score
-from pacer.metrics.scores import score_of, scores_at
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS, LEVEL, SEED
-from pacer.metrics.statistics.intervals import UNITS
-from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
+from pacer.metrics.display import IN_BRACKETS, Table, first_cell_changes, score_cell
+from pacer.metrics.score_kinds import Score, is_empty, mean
+from pacer.metrics.scores import scores_at
+from pacer.metrics.signature import Decoding, Signature
+from pacer.metrics.statistics.bootstrap import PERCENT, Interval, Summed, by_unit, intervals
+from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores, resampled_units
 
-if TYPE_CHECKING:
-    from pacer.metrics.statistics.bootstrap import Difference, Interval
-    from pacer.metrics.statistics.comparison import Comparison
-    from pacer.metrics.statistics.groups import GroupScore
-    from pacer.metrics.statistics.intervals import Intervals, LabelScores
-
-#: The level of all intervals, as a heading.
-PERCENT = f"{100 * LEVEL:g} %"
 CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
     "gold_list": "Given the reference's list",
+}
+#: By kind of promise the columns of the cases whose findings are counted, and of those among which each is sought.
+_SIDES = {
+    "false_present": ("report_positive", "reference_positive"),
+    "missed": ("reference_positive", "report_positive"),
+}
+
+#: What each kind promises.
+_TITLES = {
+    "false_present": "of the findings stated as present, at most {limit:.0%} are expected to be absent from the "
+    "radiologist's report",
+    "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are expected not to be stated",
 }
 
 
@@ -53,11 +62,8 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
-    """Return the contexts in ``scores``, in the paper's order, or that of reports whose context is unknown.
-
-    Raises:
-        DataError: there are none.
-    """
+    """Return the contexts in ``scores``, in the paper's order, or that of reports whose context is unknown. Raises a
+    DataError if there are none."""
     present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
     if not present:
         raise DataError(f"the scores have no known context; expected {', '.join(CONTEXTS)}, got {', '.join(scores)}")
@@ -74,11 +80,6 @@ def context_mean(scores: Mapping[str, Any], metric: str, context: str = MEAN) ->
 def rows_in(scores: Mapping) -> Sequence[str]:
     """Return the contexts, and ``mean`` if there is one."""
     return [*contexts_in(scores), MEAN] if MEAN in scores else contexts_in(scores)
-
-
-def row_name(context: str) -> str:
-    """Return a context in capitals, or ``Mean``."""
-    return "Mean" if context == MEAN else context.upper()
 
 
 def score_table(
@@ -122,7 +123,7 @@ def score_table(
         summary=summary,
         rules=frozenset(rules - {0}),
         quiet=frozenset(quiet),
-        notes=(*notes, *[f"{IN_BRACKETS}."] * any(counted and s.sums and s.sums.counted for s in shown)),
+        notes=(*notes, *[f"{IN_BRACKETS}."] * any(s.key in of for of in (counted or {}).values() for s in shown)),
     )
 
 
@@ -184,49 +185,115 @@ def group_table(groups: Sequence[GroupScore], caption: str = "") -> Table:
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """Return both scores, their difference with its interval, and the p value, by context and score."""
-    rows: list[tuple[str, ...]] = []
-    for context, scores in comparison.scores.items():
-        for name, compared in scores.items():
-            both = map(score_cell, (compared.first, compared.second), (3, 3), compared.counts)
-            apart = difference_cells(compared, "undefined", 4)
-            rows.append((row_name(context), score_of(name).heading, *both, number(compared.units), *apart))
-    columns = ("Context", "Score", "A", "B", UNITS[comparison.unit].capitalize(), "B − A", f"{PERCENT} interval", "p")
-    return Table(columns, tuple(rows), "", (False, False, *(True,) * 6), rules=first_cell_changes(rows))
-
-
-def comparison_notes(comparison: Comparison) -> list[str]:
-    """Return notes: how the table was made, and which columns are not compared, or not over all records."""
-    labelled = any("f1" in scores for scores in comparison.scores.values())
-    compared = f"F1 by {comparison.convention}" if labelled else "no CheXbert F1 without --chexbert"
-    lines = [
-        f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
-        f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "
-        f"{compared}; p values are not corrected for the number of rows"
-    ]
-    if comparison.units < LEAST_UNITS:
-        few = too_few(comparison.units, f"{comparison.unit} ids")
-        lines.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
-    return lines + comparison.notes
-
-
-def too_few(units: int, what: str) -> str:
-    """Say why there are no intervals."""
-    return f"no intervals: {units} {what} are too few; at least {LEAST_UNITS} are needed"
-
-
-def difference_cells(compared: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
-    """Return the cells for difference, interval and p value."""
-    if compared.difference is None:
-        return undefined, undefined, undefined
-    few = compared.low is None or compared.high is None
-    interval = "–" if few else f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
-    return signed(compared.difference, digits), interval, p_value(compared.p)
-
-
 def span(interval: Interval | None) -> str:
     """Return an interval as ``0.69–0.75``, or an empty text without one."""
     if interval is None or interval.low is None or interval.high is None:
         return ""
     return f"{interval.low:.2f}–{interval.high:.2f}"
+
+
+def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str) -> Table:
+    """Return what was promised in each context and what the reports achieve, with intervals over patients.
+
+    Args:
+        promise: content of ``promise.json``. threshold: ``decode.threshold``; findings that reach it and not the
+            promise's threshold are withheld.
+    """
+    rows = []
+    for context, part in by_context(cases).items():
+        chosen = promise["contexts"][context]
+        chances, units = np.array(part["present"].to_list()), resampled_units(part)
+        withheld = int(((chances >= threshold) & (chances < chosen["threshold"])).sum())
+        for kind, tests in chosen["tests"].items():
+            stated, known = (pl.col(side) for side in _SIDES[kind])
+            counted = part.select(stated.list.set_difference(known).list.len(), of=stated.list.len()).to_numpy()
+            share = Summed(by_unit(counted, units.codes, units.count), mean)
+            achieved = intervals({("", kind): share})[""][kind]
+            at = next(test for test in tests if test["threshold"] == chosen["threshold"])
+            errors, findings = counted.sum(axis=0).tolist()
+            rows.append(
+                (
+                    context.upper(),
+                    f"{kind.replace('_', ' ')} at most {promise['risk'][kind]:.0%}",
+                    str(chosen["threshold"]),
+                    f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} patients",
+                    f"{number(achieved.value)} ({number(achieved.low)} to {number(achieved.high)})",
+                    number(findings),
+                    number(findings - errors),
+                    number(withheld),
+                    number(part.filter(is_empty("hypothesis")).height),
+                )
+            )
+    heads = ("", "Promise", "Threshold", "On val", "Achieved", "Findings", "Right", "Withheld", "Empty")
+    return Table(heads, tuple(rows), caption)
+
+
+def promise_text(risk: Mapping[str, float | None]) -> str:
+    """Return what a promise says, with its condition."""
+    shares = [title.format(limit=limit) for kind, title in _TITLES.items() if (limit := risk[kind]) is not None]
+    text = f"{'; '.join(shares)}, on patients like those of val ({risk['confidence']:.0%} confidence)"
+    return text[0].upper() + text[1:]
+
+
+def signature_line(signature: Signature) -> str:
+    """Return what determines the numbers, in one line: ``name:value`` joined by bars."""
+    counts, limit = signature.counts.values(), Decoding.of(signature.predictions).limit
+    parts = {
+        **_clinical(signature),
+        "clean": signature.language["cleaner"],
+        "tok": "space",
+        "bleu": "corpus",
+        "meteor": "1.5",
+        "mean": "contexts",
+        "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
+        "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
+        **dict(_protocol(signature.protocol or {})),
+        "data": (signature.data["records"] or "")[:8],
+        "version": signature.versions["pacer"],
+    }
+    return " | ".join(f"{name}:{value}" for name, value in parts.items())
+
+
+def _clinical(signature: Signature) -> dict[str, Any]:
+    """Return what determines precision, recall and F1."""
+    clinical = signature.clinical
+    if clinical is None:
+        return {"labeller": "none"}
+    labeller = {True: "stand-in", False: "published", None: "unknown"}[signature.standin_labeller]
+    return {
+        "ce": clinical["convention"],
+        "obs": len(clinical["observations"]),
+        "present": "+".join(map(str, clinical["present_classes"])),
+        "avg": clinical.get("average", "micro"),
+        "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
+    }
+
+
+def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the changes made to other systems' reports, if any."""
+    if protocol.get("missing_hypotheses"):
+        yield "missing", f"{protocol['missing']}-{protocol['missing_hypotheses']}"
+    for name in ("extract", "clean_hypotheses", "clean_references"):
+        if protocol.get(name, "none") != "none":
+            yield name.replace("_", "-"), protocol[name]
+    if protocol.get("deduplicate"):
+        yield "deduplicated", "sentences"
+
+
+def caution(signature: Signature) -> str | None:
+    """Return a warning if models are stand-ins or of unknown origin; else None."""
+    notes = []
+    labeller = signature.standin_labeller
+    if signature.clinical is None:
+        notes.append("CheXbert's precision, recall and F1 need its weights; pass --chexbert DIR.")
+    elif labeller is None:
+        notes.append("The origin of the labeller is not recorded.")
+    elif labeller:
+        notes.append(
+            "The findings were labelled by a stand-in for CheXbert, made by this pipeline: compare precision, recall "
+            "and F1 only with runs scored by the same stand-in, never with published numbers."
+        )
+    frozen = (signature.predictions or {}).get("stand_ins") or []
+    if frozen:
+        notes.append(f"Frozen stand-ins, made by this pipeline: {', '.join(frozen)}.")
+    return " ".join(notes) or None

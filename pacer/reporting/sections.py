@@ -1,24 +1,87 @@
-"""The sections of the report, in order; each is a function of a run's results, and returns ``None`` if it is empty."""
+"""The report page: reads the outputs of a run; writes the page, the tables and the figures.
 
-from collections.abc import Callable
-from dataclasses import replace
+A new section is a function from :class:`~pacer.reporting.results.Results` to a :class:`Section`, or ``None`` if it is
+empty, added to :data:`SECTIONS`, which has them in order. Its tables and figures become files, and it appears in the
+page's table of contents.
+"""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from markupsafe import Markup
+
+from pacer.config import Params
+from pacer.core.contexts import CONTEXTS, SOURCES
+from pacer.core.io import atomic_directory, write_text
 from pacer.metrics.cases import by_context, contexts_of
-from pacer.metrics.reading import is_read
+from pacer.metrics.commitments import is_read
+from pacer.metrics.display import Table
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
-from pacer.metrics.statistics import sources as source_sensitivity
+from pacer.metrics.signature import Decoding
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.groups import group_scores
-from pacer.metrics.statistics.intervals import label_intervals
-from pacer.metrics.statistics.reliability import reliability
+from pacer.metrics.statistics.intervals import group_scores, label_intervals, reliability, warnings
 from pacer.reporting import charts, score_tables
-from pacer.reporting import findings as reading
-from pacer.reporting.cases import example_cases
-from pacer.reporting.results import Results
-from pacer.reporting.section import Figure, Part, Section, TableBlock, Text, shown
-from pacer.reporting.signature import signature_line
-from pacer.reporting.tables import Table
+from pacer.reporting.charts import for_page
+from pacer.reporting.html import render
+from pacer.reporting.results import ExampleCase, Results, example_cases, read_results
+from pacer.reporting.score_tables import signature_line
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; ``style``: empty, ``note`` (a warning) or ``signature``."""
+
+    kind: ClassVar = "text"
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class TableBlock:
+    """A table with its caption below, written to ``tables/NAME.md`` and ``.tex``. ``title``: a heading above it.
+    ``folded``: label that unfolds it."""
+
+    kind: ClassVar = "table"
+    name: str
+    table: Table
+    title: str = ""
+    folded: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart, written to ``figures/NAME.svg``."""
+
+    kind: ClassVar = "figure"
+    name: str
+    svg: str
+    caption: str
+
+    @property
+    def inline(self) -> Markup:
+        """The SVG as markup for the page."""
+        return for_page(self.svg, self.name)
+
+
+Part = Text | TableBlock | Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section; ``name`` is its anchor on the page. ``cases``: studies with images and reports, below the parts."""
+
+    name: str
+    title: str
+    parts: Sequence[Part] = ()
+    cases: Sequence[ExampleCase] = ()
+
+
+def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") -> list[Part]:
+    """Return a table below a title, or nothing if there is no table or it has only its first column."""
+    return [] if table is None or len(table.columns) < 2 else [TableBlock(name, table, title, folded)]
 
 
 def scores(results: Results) -> Section:
@@ -85,14 +148,14 @@ def _placed(results: Results, place: Place, caption: str, title: str = "") -> li
 
 def sources(results: Results) -> Section:
     """Whether the reports vary with the case, and how scores change with other sources."""
-    warnings = source_sensitivity.warnings(results.scores, results.cases, results.convention)
+    lines = warnings(results.scores, results.cases, results.convention)
     controls = score_tables.control_table(
         results.scores,
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the share of reports "
         "that stay the same; a model that ignores its sources loses nothing.",
     )
     parts: list[Part] = [
-        *(Text(line, "note") for line in warnings),
+        *(Text(line, "note") for line in lines),
         *([] if controls else [Text("No control was decoded, so this page cannot show whether the sources matter.")]),
         *_by_finding(results),
         *shown("controls", controls),
@@ -152,11 +215,11 @@ def findings(results: Results) -> Section | None:
     caption = "Share of findings that the reference affirms, by their probability, in ten bins of equal size"
     parts: list[Part] = [Figure("reliability", charts.reliability_chart(curves), caption)]
     if results.promise is not None:
-        text = f"{reading.promise_text(results.promise['risk'])}."
-        promised = reading.promise_table(
+        text = f"{score_tables.promise_text(results.promise['risk'])}."
+        promised = score_tables.promise_table(
             results.promise,
             results.cases,
-            results.decoding["settings"]["threshold"],
+            Decoding.of(results.decoding).threshold or 0.0,
             "The promise for each context, and what its reports achieve, as read by the rules. Withheld findings "
             "are kept out of the list only by the promise; a report is empty if nothing else was left to say.",
         )
@@ -198,3 +261,44 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     corpus,
     signature,
 )
+
+
+def build_report(
+    corpus: Path,
+    anchors: Path,
+    emphasis: Path,
+    pictures: Path,
+    predictions: Path,
+    metrics: Path,
+    out: Path,
+    params: Params,
+) -> None:
+    """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG).
+
+    The whole folder ``out`` is replaced.
+
+    Args:
+        corpus, anchors, emphasis, predictions, metrics: output folders of the stages of these names.
+        pictures: output of the stage ``features``.
+        params: of the run.
+
+    Raises:
+        DataError: an input is missing or malformed.
+    """
+    results = read_results(corpus, anchors, emphasis, pictures, predictions, metrics, params)
+    line, present = signature_line(results.signature), set(results.decoded["context"])
+    contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
+    sections = [section for make in SECTIONS if (section := make(results)) is not None]
+    page = render("report.html", contexts=contexts, sections=sections)
+    parts = [part for section in sections for part in section.parts]
+    with atomic_directory(out) as folder:
+        write_text(folder / "index.html", page)
+        for part in parts:
+            if isinstance(part, TableBlock):
+                # a file needs its own note on stand-ins, and the definition of its numbers
+                notes = (*part.table.notes, *([results.note] if results.note else []))
+                table = replace(part.table, notes=notes)
+                write_text(folder / "tables" / f"{part.name}.md", f"{table.markdown()}\n`{line}`\n")
+                write_text(folder / "tables" / f"{part.name}.tex", f"% {line}\n{table.latex()}")
+            elif isinstance(part, Figure):
+                write_text(folder / "figures" / f"{part.name}.svg", part.svg)

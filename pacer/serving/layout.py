@@ -15,10 +15,7 @@ _ON_HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[\w./-]+)")
 
 def located(model: str | PathLike) -> Path:
     """Return the folder of a model: a path as it is; ``org/name@revision`` of the hub is downloaded to its cache.
-
-    Raises:
-        CheckpointError: the hub's cache does not have it, and it cannot be downloaded.
-    """
+    Raises a CheckpointError if the hub's cache does not have it, and it cannot be downloaded."""
     match = _ON_HUB.fullmatch(str(model))
     if match is None or Path(model).exists():
         return Path(model)
@@ -35,11 +32,8 @@ def located(model: str | PathLike) -> Path:
 
 
 def check_exported(directory: Path) -> None:
-    """Refuse a folder that ``pacer export`` did not write, before anything is loaded.
-
-    Raises:
-        CheckpointError: the folder does not exist, or lacks the manifest or the settings.
-    """
+    """Refuse a folder that ``pacer export`` did not write, before anything is loaded. Raises a CheckpointError if the
+    folder does not exist, or lacks the manifest or the settings."""
     if not directory.exists():
         raise CheckpointError(f"{directory} does not exist; create it with `pacer export {directory}`")
     if not (directory / MANIFEST).is_file() or not (directory / SETTINGS).is_file():

@@ -1,27 +1,38 @@
-"""The web page of one model, for a single user of this machine. Its server stores nothing of a case: the browser holds
-the images and sends them with each request."""
+"""The web page of one model, for a single user of this machine, and its results as HTML. Its server stores nothing of a
+case: the browser holds the images and sends them with each request.
+"""
 
 import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from select import select
 from socket import MSG_PEEK
 from socketserver import ThreadingTCPServer
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
-from pacer.commitments.anchor import Anchor, read_list
-from pacer.core.contexts import availability
+from markupsafe import Markup
+from PIL import Image
+
+from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor, read_list
+from pacer.commitments.description import Attributes, words
+from pacer.core.contexts import SOURCES, availability
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.serving import view
-from pacer.serving.case import NOTICE, Case
+from pacer.decoding.reader import CLASSES
+from pacer.reporting import html
+from pacer.reporting.html import LONGEST_EDGE, data_uri, routing_overlay
+from pacer.reporting.marks import committed, spans, statements
+from pacer.serving.case import NOTICE, Case, Result, notes_of
 from pacer.serving.reporter import Reporter
 from pacer.serving.sources import MAX_BYTES, MAX_CHARACTERS, load_image
 
+TEMPLATES = Path(__file__).parent / "templates"
+render = partial(html.render, folder=TEMPLATES)
 #: Host names of the loopback interface, which no other machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost")
 #: Most bytes in a request: two images, and three texts of at most 12 bytes a character in JSON.
@@ -35,6 +46,93 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+
+
+def problem(sentence: str) -> str:
+    """Return the HTML of a refusal, shown instead of the requested content."""
+    return Markup('<p class="problem" role="alert">{}</p>').format(sentence)
+
+
+def preview(image: Image.Image, name: str, caption: str) -> str:
+    """Return the HTML of an uploaded radiograph, reduced in size."""
+    small = image.copy()
+    small.thumbnail((LONGEST_EDGE, LONGEST_EDGE), Image.Resampling.LANCZOS)
+    figure = Markup(
+        '<figure class="preview"><img src="{}" alt="{} radiograph as uploaded"><figcaption>{}</figcaption></figure>'
+    )
+    return figure.format(data_uri(small), name, caption)
+
+
+class Choice(NamedTuple):
+    """A kind of attribute of a finding: its words in the model's list and in the person's, and the options by word."""
+
+    model: str
+    person: str
+    options: Mapping[str, str]
+
+
+def result_page(result: Result, model: Anchor | None = None, commits: bool = True, kinds: Collection[str] = ()) -> str:
+    """Return the HTML of one report: commitment, marked report, gate, routing maps and notes.
+
+    Args:
+        model: the model's own commitment, if a person changed it. commits: whether the model writes for a list.
+        kinds: of attributes in its lists.
+    """
+    overlays = [
+        routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
+        for name, routing in result.routing().items()
+    ]
+    # none if there is no commitment, or no report after it
+    commitment = None if result.fallback else result.commitment
+    uncommitted = [] if commitment is None else sorted(statements(result.report) - committed(commitment))
+    marked = spans(result.report, "commitment", None, commitment=commitment)
+    listed, generated = result.findings(), model or result.commitment or Anchor()
+    rows = {
+        finding: {"model": generated.polarity(finding) or "", "person": listed.get(finding, "")} for finding in FINDINGS
+    }
+    chances, person = {}, result.commitment or Anchor()
+    if result.attributes is not None:
+        chances = result.attributes.as_dict()
+        if result.given:  # and so completed with what was read, as the model's list must be to be compared
+            generated = generated.completed(result.attributes.stated())
+    choices = {
+        finding: {kind: _choice(finding, kind, generated, person, chances.get(finding, {})) for kind in kinds}
+        for finding in FINDINGS
+    }
+    changed = dict[str, dict[str, Any]]()
+    for finding, states in rows.items():
+        of_kinds = {kind: one for kind, one in choices[finding].items() if one.model != one.person}
+        if of_kinds or states["model"] != states["person"]:
+            said = {kind: {"model": one.model, "person": one.person} for kind, one in of_kinds.items()}
+            changed[finding] = states | ({"attributes": said} if said else {})
+    return render(
+        "result.html",
+        result=result,
+        rows=rows,
+        choices=choices,
+        changed=changed,
+        kinds=kinds,
+        saved=json.dumps(result.as_dict() | {"changed": changed}, indent=2, ensure_ascii=False),
+        states=POLARITIES,
+        commits=commits,
+        overlays=overlays,
+        spans=marked,
+        wrong_side=any("wrong-side" in span.marks for span in marked),
+        sources=SOURCES[result.context],
+        unbacked=[(finding, kind) for finding, kind in uncommitted if kind in POLARITIES],
+        notes=notes_of([result]),
+    )
+
+
+def _choice(finding: str, kind: str, model: Anchor, person: Anchor, chances: Mapping[str, float]) -> Choice:
+    """Return the choice of a kind of a finding. An option has its probability, where it was read."""
+    lists = (one.attributes.get(finding, Attributes()).only([kind]) for one in (model, person))
+    own, listed = (" ".join(words(attributes)) for attributes in lists)
+    known = {word: f"{word} {chances[word]:.2f}" if word in chances else word for word in CLASSES[kind]}
+    # the generator completes a person's list with what it reads
+    options = {"": f"{kind}: {'as read' if chances.keys() & known else 'none'}"} | known
+    options.setdefault(listed, listed)  # such as two severities
+    return Choice(own, listed, options)
 
 
 class Page(ThreadingTCPServer):
@@ -60,10 +158,10 @@ class Page(ThreadingTCPServer):
             ) from error
         self.reporter, self.log, self.writing = reporter, log, Lock()
         laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
-        page = view.render("page.html", notice=NOTICE, notes=reporter.notes, laterals=laterals, priors=priors)
+        page = render("page.html", notice=NOTICE, notes=reporter.notes, laterals=laterals, priors=priors)
         self.files = {  # content and MIME type by path
             "/": (page.encode(), _HTML),
-            "/page.js": (Path(view.TEMPLATES, "page.js").read_bytes(), "text/javascript"),
+            "/page.js": (Path(TEMPLATES, "page.js").read_bytes(), "text/javascript"),
         }
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -98,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             raise
         except PacerError as error:
-            status, html = 422, view.problem(str(error))
+            status, html = 422, problem(str(error))
         except Exception:
             self._send(500, b"The server could not answer; see its terminal.")
             raise
@@ -110,13 +208,13 @@ class _Handler(BaseHTTPRequestHandler):
             what = self.path.rpartition("/")[2]
             image, seen = load_image(body, f"given as {what}")
             direction = f", {seen.view}" if seen and seen.view != "other" else ""
-            return view.preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
+            return preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
         reporter = self.server.reporter
         case, listed = read_case(body, reporter.attributes)
         with self.server.writing:
             if select([self.connection], [], [], 0)[0] and not self.connection.recv(1, MSG_PEEK):
                 raise ConnectionAbortedError  # the browser has gone while others were answered
-            return view.result_page(*reporter.generate([case]), listed, reporter.commit, reporter.attributes)
+            return result_page(*reporter.generate([case]), listed, reporter.commit, reporter.attributes)
 
     def _refusal(self) -> tuple[int, bytes] | None:
         """Return a status and a sentence for a request that the page would not send, else None."""
@@ -150,11 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
 def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | None]:
     """Read the case from a request for a report: a line of JSON with texts and ``sizes``, then the bytes of the images.
     If a person has changed the list (``commitment``), also return the list of the ``model``. ``kinds``: of attributes
-    in the model's lists.
-
-    Raises:
-        DataError: the request has no image, or the page would not send it.
-    """
+    in the model's lists. Raises a DataError if the request has no image, or the page would not send it."""
     first, _, images = body.partition(b"\n")
     try:
         fields = json.loads(first)

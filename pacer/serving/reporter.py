@@ -21,12 +21,41 @@ from pacer.data.readers.views import parse_view
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.features.store import DTYPES, as_stored
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View
-from pacer.serving.features import CaseFeatures
 from pacer.serving.layout import FINDINGS, MANIFEST, located
 from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
 from pacer.serving.sources import load_image, load_text
+
+
+class CaseFeatures:
+    """A :class:`pacer.model.batch.FeatureSource` for prepared images in memory.
+
+    Each image and each text is encoded by itself, so other cases do not change a single bit of a report. States are
+    rounded as in the store that the model was trained on.
+
+    Args:
+        dtype: type of the stored states (``features.dtype``).
+
+    Attributes:
+        levels: the prepared images [1 or 3, H, W] uint8 of the cases that are not done, by image id.
+    """
+
+    def __init__(self, images: ImageEncoder, texts: TextEncoder, dtype: str):
+        self.images, self.texts, self.dtype = images, texts, DTYPES[dtype]
+        self.levels: dict[str, Tensor] = {}
+
+    def depth_states(self, image_ids: Sequence[str]) -> Tensor:
+        """Return the states of images [B, K, N, d_v], on the CPU."""
+        states = [self.images.encode_levels(self.levels[name].unsqueeze(0)) for name in image_ids]
+        return as_stored(torch.cat(states), self.dtype, image_ids).cpu()
+
+    def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Return the states of previous reports [B, L, d_text] and the mask [B, L], on the CPU."""
+        states, masks = zip(*(self.texts.encode([text]) for text in texts), strict=True)
+        stored = as_stored(torch.cat(states), self.dtype, ["the previous report"] * len(texts))
+        return stored.cpu(), torch.cat(masks).cpu()
 
 
 class Reporter:
@@ -83,20 +112,13 @@ class Reporter:
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
     def __call__(self, *sources: Any, **named: Any) -> Result:
-        """Generate the report of one case; takes the arguments of :class:`pacer.serving.case.Case`.
-
-        Raises:
-            DataError: as :meth:`prepare`.
-        """
+        """Generate the report of one case; takes the arguments of :class:`pacer.serving.case.Case`. Raises a DataError,
+        as :meth:`prepare`."""
         return self.generate([Case(*sources, **named)])[0]
 
     def prepare(self, case: Case) -> Prepared:
-        """Check a case and prepare it as training does, without the model.
-
-        Raises:
-            DataError: a source cannot be used, or the model was trained without it. The message is one sentence that
-                names the case and the source.
-        """
+        """Check a case and prepare it as training does, without the model. Raises a DataError if a source cannot be
+        used, or the model was trained without it. The message is one sentence that names the case and the source."""
         name, notes = case.name, []
         levels: dict[str, Tensor] = {}
         view: str | None = None
@@ -156,11 +178,8 @@ class Reporter:
         return dict(zip(contexts, results, strict=True))
 
     def generate(self, cases: Sequence[Case | Prepared]) -> list[Result]:
-        """Generate the reports of several cases, in their order.
-
-        Raises:
-            DataError: as :meth:`prepare`, for the first case that cannot be used.
-        """
+        """Generate the reports of several cases, in their order. Raises a DataError, as :meth:`prepare`, for the first
+        case that cannot be used."""
         prepared = [self._prepared(case) for case in cases]
         results = dict(self.stream(prepared, max(1, min(len(prepared), self.batch_size))))
         return [results[number] for number in range(len(prepared))]
@@ -169,10 +188,8 @@ class Reporter:
         """Yield the number of each case in the order of ``cases``, and its result as soon as it is finished.
 
         Cases are taken only when there is room for them, so there may be any number. Memory is reserved for
-        ``batch_size`` cases; None: the reporter's.
-
-        Raises:
-            DataError: as :meth:`prepare`, when the case's turn comes.
+        ``batch_size`` cases; None: the reporter's. Raises a DataError, as :meth:`prepare`, when the case's turn
+        comes.
         """
         batch_size = batch_size or self.batch_size
         generator, features = copy(self._generator), copy(self._features)

@@ -54,11 +54,7 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
 
 def load_text(text: str | None, name: str) -> str | None:
     """Return a text, with a space for each vertical tab and form feed; None if it has no visible character or only says
-    that there is no text (``N/A``).
-
-    Raises:
-        DataError: the text is too long, or contains control characters.
-    """
+    that there is no text (``N/A``). Raises a DataError if the text is too long, or contains control characters."""
     if text is None:
         return None
     if len(text) > MAX_CHARACTERS:

@@ -184,11 +184,8 @@ def stage_keys(stages: Collection[Stage], values: Mapping[str, Overrides], hashe
 
 
 def override(params: Overrides, overrides: Overrides, origin: str) -> None:
-    """Replace ``group.key`` values in the content of a parameter file.
-
-    Raises:
-        ConfigError: a key is not in the file.
-    """
+    """Replace ``group.key`` values in the content of a parameter file. Raises a ConfigError if a key is not in the
+    file."""
     for path, value in overrides.items():
         group, key = _place(params, path, origin)
         group[key] = value

@@ -23,10 +23,9 @@ from typing import Any
 from pacer.core.errors import ConfigError
 from pacer.core.io import atomic_directory, read_json, write_json
 from pacer.core.locks import Busy, awaited, locked
-from pacer.studies.dvc import Dvc, Share, end_processes, shares
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
 from pacer.studies.study import Study
-from pacer.studies.worktree import Repository, Worktree, results_folder
+from pacer.studies.worktree import Dvc, Repository, Share, Worktree, end_processes, results_folder, shares
 
 #: Files kept next to an experiment for tests between rows; git has only its scores.
 SIGNATURE = "signature.json"
@@ -53,7 +52,7 @@ def run_study(
 
     Args:
         rows, replicates: names of those to run; empty: all. jobs: number of runs made in parallel.
-        devices: GPUs to share among them, as in :func:`pacer.studies.dvc.shares`.
+        devices: GPUs to share among them, as in :func:`pacer.studies.worktree.shares`.
 
     Raises:
         PacerError: a stage failed, or the study does not fit the parameters.
@@ -112,11 +111,8 @@ def commands(study: Study, root: Path, report: Report) -> list[str]:
 
 @contextmanager
 def _locked_slot(state: Path, slot: str) -> Generator[Path]:
-    """Hold the folder of a slot; processes of a killed study in it are ended.
-
-    Raises:
-        Busy: a run is being made in it.
-    """
+    """Hold the folder of a slot; processes of a killed study in it are ended. Raises a Busy if a run is being made in
+    it."""
     folder = state / "slots" / slot
     with locked(folder.with_suffix(".lock"), f"slot {slot} is in use"):
         end_processes(folder)

@@ -1,9 +1,7 @@
 """Definition of a study: a YAML file of rows, replicates, columns, and the published table to compare with."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -38,7 +36,7 @@ class Row(Strict):
     files: Name | None = None
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Row:
+    def _one_kind(self) -> Self:
         if self.files is not None and (self.set or self.target is not None or self.needs):
             raise ValueError("a row takes either `files` (existing scores), or `set`, `target` and `needs` (a run)")
         if self.target is None and any(key.startswith(BASELINE_KEY) for key in (*self.set, *self.needs)):
@@ -72,7 +70,7 @@ class Study(Strict):
     rows: Annotated[list[Row], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Study:
+    def _consistent(self) -> Self:
         for key in {key for replicate in self.replicates for key in replicate}:
             if any(key not in replicate for replicate in self.replicates):
                 raise ValueError(f"replicates: {key} must be set in every replicate")
@@ -130,11 +128,8 @@ class Study(Strict):
 
 
 def load_study(folder: Path, name: str) -> Study:
-    """Read ``folder/name.yaml``.
-
-    Raises:
-        ConfigError: there is no such study, or its file does not match :class:`Study`; all problems are listed.
-    """
+    """Read ``folder/name.yaml``. Raises a ConfigError if there is no such study, or its file does not match
+    :class:`Study`; all problems are listed."""
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")

@@ -25,7 +25,7 @@ from pacer.core.devices import sent
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
-from pacer.core.prefetch import prefetch
+from pacer.core.processes import prefetch
 from pacer.core.progress import Ticker
 from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
 from pacer.model.batch import TrainingBatch

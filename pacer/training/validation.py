@@ -5,7 +5,7 @@ import torch
 from accelerate import Accelerator
 
 from pacer.core.devices import sent
-from pacer.core.prefetch import prefetch
+from pacer.core.processes import prefetch
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples

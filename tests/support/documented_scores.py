@@ -14,7 +14,8 @@ START, END = "<!-- scores -->\n", "<!-- end of scores -->\n"
 
 
 def cells(score: Score) -> tuple[str, str, str]:
-    kinds = {"interval": score.sums, "test": score.tested, "count": score.sums and score.sums.counted}
+    sums = score.sums if score.interval else None
+    kinds = {"interval": sums, "test": score.tested, "count": sums and sums.counted}
     return score.meaning, score.better or "–", ", ".join(name for name, applies in kinds.items() if applies)
 
 

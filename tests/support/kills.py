@@ -19,8 +19,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory
-from pacer.metrics.result import Result, read_result, with_run_id, write_result
-from pacer.metrics.signature import Signature
+from pacer.metrics.signature import Result, Signature, read_result, with_run_id, write_result
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.truncate", "os.symlink"}
 #: What a folder is and has in it before the job.

@@ -16,10 +16,10 @@ from transformers import BertConfig, BertModel
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.config.decode import Score
 from pacer.core.io import read_json
-from pacer.metrics.cases import contexts_of
-from pacer.metrics.nlg import with_meteor, with_overlap
+from pacer.metrics.cases import contexts_of, read_cases
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
+from pacer.metrics.nlg import meteor_columns, with_overlap
 from pacer.metrics.pairing import Protocol, pair_reports
-from pacer.metrics.predictions import read_cases
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs
@@ -106,6 +106,16 @@ def chexbert_directory(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+def efficacy(references: Any, hypotheses: Any, convention: str = "llm-rg4") -> dict[str, float | None]:
+    """Averages of labels ``[n, 14]``, each row of its own study, and of the headline by their bare names."""
+    labels = {"reference_labels": references, "hypothesis_labels": hypotheses}
+    columns = {name: np.asarray(rows).tolist() for name, rows in labels.items()}
+    cases = pl.DataFrame(columns).with_row_index("study_id").with_columns(pl.col("study_id").cast(pl.String))
+    scores = case_efficacy(cases.with_columns(context=pl.lit("sn")), convention)
+    headline = CONVENTIONS[convention].averages[0]
+    return scores | {ratio: scores[f"{ratio}_{headline}"] for ratio in RATIOS}
+
+
 @pytest.fixture
 def quick_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scoring counts only exact matches in place of METEOR, whose program takes seconds to start."""
@@ -138,7 +148,8 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
             | _stated("report", np.where(draw.random(13) < quality, states, draw.integers(0, 4, 13)))
         )
     lists = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
-    return with_meteor(with_overlap(pl.DataFrame(rows, schema_overrides=lists)))[0]
+    cases = with_overlap(pl.DataFrame(rows, schema_overrides=lists))
+    return cases.with_columns(meteor_columns(cases)[0])
 
 
 def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:

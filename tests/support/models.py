@@ -25,8 +25,7 @@ from transformers import (
 )
 
 from pacer.core.io import write_json
-from pacer.decoding.attributes import CLASSES, FROM_PATCHES, AttributeReader
-from pacer.decoding.reader import FindingsReader
+from pacer.decoding.reader import CLASSES, FROM_PATCHES, AttributeReader, FindingsReader
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import (

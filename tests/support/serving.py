@@ -7,7 +7,7 @@ import pytest
 
 from pacer.core.io import read_json, write_json
 from pacer.model.checkpoint import RECORD
-from pacer.serving.export import export_model
+from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter
 from tests.support.models import save_reader
 from tests.support.world import World, make_world

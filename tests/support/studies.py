@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pacer.studies.dvc import MARK
+from pacer.studies.worktree import MARK
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]

@@ -41,7 +41,7 @@ class World:
 
     @property
     def inputs(self) -> dict[str, Path]:
-        """Arguments of :func:`pacer.serving.export.export_model`."""
+        """Arguments of :func:`pacer.serving.package.export_model`."""
         return {
             "model": self.root / "calibrate",
             "backbones": self.backbones,

@@ -25,11 +25,8 @@ _REMEDY = (
 
 
 def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path) -> None:
-    """Label ``records.report`` and write the columns of :data:`LABEL_SCHEMA` to the Parquet file ``out``.
-
-    Raises:
-        BackboneError: the labeller is not usable.
-    """
+    """Label ``records.report`` and write the columns of :data:`LABEL_SCHEMA` to the Parquet file ``out``. Raises a
+    BackboneError if the labeller is not usable."""
     reports = records["report"].to_list()
     labels = CheXbert(chexbert_dir)(reports).tolist()
     columns = {"record_id": records["record_id"], "labels": labels, "text": list(map(_hash, reports))}
@@ -40,12 +37,9 @@ def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str |
 
 
 def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path) -> list[list[int]]:
-    """Return the labels ``[n][14]`` of ``records.report`` from the file that :func:`label_references` wrote.
-
-    Raises:
-        DataError: the file is missing or malformed, comes from another labeller, or lacks the labels of
-            a record's report.
-    """
+    """Return the labels ``[n][14]`` of ``records.report`` from the file that :func:`label_references` wrote. Raises a
+    DataError if the file is missing or malformed, comes from another labeller, or lacks the labels of a record's
+    report."""
     table, about = read_table(path, LABEL_SCHEMA), read_about(path)
     if about.get("labeller") != fingerprint(chexbert_dir):
         raise DataError(f"{path} comes from a labeller other than {chexbert_dir}; {_REMEDY}")

@@ -1,33 +1,183 @@
-"""A system's use of each source, from its reports on a probe: records as they are given against their twins."""
+"""A system's use of each source, from its reports on a probe: records as they are given against their twins.
 
+Each finding has a verdict on whether the system reads it where it is, from rates at which reports affirm it, all over
+records whose reference affirms the finding. The intervals resample patients, with all changes of a patient's records
+together; the p values, of an effect and of none, are corrected for the number of findings (Holm).
+"""
+
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from math import ceil, sqrt
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import POLARITIES
+from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
 from pacer.core.io import read_json
 from pacer.data.twins import exchange
-from pacer.metrics.attributes import KINDS, attribute_counts
-from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.commitments import anchor_columns
-from pacer.metrics.predictions import check_pairs
-from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, MIRRORED, TITLES
-from pacer.metrics.probe.verdicts import FindingUse, finding_uses
+from pacer.metrics.cases import UNKNOWN, check_pairs
+from pacer.metrics.commitments import KINDS, anchor_columns, attribute_counts
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, KEY, MANIFEST, MIRRORED, SAME_FINDING, TITLES
 from pacer.metrics.report_files import reports_of
-from pacer.metrics.statistics.bootstrap import Difference
-from pacer.metrics.statistics.sources import gains
+from pacer.metrics.score_kinds import mean, mean_rows
+from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
+from pacer.metrics.statistics.intervals import Units, gains, resampled_units
 
+#: Another patient's radiographs, of those whose reference does not affirm the finding.
+LACKING = "another_without_finding"
+MEAN_PICTURE = "mean_radiograph"
+#: Verdicts.
+THERE, NOT_THERE, WITHOUT, UNCLEAR = (
+    "reads it where it is",
+    "reads the image, but not there",
+    "reports it regardless of the image",
+    "cannot tell",
+)
+#: Effects by name: rate with the first change minus rate with the second.
+EFFECTS = {"place": (ELSEWHERE, COVERED), "picture": (GIVEN, LACKING), "any picture": (GIVEN, MEAN_PICTURE)}
+#: Level of the tests; patients that they need; least effect that counts as one; least rate that counts as saying a
+#: finding; effect and power for which records are counted.
+_LEVEL, LEAST, _NONE, _SAID, _EFFECT, _POWER = 0.05, 20, 0.1, 0.1, 0.2, 0.8
+_RESAMPLES = 5_000
 #: The score of the reports: F1 of positive findings, read by the rules in report and reference.
 _F1 = "report_positive_f1"
 #: The comparison with another patient's reference: what a report that fits any patient would reach.
 CHANCE = "chance"
 _CONVENTION = "llm-rg4"
-#: Resamples of an interval; a probe has one for each kind of twin and score.
-_RESAMPLES = 2_000
+#: Resamples of an interval of a gain; a probe has one for each kind of twin and score.
+_FEWER_RESAMPLES = 2_000
+
+
+@dataclass(frozen=True)
+class FindingUse:
+    """What the twins show of one finding.
+
+    Attributes:
+        records: whose reference affirms it. rates: of reports that affirm it, by change, over all records that have it.
+        effects: by :data:`EFFECTS`, over the records that have both changes; p after Holm's correction. pairs: their
+            number. verdict: one of the four. needed: records at which an effect of .2 on the first effect that can be
+            measured would be shown with power .8; None: it cannot be measured.
+    """
+
+    finding: str
+    records: int
+    rates: dict[str, float]
+    effects: dict[str, Difference]
+    pairs: dict[str, int]
+    verdict: str
+    needed: int | None
+
+
+def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
+    """Return the verdict of each finding that a reference affirms, from the key with the lists ``reference_positive``
+    and ``report_positive``."""
+    given = cases.filter(twin=GIVEN)
+    units = resampled_units(given)
+    unit = given.select("record_id", pl.Series("unit", units.codes))
+    tables = {finding: _table(cases, given, finding).join(unit, on="record_id") for finding in FINDINGS}
+    tables = {finding: table for finding, table in tables.items() if len(table)}
+    pairs = {
+        (finding, effect): table.drop_nulls(list(changes))
+        for finding, table in tables.items()
+        for effect, changes in EFFECTS.items()
+    }
+    pairs = {key: part for key, part in pairs.items() if part["unit"].n_unique() >= LEAST}
+    compared, absent = _differences(pairs, units), set[tuple[str, str]]()
+    for effect in EFFECTS:
+        tested = [key for key in pairs if key[1] == effect]
+        for key, p in zip(tested, holm([compared[key].p for key in tested]), strict=True):
+            compared[key] = replace(compared[key], p=p)
+        none = holm([_no_effect(pairs[key], *EFFECTS[effect]) for key in tested])
+        absent |= {key for key, p in zip(tested, none, strict=True) if p is not None and p <= _LEVEL / 2}
+    return [_judged(finding, table, compared, absent, pairs, len(tables)) for finding, table in tables.items()]
+
+
+def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
+    """Return p of an effect of at least :data:`_NONE`, from the score test of paired proportions (Tango, Stat. Med. 17,
+    1998: 891). As records of a patient are alike, fewer count, by the design effect; at least the patients."""
+    apart, units, spread = (part[first] - part[second]).to_numpy(), part["unit"].to_numpy(), _NONE * (1 - _NONE)
+    rows = (apart - apart.mean())[:, None]
+    alike = (by_unit(rows, units, units.max() + 1) ** 2).sum()
+    count = min(len(part), max(part["unit"].n_unique(), len(part) * (rows**2).sum() / max(alike, 1e-9)))
+    fewer, more = sorted(float((side * apart > 0).mean()) for side in (1, -1))
+    b = (2 - more + fewer) * _NONE - more - fewer
+    deviation = sqrt((sqrt(b * b + 8 * fewer * spread) - b) / 2 + spread)
+    return NormalDist().cdf((more - fewer - _NONE) * sqrt(count) / deviation)
+
+
+def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFrame:
+    """Return a row for each record whose reference affirms the finding: whether the report does, by change."""
+    has = pl.col("reference_positive").list.contains(finding)
+    lacking = given.filter(~has, ~pl.col("reference_uncertain").list.contains(finding)).select("context", "frontal")
+    affirms = pl.col("report_positive").list.contains(finding).cast(pl.Float64)
+
+    def rates(part: pl.DataFrame, change: str) -> pl.DataFrame:
+        return part.filter(has).select("record_id", affirms.alias(change)).unique("record_id")
+
+    table = rates(given, GIVEN)
+    another = cases.filter(twin="another_radiograph").join(lacking, on=["context", "frontal"], how="semi")
+    of_finding = {change: cases.filter(twin=change, finding=finding) for change in (SAME_FINDING, ELSEWHERE, COVERED)}
+    parts = {LACKING: another, **of_finding, MEAN_PICTURE: cases.filter(twin=MEAN_PICTURE)}
+    for change, part in parts.items():
+        table = table.join(rates(part, change), on="record_id", how="left", maintain_order="left")
+    return table
+
+
+def _differences(pairs: Mapping[tuple[str, str], pl.DataFrame], units: Units) -> dict[tuple[str, str], Difference]:
+    """Compare the two changes of each effect, on the same resamples of patients."""
+    sides: tuple[dict[Key, Summed], ...] = ({}, {})
+    for (finding, effect), part in pairs.items():
+        for side, change in zip(sides, reversed(EFFECTS[effect]), strict=True):
+            rows = by_unit(mean_rows(part[change].to_numpy()), part["unit"].to_numpy(), units.count)
+            side[UNKNOWN, f"{finding}/{effect}"] = Summed(rows, mean)
+    compared = differences(*sides, _RESAMPLES)[UNKNOWN] if pairs else {}
+    return {(finding, effect): compared[f"{finding}/{effect}"] for finding, effect in pairs}
+
+
+def _judged(
+    finding: str,
+    table: pl.DataFrame,
+    compared: Mapping[tuple[str, str], Difference],
+    absent: Collection[tuple[str, str]],
+    pairs: Mapping[tuple[str, str], pl.DataFrame],
+    tests: int,
+) -> FindingUse:
+    changes = [change for change in table.columns if change not in ("record_id", "unit") and table[change].count()]
+    rates = {change: float(table[change].drop_nulls().to_numpy().mean()) for change in changes}
+    effects = {effect: compared[finding, effect] for effect in EFFECTS if (finding, effect) in compared}
+    counts = {effect: len(pairs[finding, effect]) for effect in effects}
+
+    def shown(effect: str) -> bool:
+        one = effects.get(effect)
+        return one is not None and (one.difference or 0) > 0 and one.p is not None and one.p < _LEVEL
+
+    verdict = UNCLEAR
+    if shown("place"):
+        verdict = THERE
+    elif shown("picture") and (finding, "place") in absent:
+        verdict = NOT_THERE
+    elif (finding, "any picture") in absent and rates[MEAN_PICTURE] > _SAID:
+        verdict = WITHOUT
+    first = next(iter(effects), None)
+    needed = None if first is None else records_needed(effects[first], counts[first], tests)
+    return FindingUse(finding, len(table), rates, effects, counts, verdict, needed)
+
+
+def records_needed(effect: Difference, records: int, tests: int) -> int | None:
+    """Return the number of records at which a difference of rates of .2 would be shown with power .8 by the strictest
+    of the ``tests``, with the spread seen here; a difference of .2 has a variance of at least .16. None: the spread is
+    not known."""
+    if effect.low is None or effect.high is None:
+        return None
+    normal = NormalDist()
+    deviation = (effect.high - effect.low) / (2 * normal.inv_cdf(0.975))
+    variance = max(records * deviation**2, _EFFECT * (1 - _EFFECT))
+    reach = normal.inv_cdf(1 - _LEVEL / (2 * tests)) + normal.inv_cdf(_POWER)
+    return ceil(variance * reach**2 / _EFFECT**2)
 
 
 @dataclass(frozen=True)
@@ -78,11 +228,8 @@ class SystemUse(NamedTuple):
 
 
 def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
-    """Return the key of a probe, its kinds of twins with their titles, and its manifest.
-
-    Raises:
-        DataError: the folder holds no whole probe.
-    """
+    """Return the key of a probe, its kinds of twins with their titles, and its manifest. Raises a DataError if the
+    folder holds no whole probe."""
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
     key, manifest = pl.read_parquet(folder / KEY, glob=False), read_json(folder / MANIFEST)
@@ -138,5 +285,6 @@ def _with_attributes(cases: pl.DataFrame, mirrored: bool = False) -> pl.DataFram
 def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1, *, kind: type[Use] = Use) -> Use:
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
-    *_, last = gains(given, twins, _CONVENTION, [score], _RESAMPLES).values()  # the mean, if there are several contexts
+    # the mean, if there are several contexts
+    *_, last = gains(given, twins, _CONVENTION, [score], _FEWER_RESAMPLES).values()
     return kind(len(twins), last[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))

@@ -12,12 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from pacer.metrics.cases import MEAN
+from pacer.metrics.display import p_value, signed
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
 ScoreOf = Callable[[np.ndarray], np.ndarray]
-#: Level of all intervals, and the seed of all resamples.
+#: Level of all intervals, also as a heading, and the seed of all resamples.
 LEVEL, SEED = 0.95, 0
+PERCENT = f"{100 * LEVEL:g} %"
 #: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown. Units
 #: with nothing that the score counts are drawn too, but are none of these: they add nothing to the sums, so they do not
 #: change the spread. With ten others, fewer than one resample in 20,000 has no value.
@@ -57,6 +59,12 @@ class Difference:
     units: int = 0
     counts: tuple[int | None, ...] = (None, None)
 
+    def cells(self, p: float | None, decimals: int = 3) -> tuple[str, str, str]:
+        """Return the cells for difference, interval and a p value, its own or a corrected one."""
+        ends = (self.low, self.high)
+        interval = "–" if None in ends else "…".join(signed(end, decimals) for end in ends)
+        return signed(self.difference, decimals), interval, p_value(p)
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -66,6 +74,11 @@ class Interval:
     value: float | None
     low: float | None
     high: float | None
+
+
+def too_few(units: int, what: str) -> str:
+    """Say why there are no intervals."""
+    return f"no intervals: {units} {what} are too few; at least {LEAST_UNITS} are needed"
 
 
 def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
@@ -141,7 +154,11 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 
 
 class _Stack:
-    """The rows of all scores side by side, ``rows`` ``[units, k]``."""
+    """The rows of all scores side by side, ``rows`` ``[units, k]``; those of scores that hold the same array once::
+
+    precision, recall, f1     bleu1 to bleu4
+    columns 0 to 41           columns 42 to 51
+    """
 
     def __init__(self, scores: Mapping[Key, Summed]):
         tables = {id(one.rows): one.rows for one in scores.values()}

@@ -1,5 +1,7 @@
-"""Comparison of two scored runs on the same records, case by case: is the difference more than chance?"""
+"""Comparison of scored runs on the same records, case by case: is the difference more than chance? Of several systems,
+each with the first: one table, one correction of p, and the losses that are shown."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,18 +10,32 @@ from typing import Any, NamedTuple, overload
 
 import polars as pl
 
-from pacer.core.display import IN_BRACKETS, Displayed, Shown, three_decimals, with_count
+from pacer.core.audits import number
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.cases import MEAN, contexts_of
+from pacer.metrics.cases import MEAN, check_pairs, contexts_of, row_name
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.predictions import check_pairs
-from pacer.metrics.result import read_result
+from pacer.metrics.display import IN_BRACKETS, Displayed, Table, first_cell_changes, score_cell, signed
 from pacer.metrics.scores import SCORES, score_of, summed_scores
-from pacer.metrics.signature import Signature, reading_notes
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Difference, Key, Summed, differences
-from pacer.metrics.statistics.intervals import UNITS, Intervals, context_sums, resampled_units, score_intervals
-from pacer.metrics.statistics.sources import warnings
-from pacer.metrics.statistics.systems import Comparisons
+from pacer.metrics.signature import Signature, read_result, reading_notes
+from pacer.metrics.statistics.bootstrap import (
+    LEAST_UNITS,
+    PERCENT,
+    SEED,
+    Difference,
+    Key,
+    Summed,
+    differences,
+    holm,
+    too_few,
+)
+from pacer.metrics.statistics.intervals import (
+    UNITS,
+    Intervals,
+    context_sums,
+    resampled_units,
+    score_intervals,
+    warnings,
+)
 
 _STANDIN = "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
 _LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
@@ -67,17 +83,35 @@ class Comparison(Displayed):
         notes += [f"{name}: {' and '.join(two)}; {change}; score both alike" for name, two, change in self.versions]
         return notes
 
-    def _shown(self) -> Shown:
-        rows = []
-        for context, scores in self.scores.items():
-            for key, tested in scores.items():
-                both = map(with_count, map(three_decimals, (tested.first, tested.second)), tested.counts)
-                cells = map(three_decimals, (tested.difference, tested.units, tested.low, tested.high))
-                p = "< 0.001" if tested.p is not None and tested.p < 0.001 else three_decimals(tested.p)
-                rows.append((context, score_of(key).heading, *both, *cells, p))
-        resampled = f"{self.records:,} records, resampled by {self.unit} ({self.units:,})"
-        notes = [f"{resampled}; p not corrected for multiple tests", *self.notes]
-        return ("context", "score", "A", "B", "B − A", UNITS[self.unit], "from", "to (95 %)", "p"), rows, notes
+    def table(self) -> Table:
+        """Return both scores, their difference with its interval, and the p value, by context and score."""
+        rows = [
+            (row_name(context), score_of(key).heading, *_both(one), number(one.units), *one.cells(one.p))
+            for context, scores in self.scores.items()
+            for key, one in scores.items()
+        ]
+        labelled = any("f1" in scores for scores in self.scores.values())
+        notes = [
+            f"{self.records:,} records, resampled by {self.unit} ({self.units:,}); "
+            f"{self.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "
+            f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without --chexbert'}; "
+            "p values are not corrected for the number of rows"
+        ]
+        if self.units < LEAST_UNITS:
+            few = too_few(self.units, f"{self.unit} ids")
+            notes.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
+        heads = ("Context", "Score", "A", "B", UNITS[self.unit].capitalize(), "B − A", f"{PERCENT} interval", "p")
+        return _compared_table(heads, rows, [*notes, *self.notes])
+
+
+def _both(one: Difference) -> list[str]:
+    """Return the cells of both scores of a difference."""
+    return [score_cell(value, count=count) for value, count in zip((one.first, one.second), one.counts, strict=True)]
+
+
+def _compared_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], notes: Sequence[str]) -> Table:
+    numeric = (False, False, *(True,) * (len(heads) - 2))
+    return Table(heads, tuple(rows), "", numeric, rules=first_cell_changes(rows), notes=tuple(notes))
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,19 +127,22 @@ class Scores(Displayed):
     signature: Signature
     convention: str
 
-    def _shown(self) -> Shown:
+    def table(self) -> Table:
+        """Return the scores by context."""
         contexts = {name: self.scores[name] for name in (*contexts_of(self.cases), MEAN) if name in self.scores}
         known = [score for score in SCORES if score.place in ("scores", "contents")]
 
         def cell(name: str, key: str) -> str:
-            return with_count(three_decimals(contexts[name].get(key)), self.signature.counted.get(name, {}).get(key))
+            counted = self.signature.counted.get(name, {})
+            return score_cell(contexts[name][key], count=counted.get(key)) if key in contexts[name] else "–"
 
         rows = [
             (score.heading, *(cell(name, score.key) for name in contexts))
             for score in [*known, *map(score_of, self.signature.score_columns)]
             if any(values.get(score.key) is not None for values in contexts.values())
         ]
-        return ("score", *contexts), rows, [f"{IN_BRACKETS}; more in .scores, .intervals, .cases and .notes"]
+        notes = (f"{IN_BRACKETS}; more in .scores, .intervals, .cases and .notes",)
+        return Table(("score", *contexts), tuple(rows), notes=notes)
 
     @property
     def notes(self) -> list[str]:
@@ -116,6 +153,82 @@ class Scores(Displayed):
     def intervals(self) -> Intervals:
         """Bootstrap intervals (95 %) of the scores that are sums over cases; computed when first asked for."""
         return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
+
+
+@dataclass(frozen=True)
+class SystemDifference:
+    """A difference in the mean over contexts, or in the only one; ``p_holm``: corrected for all systems and scores."""
+
+    score: str
+    system: str
+    difference: Difference
+    p_holm: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class Comparisons(Displayed):
+    """Systems compared with the ``first``; ``others``: the comparison of each by name, with all contexts."""
+
+    first: str
+    tested: list[SystemDifference]
+    others: dict[str, Comparison]
+
+    @classmethod
+    def of(cls, first: str, others: dict[str, Comparison]) -> "Comparisons":
+        """Apply Holm's correction to comparisons with the ``first``."""
+        found = {name: list(one.scores.values())[-1] for name, one in others.items()}
+        keys = dict.fromkeys(key for scores in found.values() for key in scores)
+        rows = [(key, name, scores[key]) for key in keys for name, scores in found.items() if key in scores]
+        corrected = holm([difference.p for *_, difference in rows])
+        return cls(first, [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)], others)
+
+    def losses(self, max_loss: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each system that is shown to be worse than the first: the whole interval of its
+        difference is beyond the loss that is allowed. Where lower values are better, a loss is an increase.
+
+        Args:
+            max_loss: score -> the largest loss that is allowed, from 0 on.
+
+        Raises:
+            ConfigError: a system is not compared by the score, or a loss is negative. DataError: a difference has no
+                interval.
+        """
+        counts, losses = Counter(row.score for row in self.tested), []
+        known = [key for key, count in counts.items() if count == len(self.others)]
+        for key, most in max_loss.items():
+            if key not in known:
+                raise ConfigError(f"--max-loss={key}: not compared for all systems; choose from {', '.join(known)}")
+            if not most >= 0:
+                raise ConfigError(f"--max-loss={key}: expected a loss from 0 on, got {most:g}")
+            for system, found in ((row.system, row.difference) for row in self.tested if row.score == key):
+                if found.low is None or found.high is None:
+                    raise DataError(f"--max-loss={key}: {system} has no interval: undefined, or too few patients")
+                if (found.low if score_of(key).better == "lower" else -found.high) > most:
+                    interval = f"{signed(found.low)}…{signed(found.high)}"
+                    losses.append(f"{system} loses more than {most:g} in {key} against {self.first}: {interval}")
+        return losses
+
+    def table(self) -> Table:
+        """Return a row for each score and system."""
+        rows = [
+            (score_of(row.score).heading, row.system, *_both(row.difference), *row.difference.cells(row.p_holm))
+            for row in self.tested
+        ]
+        one = next(iter(self.others.values()))
+        tests = sum(row.p_holm is not None for row in self.tested)
+        notes = [
+            f"{one.records:,} records, resampled by {one.unit} ({one.units:,}); context {list(one.scores)[-1]}; p is "
+            f"corrected for all {tests} differences from {self.first} (Holm)"
+        ]
+        systems: dict[str, list[str]] = {}
+        for name, other in self.others.items():
+            for note in other.notes:
+                systems.setdefault(note, []).append(name)
+        notes += (
+            note if len(named) == len(self.others) else f"{', '.join(named)}: {note}" for note, named in systems.items()
+        )
+        heads = ("Score", "System", self.first, "Value", "Change", f"{PERCENT} interval", "p (Holm)")
+        return _compared_table(heads, rows, notes)
 
 
 #: A scored system: in memory, or the path of its folder.
@@ -173,7 +286,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     Raises:
         DataError: as :func:`compare`; or the repeats do not have the same records.
     """
-    convention = read_run(runs[0][0])[1].convention or "llm-rg4"
+    convention = read_result(runs[0][0], with_scores=False).signature.convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
     records = [
         repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id").sort("record_id")
@@ -208,8 +321,9 @@ class _Paired(NamedTuple):
 def _paired(one: System, other: System, convention: str) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare`."""
     first, second = ("first" if isinstance(one, Scores) else one, "second" if isinstance(other, Scores) else other)
-    (cases, signature), (other_cases, other_signature) = (
-        (run.cases, run.signature) if isinstance(run, Scores) else read_run(run) for run in (one, other)
+    (_, cases, signature), (_, other_cases, other_signature) = (
+        (run.scores, run.cases, run.signature) if isinstance(run, Scores) else read_result(run, with_scores=False)
+        for run in (one, other)
     )
     check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
@@ -268,16 +382,6 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
         for name, (one, other) in pairs.items()
         if one != other
     ]
-
-
-def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
-    """Read the cases and the signature of a folder of scores, or of one that has them in ``metrics/``.
-
-    Raises:
-        DataError: as :func:`~pacer.metrics.result.read_result`.
-    """
-    _, cases, signature = read_result(folder, with_scores=False)
-    return cases, signature
 
 
 def _labeller(signature: Signature) -> Any:

@@ -1,23 +1,57 @@
-"""Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals."""
+"""Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals.
 
-from collections.abc import Iterable, Sequence
+Also F1 of groups of records, such as those of one view (which are reported worse?), the reliability of the
+probabilities of findings (is what is stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses
+its sources.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from pacer.metrics.cases import by_context, contexts_of
+from pacer.commitments.anchor import FINDINGS
+from pacer.metrics.cases import by_context, contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
-from pacer.metrics.score_kinds import Score, Sums
-from pacer.metrics.scores import summed_scores
-from pacer.metrics.statistics.bootstrap import Interval, Key, ScoreOf, Summed, by_unit, intervals
+from pacer.metrics.commitments import REPORTS, cells
+from pacer.metrics.score_kinds import Score, Sums, mean, mean_rows
+from pacer.metrics.scores import score_of, summed_scores
+from pacer.metrics.statistics.bootstrap import (
+    Difference,
+    Interval,
+    Key,
+    ScoreOf,
+    Summed,
+    by_unit,
+    differences,
+    intervals,
+)
 
 #: Units that may be resampled, the coarsest first, with their names in tables.
 UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
 #: Row name for the records of all contexts together.
 POOLED = "pooled"
+#: Bins of a reliability curve, with equal numbers of cells.
+BINS = 10
+#: What is said of a share, and when, given it and that of the references.
+_BESIDE_REFERENCES: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "most_frequent_share": ("Many reports are identical", lambda share, expected: share - expected >= 0.25),
+    "repetition": (
+        "Many words repeat the words just before them, or an earlier sentence",
+        lambda share, expected: share - expected >= 0.05,
+    ),
+    "affirms_nothing": (
+        "Commitments affirm nothing far more or less often than references; see decode.list_bias and decode.threshold",
+        lambda share, expected: abs(share - expected) > max(expected / 2, 0.05),
+    ),
+}
+#: Share of reports that may stay the same when given another patient's sources.
+UNCHANGED = 0.5
+#: The control that gives each case another patient's sources.
+_CONTROL = "another_patient"
 
 
 @dataclass(frozen=True)
@@ -103,3 +137,113 @@ def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], 
         tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
         found |= {(context, key): Summed(tables[sums.rows], bound(sums), sums.counted) for key, sums in known.items()}
     return found
+
+
+class GroupScore(NamedTuple):
+    """F1 of the ``n`` records, over all contexts together, that have ``value`` in ``column``."""
+
+    column: str
+    value: str
+    n: int
+    f1: Interval
+
+
+def group_scores(
+    cases: pl.DataFrame, convention: str, columns: Sequence[str], resamples: int = 10_000
+) -> list[GroupScore]:
+    """Return F1 of the records of each view and of each value of ``columns``, with bootstrap intervals; none without
+    labels. A column with one value makes no groups, a record without a value is in none, and groups of too few units
+    have no interval."""
+    named = [name for name in ("view", *columns) if name in cases.columns and cases[name].drop_nulls().n_unique() > 1]
+    if not named or not is_labelled(cases):
+        return []
+    rule, units = CONVENTIONS[convention], resampled_units(cases)
+    rows, f1 = label_rows(cases, rule), lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0])
+    members: list[tuple[str, str, np.ndarray]] = [
+        (name, value, (cases[name] == value).fill_null(False).to_numpy())
+        for name in named
+        for value in cases[name].drop_nulls().unique().sort()
+    ]
+    sums: dict[Key, Summed] = {}
+    for place, (_, _, chosen) in enumerate(members):  # records outside a group add nothing to its sums
+        of_units = by_unit(np.column_stack([rows * chosen[:, None], chosen]), units.codes, units.count)
+        sums[POOLED, str(place)] = Summed(of_units, f1, counted=(rows.shape[1],))
+    scored = zip(members, intervals(sums, resamples)[POOLED].values(), strict=True)
+    return [GroupScore(name, value, int(chosen.sum()), score) for (name, value, chosen), score in scored]
+
+
+class Reliability(NamedTuple):
+    """A reliability curve: by bin the mean ``probabilities`` and the ``shares`` of positive cells."""
+
+    probabilities: list[float]
+    shares: list[Interval]
+
+
+def reliability(cases: pl.DataFrame) -> Reliability:
+    """Return the reliability of the probabilities of present findings in cases that have them."""
+    probability, positive = (values.ravel() for values in cells(cases))
+    units = resampled_units(cases)
+    patients = np.repeat(units.codes, len(FINDINGS))
+    bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
+    tables = (by_unit(mean_rows(positive[part]), patients[part], units.count) for part in bins)
+    shares = intervals({("", str(place)): Summed(table, mean) for place, table in enumerate(tables)})[""]
+    means = [float(probability[part].mean()) for part in bins]
+    return Reliability(means, list(shares.values()))
+
+
+def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
+    """Return warnings to read before trusting any score, one sentence each; none for a model that uses its sources.
+
+    Args:
+        scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
+    """
+    sentences = []
+    for key, (words, is_off) in _BESIDE_REFERENCES.items():
+        shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts_of(cases)}
+        beyond = [
+            f"{context.upper()} {share:.0%} (references {expected:.0%})"
+            for context, (share, expected) in shares.items()
+            if share is not None and expected is not None and is_off(share, expected)
+        ]
+        if beyond:
+            sentences.append(f"{words}: {', '.join(beyond)}.")
+    below = []
+    for context in contexts_of(cases):
+        f1 = scores[context].get("prior_f1") or 0.0
+        known = {end: scores[context].get(f"prior_f1{end}") or 0.0 for end in ("_itself", "_united")}
+        above = [f"{REPORTS[end]} {floor:.3f}" for end, floor in known.items() if floor > f1]
+        below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
+    if below:
+        sentences.append(f"F1 of affirmed findings is below that of baselines without training: {'; '.join(below)}.")
+    control = scores.get("controls", {}).get(_CONTROL, {})
+    same = {context: values["unchanged_share"] for context, values in control.items()}
+    if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
+        sentences.append(f"Reports stay the same with another patient's sources: {', '.join(unmoved)}.")
+    blind = [context.upper() for context, gain in source_gains(cases, convention).items() if (gain.low or 0) <= 0]
+    if blind:
+        sentences.append(
+            "F1 with the case's own sources is not shown to be above F1 with another patient's (the 95 % interval of "
+            f"the difference includes 0): {', '.join(blind)}."
+        )
+    return sentences
+
+
+def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
+    """Return F1 with another patient's sources, F1 with the case's own, and their difference, by context; empty if the
+    control was not run."""
+    column = f"{_CONTROL}_labels"
+    if column not in cases.columns:
+        return {}
+    cases = cases.filter(pl.col(column).is_not_null())
+    compared = gains(cases, cases.with_columns(hypothesis_labels=column), convention, ["f1"])
+    return {context: compared[context]["f1"] for context in by_context(cases)}
+
+
+def gains(
+    given: pl.DataFrame, twins: pl.DataFrame, convention: str, scores: Sequence[str], resamples: int = 10_000
+) -> dict[str, dict[str, Difference]]:
+    """Return scores of twins (``first``), of the same records in the same order as they are given (``second``), and
+    their differences, by context and for the mean."""
+    chosen, units = list(map(score_of, scores)), resampled_units(given)
+    first, second = (context_sums(cases, convention, chosen, units) for cases in (twins, given))
+    return differences(first, second, resamples)

@@ -116,7 +116,7 @@ def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: 
         for path in sorted((ROOT / "pacer" / package).rglob("*.py"))
     ]
     names = [name for name in names if not name.startswith(tuple(f"pacer.{module}" for module in OF_MODELS))]
-    names += ["pacer.cli", *(f"pacer.reporting.{name}" for name in ("score_tables", "tables", "probe_page"))]
+    names += ["pacer.cli", *(f"pacer.reporting.{name}" for name in ("score_tables", "pages"))]
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     found = ran(environment, tmp_path, code)
     assert found.returncode == 0, found.stderr

@@ -57,7 +57,7 @@ def test_scores_are_the_same_bytes(tmp_path: Path) -> None:
     assert files[0] and files[0] == files[1]
 
 
-@pytest.mark.parametrize("module", ["charts", "images"])
+@pytest.mark.parametrize("module", ["charts", "html"])
 def test_pictures_need_no_backend(module: str) -> None:
     run(f"import pacer.reporting.{module}", **STRANGE)
 
@@ -77,7 +77,7 @@ def test_a_killed_process_leaves_no_java(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 300\n")
     java.chmod(0o755)
-    code = f"from pacer.metrics.meteor import meteor_counts; meteor_counts(['a'], ['a'], {str(java)!r})"
+    code = f"from pacer.metrics.nlg import meteor_counts; meteor_counts(['a'], ['a'], {str(java)!r})"
     process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)})
     end = time.monotonic() + 60
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():

@@ -12,8 +12,7 @@ from transformers import GPT2Config, MistralConfig
 
 from pacer.core.errors import BackboneError
 from pacer.decoding import beam
-from pacer.decoding.beam import BeamSearch, unknown_attention
-from pacer.decoding.transformers_generate import Generate
+from pacer.decoding.beam import BeamSearch, Generate, unknown_attention
 from tests.support.searches import EOS, Case, CountingTree, found, random_case, settings
 
 #: Of nine prefixes each; `tests/thorough` has more.

@@ -16,7 +16,7 @@ from pacer.config.decode import Risk
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.decoding import run
-from pacer.decoding.extract import Extraction
+from pacer.decoding.candidates import Extraction
 from pacer.decoding.generate import Generator
 from pacer.decoding.promise import GRID
 from pacer.decoding.run import decode_records, trained_generator

@@ -7,10 +7,8 @@ import pytest
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.statistics.bootstrap import Difference, holm
-from pacer.metrics.statistics.comparison import Comparison, compare, compare_repeats
+from pacer.metrics.statistics.comparison import Comparison, Comparisons, SystemDifference, compare, compare_repeats
 from pacer.metrics.statistics.intervals import score_intervals
-from pacer.metrics.statistics.systems import Comparisons, SystemDifference
-from pacer.reporting.score_tables import comparison_notes, comparison_table
 from tests.support.cases import listed_cases
 from tests.support.metrics import made_cases
 
@@ -44,9 +42,9 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
     for score in found.scores["mean"].values():
         assert score.p < 0.01 and score.low > 0
     assert not found.left_out
-    table = comparison_table(found)
+    table = found.table()
     assert len(table.rows) == 18 and table.columns[-2:] == ("95 % interval", "p")
-    assert "12" in comparison_notes(found)[0]
+    assert "12" in table.notes[0]
     json.dumps(asdict(found), allow_nan=False)
 
 
@@ -70,9 +68,9 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
         f"worse loses more than {low - 1e-6:g}",
         "worse loses more than 0",
     ]
-    _, rows, notes = found.table()
-    assert len(rows) == len(found.tested) and "all 14 differences from base (Holm)" in notes[0]
-    assert repr(found).endswith(notes[-1])
+    table = found.table()
+    assert len(table.rows) == len(found.tested) and "all 14 differences from base (Holm)" in table.notes[0]
+    assert repr(found).endswith(table.notes[-1])
     with pytest.raises(
         ConfigError, match=r"^max_loss=\"f1\": not compared for all systems; choose from report_positive_f1, "
     ):
@@ -126,10 +124,9 @@ def test_columns_are_compared_over_the_records_that_both_have(runs):
     assert found.scores["sn"]["mine"].difference == found.scores["mean"]["mine"].difference == 2.0
     assert found.left_out == ["single"]
     assert (found.scores["sn"]["mine"].counts, found.scores["sn"]["mine"].units) == ((23, 23), 12)
-    for notes in (repr(found), "\n".join(comparison_notes(found))):
-        assert "mine: compared over 47 of 48 records" in notes
-        assert "single is left out: only one run has this score" in notes
-    [sn] = [row for row in comparison_table(found).rows if row[:2] == ("SN", "mine")]
+    assert "mine: compared over 47 of 48 records" in repr(found)
+    assert "single is left out: only one run has this score" in repr(found)
+    [sn] = [row for row in found.table().rows if row[:2] == ("SN", "mine")]
     assert sn[2:5] == ("1.000 (23)", "3.000 (23)", "12")
 
 

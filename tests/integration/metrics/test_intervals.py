@@ -3,11 +3,13 @@
 import numpy as np
 import polars as pl
 import pytest
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.rouge.rouge import Rouge
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.metrics.commitments import polarity_f1, states
-from pacer.metrics.nlg import language_scores
+from pacer.metrics.commitments import states
+from pacer.metrics.nlg import meteor, meteor_statistics
 from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
 from tests.support.metrics import made_cases
 
@@ -31,12 +33,14 @@ def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame
         own = cases.filter(context=context)
         scores = found.scores[context]
         assert [scores[name].value for name in ("precision", "recall", "f1")] == pytest.approx(micro(own, slice(None)))
-        language = language_scores(own)
-        for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor"):
-            assert scores[name].value == pytest.approx(language[name])
-        agreed = polarity_f1(states(own, "reference"), states(own, "report"))
-        for name in ("positive_f1", "negative_f1"):
-            assert scores[f"report_{name}"].value == pytest.approx(agreed[name])
+        pairs = [{place: [text] for place, text in enumerate(own[side])} for side in SIDES]
+        bleu = [scores[f"bleu{order}"].value for order in range(1, 5)]
+        assert bleu == pytest.approx(Bleu(4).compute_score(*pairs, verbose=0)[0])
+        assert scores["rougeL"].value == pytest.approx(Rouge().compute_score(*pairs)[0])
+        assert scores["meteor"].value == meteor(meteor_statistics(own["meteor_statistics"].to_list()).sum(axis=0))
+        for state, name in enumerate(("positive", "negative")):
+            both = ((states(own, side) == state).ravel() for side in ("reference", "report"))
+            assert scores[f"report_{name}_f1"].value == pytest.approx(f1_score(*both))
     for scores in found.scores.values():
         assert all(one.low <= one.value <= one.high and one.low < one.high for one in scores.values())
 

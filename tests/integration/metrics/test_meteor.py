@@ -10,8 +10,7 @@ import psutil
 import pytest
 from pycocoevalcap.meteor import meteor as original_meteor
 
-from pacer.metrics.meteor import JAVA, MeteorError, meteor, meteor_counts, meteor_statistics
-from pacer.metrics.nlg import meteor_beside
+from pacer.metrics.nlg import JAVA, MeteorError, meteor, meteor_beside, meteor_counts, meteor_statistics
 from tests.support.cases import listed_cases
 from tests.support.metrics import random_texts
 
@@ -58,7 +57,7 @@ def test_a_program_that_fails_or_talks_nonsense_is_an_error(tmp_path, text, prob
 @pytest.mark.parametrize(("text", "limits", "problem"), listed_cases(__file__, "endless"))
 def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text, limits, problem):
     for name, limit in limits.items():
-        monkeypatch.setattr(f"pacer.metrics.meteor.{name}", limit)
+        monkeypatch.setattr(f"pacer.metrics.nlg.{name}", limit)
     pid = tmp_path / "pid"
     with pytest.raises(MeteorError, match=problem):
         meteor_counts(["a"], ["a"], script(tmp_path, f"trap '' TERM INT HUP; echo $$ > {pid}; {text}"))
@@ -83,6 +82,6 @@ def test_no_program_outlives_the_scores_beside_it(tmp_path, monkeypatch):
 
 def test_a_busy_machine_takes_no_budget(tmp_path, monkeypatch):
     """What waits for a processor for longer than its budget of processor seconds is not stopped."""
-    monkeypatch.setattr("pacer.metrics.meteor.STARTUP_SECONDS", 0.1)
+    monkeypatch.setattr("pacer.metrics.nlg.STARTUP_SECONDS", 0.1)
     with pytest.raises(MeteorError, match=r"METEOR failed \(exit status 0\)"):
         meteor_counts(["a"], ["a"], script(tmp_path, "sleep 2"))

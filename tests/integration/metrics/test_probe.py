@@ -15,7 +15,7 @@ from pacer.core.errors import DataError
 from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, KEY, SAME_FINDING, make_probe
 from pacer.metrics.probe.use import CHANCE, read_probe, system_use
-from pacer.reporting.probe_page import use_table, verdict_sentence
+from pacer.reporting.pages import use_table, verdict_sentence
 
 FINDINGS = ("pneumothorax", "pleural effusion", "cardiomegaly", "pneumonia", "edema", "fracture")
 CONTEXTS = ("sn", "sw", "mn", "mw")

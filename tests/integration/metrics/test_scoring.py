@@ -12,11 +12,10 @@ from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import label_references
-from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
 from pacer.metrics.statistics.intervals import score_intervals
-from pacer.reporting.signature import signature_line
-from tests.support.metrics import score_predictions
+from pacer.reporting.score_tables import signature_line
+from tests.support.metrics import efficacy, score_predictions
 
 REPORTS = [
     "the heart is normal . no effusion .",
@@ -91,9 +90,9 @@ def test_scores_of_every_context_and_their_mean(case):
     assert cases["hypothesis"].to_list() == case.generated["sn"] + case.generated["mn"]
     assert cases["anchor_positive"].null_count() == 2 and cases["reference_positive"].null_count() == 0
     labels = CheXbert(case.chexbert)
-    expected = clinical_efficacy(labels(REPORTS), labels(case.generated["sn"]))
+    expected = efficacy(labels(REPORTS), labels(case.generated["sn"]))
     assert expected["precision"] != expected["recall"]
-    control = clinical_efficacy(labels(REPORTS), labels([REPORTS[0]] * 4))
+    control = efficacy(labels(REPORTS), labels([REPORTS[0]] * 4))
     for name in ("precision", "recall", "f1"):
         assert scores["sn"][name] == scores["conventions"]["llm-rg4"]["sn"][f"{name}_micro"] == expected[name]
         assert scores["controls"]["another_patient"]["sn"][name] == control[name]

@@ -8,7 +8,7 @@ import pytest
 
 from pacer.core.io import write_jsonl
 from pacer.metrics.signature import ScoreInputs
-from pacer.metrics.statistics.sources import warnings
+from pacer.metrics.statistics.intervals import warnings
 from tests.support.metrics import score_predictions
 
 CASES = 40

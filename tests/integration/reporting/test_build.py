@@ -11,8 +11,8 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
-from pacer.reporting.build_report import build_report
 from pacer.reporting.score_tables import corpus_table
+from pacer.reporting.sections import build_report
 from tests.support.reporting import SENTENCES
 
 
@@ -189,6 +189,12 @@ def test_direct_reports_of_a_model_without_a_router(full_run, tmp_path: Path):
     refine = full_run.params.refine.model_copy(update={"variant": "endpoint"})
     page = page_of(full_run, tmp_path / "reports", params=full_run.params.model_copy(update={"refine": refine}))
     assert "block 12" in routed.text and "block 12" not in page.text and "image/png" not in "".join(page.addresses)
+
+
+def test_the_depths_are_those_that_the_run_was_decoded_with(full_run, tmp_path: Path):
+    change_json(full_run.root / "predictions" / "manifest.json", lambda manifest: manifest.update(depths=[2, 5, 7]))
+    page = page_of(full_run, tmp_path / "reports")
+    assert "block 7" in page.text and "block 12" not in page.text
 
 
 def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run, tmp_path: Path):

@@ -8,7 +8,7 @@ import pytest
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.errors import DataError
-from pacer.reporting.show import show_study
+from pacer.reporting.pages import show_study
 
 REFERENCE = {
     "sn": "small left effusion . no pneumothorax .",

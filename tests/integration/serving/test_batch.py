@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.serving.batch import _key, read_cases, report_cases
-from pacer.serving.case import Case
+from pacer.serving.case import Case, _key, read_cases, report_cases
 from pacer.serving.reporter import Reporter
 from tests.support import cases as table_of
 from tests.support.world import World

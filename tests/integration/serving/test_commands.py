@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from pacer.core.io import read_jsonl
 from pacer.data.schemas import ABOUT, read_about
 from pacer.serving.case import GENERATED_NOTE
-from pacer.serving.export import export_model
+from pacer.serving.package import export_model
 from tests.support.cases import listed_cases
 from tests.support.cli import Outcome
 from tests.support.world import ROOT, World

@@ -19,9 +19,8 @@ from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
-from pacer.serving.export import export_model
 from pacer.serving.layout import CARD
-from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS
+from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS, export_model
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.serving import READ

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from pacer.commitments.anchor import Anchor, parse_anchor, render_anchor
 from pacer.commitments.description import KINDS
 from pacer.config import Corpus
+from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
-from pacer.core.display import three_decimals
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_jsonl
 from pacer.data.build_corpus import build_corpus
@@ -31,7 +31,7 @@ from pacer.features.online import open_features
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.serving.case import Case, notes_of
-from pacer.serving.export import export_model
+from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.dicom import write_dicom
@@ -52,7 +52,7 @@ def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter,
         assert (result.generated, result.report, result.tokens) == (line["generated"], line["report"], line["tokens"])
         commitment = None if result.commitment is None else result.commitment.as_dict()
         assert (commitment, result.fallback) == (line["anchor"], line["fallback"])
-        assert result.gate == line["gate"] and three_decimals(result.gate) in repr(result)
+        assert result.gate == line["gate"] and number(result.gate) in repr(result)
         assert escape(result.report) in result._repr_html_()
         assert result.probabilities is not None and result.probabilities.as_dict() == line["findings"]
 

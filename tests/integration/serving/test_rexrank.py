@@ -5,8 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pacer.serving.batch import read_cases
-from pacer.serving.case import Case
+from pacer.serving.case import Case, read_cases
 
 SCRIPT = Path(__file__).parents[3] / "docs" / "examples" / "rexrank.py"
 STUDIES = {

@@ -11,11 +11,10 @@ import pytest
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import write_json
-from pacer.studies.dvc import Dvc, Share
 from pacer.studies.run import results_folder, run_study, stopped
 from pacer.studies.study import load_study
 from pacer.studies.table import build_table, collect
-from pacer.studies.worktree import Repository
+from pacer.studies.worktree import Dvc, Repository, Share
 from tests.support.studies import STUDY, TinyRepository, working
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pacer.config import load_params
 from pacer.core.io import read_jsonl
-from pacer.serving.export import export_model
+from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter
 from tests.support.families import ENCODERS, LANGUAGES, use_models
 from tests.support.repository import STAGES, Repository

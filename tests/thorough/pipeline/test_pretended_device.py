@@ -22,7 +22,7 @@ from pacer.emphasis.attribution import Attributor
 from pacer.features.online import open_features
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.serving.case import Case
-from pacer.serving.export import export_model
+from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter
 from pacer.training.run import Inputs, run_phase
 from tests.support import drive

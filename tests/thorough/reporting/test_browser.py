@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pacer.reporting.build_report import build_report
+from pacer.reporting.sections import build_report
 from tests.support.browser import CHROMIUM
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pacer.cli.doctor import Finding, diagnose, models
+from pacer.cli.command import Finding, diagnose, models
 from pacer.config import Params, parse_params
 from tests.support.cases import listed_cases
 from tests.support.profiles import profile

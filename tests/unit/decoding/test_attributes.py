@@ -7,9 +7,8 @@ import torch
 from pacer.commitments.anchor import Anchor, read_list
 from pacer.commitments.description import KINDS, Attributes
 from pacer.data.findings import FINDINGS
-from pacer.decoding.attributes import CLASSES, AttributeReader, cells
-from pacer.decoding.fit_attributes import attribute_classes, fit_attributes
-from pacer.decoding.regression import FOLDS
+from pacer.decoding.reader import CLASSES, AttributeReader, cells
+from pacer.decoding.regression import FOLDS, attribute_classes, fit_attributes
 
 ROWS, WIDTH, GRID = 900, 6, 4
 EFFUSION, EDEMA = FINDINGS.index("pleural effusion"), FINDINGS.index("edema")

@@ -7,7 +7,7 @@ import torch
 
 from pacer.commitments.anchor import Anchor
 from pacer.core.errors import DataError
-from pacer.decoding.extract import extract_report
+from pacer.decoding.candidates import extract_report
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import load_tokenizer
 from tests.support import searches

@@ -9,9 +9,8 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.config.backbones import CARD
 from pacer.data.findings import FINDINGS
-from pacer.decoding.beam import BeamSearch
-from pacer.decoding.list_bias import ListBias
-from pacer.decoding.transformers_generate import Generate
+from pacer.decoding.beam import BeamSearch, Generate
+from pacer.decoding.hypotheses import ListBias
 from tests.support.searches import EOS, found, random_case
 
 TOKENIZER = read_tokenizer(CARD.parent / "language")

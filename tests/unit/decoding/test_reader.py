@@ -8,7 +8,7 @@ import torch
 from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
 from pacer.decoding import fit_reader, regression
-from pacer.decoding.extract import within
+from pacer.decoding.candidates import within
 from pacer.decoding.fit_reader import PENALTIES
 from pacer.decoding.reader import FindingsReader, Probabilities, read_reader
 from pacer.decoding.regression import FOLDS

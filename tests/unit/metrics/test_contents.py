@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.wording import prior_wording
-from pacer.metrics.attributes import attribute_counts, uncommitted_sides
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.commitments import commitment_scores, contradictions, polarity_f1, states
-from pacer.metrics.repetition import repetition
+from pacer.metrics.commitments import attribute_counts, contradictions, states, uncommitted_sides
+from pacer.metrics.nlg import repetition
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import CASE_COLUMNS, context_counts, score_of
-from pacer.metrics.statistics.sources import warnings
+from pacer.metrics.statistics.intervals import warnings
 from tests.support.cases import listed_cases
 
 TEXTS = pl.List(pl.String)
+#: Scores of reports and of commitments.
+COMMITMENTS = ("report_positive_f1", *(f"anchor_{name}_f1" for name in POLARITIES), "report_follows_anchor")
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
 
 
@@ -32,7 +33,8 @@ def anchor(**fields: list[str]) -> dict[str, list[str]]:
 
 def scored(cases: pl.DataFrame, *keys: str) -> dict[str, float | None]:
     """The scores of some keys that apply."""
-    context = Context(cases, None, "llm-rg4")
+    cases = cases if "record_id" in cases.columns else cases.with_columns(record_id=pl.lit("a"))
+    context = Context(cases, "llm-rg4")
     return {key: value for name in keys for key, value in score_of(name).of(context).items()}
 
 
@@ -53,20 +55,21 @@ def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
 @given(st.lists(st.lists(st.integers(0, 3), min_size=13, max_size=13), min_size=1, max_size=8), st.integers(0, 2**31))
 def test_states_and_their_f1(rows: list[list[int]], seed: int):
     expected, found = np.array(rows), np.random.default_rng(seed).integers(0, 4, (len(rows), 13))
-    for matrix in (expected, found):
-        anchors = [
+    sides = {}
+    for side, matrix in (("reference", expected), ("report", found)):
+        sides[side] = [
             {
                 name: [f for f, state in zip(FINDINGS, row, strict=True) if state == place]
                 for place, name in enumerate(POLARITIES)
             }
             for row in matrix
         ]
-        np.testing.assert_array_equal(states(table(report=anchors), "report"), matrix)
+        np.testing.assert_array_equal(states(table(**sides), side), matrix)
     twice = table(report=[anchor(positive=["edema"], negative=["edema"])])
     assert states(twice, "report")[0, FINDINGS.index("edema")] == POLARITIES.index("positive")
-    assert set(polarity_f1(expected, expected).values()) <= {1.0, None}
     both, used = ((expected == 1) & (found == 1)).sum(), (expected == 1).sum() + (found == 1).sum()
-    assert polarity_f1(expected, found)["negative_f1"] == (pytest.approx(2 * both / used) if used else None)
+    f1 = pytest.approx(2 * both / used) if used else None
+    assert scored(table(**sides), "report_negative_f1") == {"report_negative_f1": f1}
 
 
 def test_a_report_is_held_against_its_own_commitment():
@@ -74,7 +77,7 @@ def test_a_report_is_held_against_its_own_commitment():
     generated = [anchor(positive=["edema", "fracture"]), anchor(negative=["pneumonia"])]
     mixed = anchor(positive=["edema"], negative=["fracture"], uncertain=["atelectasis"])
     reports = [mixed, anchor(negative=["pneumonia"])]
-    scores = commitment_scores(table(reference=references, anchor=generated, report=reports))
+    scores = scored(table(reference=references, anchor=generated, report=reports), *COMMITMENTS)
     assert scores["report_follows_anchor"] == pytest.approx(2 / 3)  # edema and pneumonia of three statements
     assert scores["anchor_positive_f1"] == pytest.approx(2 / 3) and scores["anchor_uncertain_f1"] == 0.0
     assert scores["report_positive_f1"] == 1.0
@@ -82,11 +85,10 @@ def test_a_report_is_held_against_its_own_commitment():
 
 def test_records_without_a_commitment_are_left_out_of_its_scores():
     given = [anchor(positive=["edema"]), anchor(negative=["edema"])]
-    scores = commitment_scores(table(reference=given, anchor=[None, given[1]], report=given))
+    scores = scored(table(reference=given, anchor=[None, given[1]], report=given), *COMMITMENTS)
     assert scores["anchor_negative_f1"] == scores["report_follows_anchor"] == 1.0
     assert scores["anchor_positive_f1"] is None  # nobody affirms anything there
-    scores = commitment_scores(table(reference=given, anchor=[None, None], report=given))
-    assert not [name for name in scores if "anchor" in name]
+    assert not scored(table(reference=given, anchor=[None, None], report=given), *COMMITMENTS[1:])
 
 
 def read(states: str) -> dict[str, list[str]]:
@@ -101,7 +103,7 @@ def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(
     commitment: str | None, report: str, expected: list[str] | None
 ):
     cases = table(anchor=[commitment and read(commitment)], report=[read(report)])
-    cases = cases.with_columns(contradictions(cases))
+    cases = cases.with_columns(pl.Series("contradictions", contradictions(cases), pl.List(pl.String)))
     assert cases["contradictions"].to_list() == [expected]
     rate = {} if expected is None else {"contradiction_rate": float(bool(expected))}
     assert scored(cases, "contradiction_rate") == rate

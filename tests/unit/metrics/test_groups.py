@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pacer.metrics.clinical import case_efficacy, clinical_efficacy
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.groups import GroupScore, group_scores
+from pacer.metrics.statistics.intervals import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table
+from tests.support.metrics import efficacy
 
 VIEWS = ("AP", "PA", "other")
 
@@ -42,7 +42,8 @@ def test_values_are_the_scores_of_the_groups_records(cases: pl.DataFrame, conven
     assert set(found) == {("sex", "F"), ("sex", "M"), *(("view", view) for view in VIEWS)}
     for (column, value), one in found.items():
         members = cases.filter(pl.col(column) == value)
-        assert one.n == len(members) and one.f1.value == pytest.approx(case_efficacy(members, convention)["f1"])
+        expected = efficacy(members["reference_labels"].to_list(), members["hypothesis_labels"].to_list(), convention)
+        assert one.n == len(members) and one.f1.value == pytest.approx(expected["f1"])
         assert one.f1.low <= one.f1.value <= one.f1.high
 
 
@@ -52,7 +53,7 @@ def test_intervals_are_those_of_a_bootstrap_over_patients(cases: pl.DataFrame) -
     patient, shown = cases["subject_id"].to_numpy().astype(int), (cases["view"] == "PA").to_numpy()
     rows = [np.flatnonzero((patient == number) & shown) for number in range(60)]
     samples = (np.concatenate([rows[number] for number in draw.integers(0, 60, 60)]) for _ in range(200))
-    drawn = [clinical_efficacy(*(side[sample] for side in labels), "llm-rg4")["f1"] for sample in samples]
+    drawn = [efficacy(*(side[sample] for side in labels), "llm-rg4")["f1"] for sample in samples]
     assert (one.high - one.low) / 4 == pytest.approx(np.std(drawn), rel=0.15)
 
 

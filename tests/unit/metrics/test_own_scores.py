@@ -15,7 +15,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import DEFAULTS
-from pacer.reporting.score_tables import comparison_notes, score_table
+from pacer.reporting.score_tables import score_table
 from tests.support.cases import cases
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
@@ -64,7 +64,7 @@ def test_whose_a_score_is_is_in_the_signature_and_two_versions_are_told(tmp_path
     assert read_json(tmp_path / "signature.json")["scores"]["mine"] == f"mean of your score, {__name__}:words"
     other = pacer.score(REFERENCES, REPORTS, metrics={"mine": lambda references, reports: [1.0] * 3})
     compared = pacer.compare(first, other, resamples=20)
-    notes = comparison_notes(compared)
+    notes = compared.table().notes
     assert "; they may compute different values" in repr(compared) and "yours" not in repr(compared)
     further = pacer.score(REFERENCES, REPORTS, metrics={"mine": words, "yours": words})
     assert "\nyours is left out: only one run has this score" in repr(pacer.compare(first, further, resamples=20))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.metrics.predictions import read_predictions
+from pacer.metrics.cases import read_predictions
 from tests.support.cases import listed_cases
 
 SECRET = "zephyrine effusion"

@@ -6,8 +6,8 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from pacer.data.findings import FINDINGS
-from pacer.metrics.reading import reading_scores
-from pacer.metrics.statistics.reliability import reliability
+from pacer.metrics.commitments import reading_scores
+from pacer.metrics.statistics.intervals import reliability
 from tests.support.cases import listed_cases
 
 

@@ -23,12 +23,12 @@ def test_a_score_of_cases_is_one_row() -> None:
     """The mean over the cases that have a value, with the same value in the interval; left out without any."""
     score = by_case("words", "Words", pl.col("written") / 2, "half the words", "lower", interval=True, place="contents")
     cases = pl.DataFrame({"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]})
-    context = Context(cases, None, "llm-rg4")
+    context = Context(cases, "llm-rg4")
     assert score.of(context) == {"words": 2.0}
     sums = context_sums(cases, "llm-rg4", [score], resampled_units(cases))
     assert intervals(sums, 100)["sn"]["words"].value == 2.0
     for none in (cases.drop("written"), cases.with_columns(written=pl.lit(None, pl.Float64))):
-        assert score.of(Context(none, None, "llm-rg4")) == {}
+        assert score.of(Context(none, "llm-rg4")) == {}
 
 
 def test_what_a_score_counts_is_what_it_is_a_share_of() -> None:

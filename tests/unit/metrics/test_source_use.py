@@ -10,14 +10,13 @@ from pacer import score
 from pacer.core.io import write_jsonl
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import RECORD_SCHEMA
+from pacer.metrics.commitments import TEXTS
 from pacer.metrics.score import score_decoded
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import SCORES
 from pacer.metrics.signature import DEFAULTS, ScoreInputs
-from pacer.metrics.source_use import TEXTS
 from pacer.metrics.statistics.bootstrap import intervals
-from pacer.metrics.statistics.intervals import context_sums, resampled_units
-from pacer.metrics.statistics.sources import warnings
+from pacer.metrics.statistics.intervals import context_sums, resampled_units, warnings
 from tests.support.cases import listed_cases
 
 #: The letters of the cases below.
@@ -50,7 +49,7 @@ def table(sides: dict[str, str]) -> pl.DataFrame:
 def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
     cases = table(case["texts"])
     chosen = [score for score in SCORES if score.key in KEYS]
-    context = Context(cases, None, "llm-rg4")
+    context = Context(cases, "llm-rg4")
     found = {key: value for score in chosen for key, value in score.of(context).items()}
     assert found == pytest.approx(scores_of(case))
     sums = context_sums(cases, "llm-rg4", [score for score in chosen if score.key in found], resampled_units(cases))

@@ -6,7 +6,7 @@ from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
-from pacer.metrics.truth import truth_scores, with_truth
+from pacer.metrics.score import truth_scores, with_truth
 
 
 def table(**present: list[str]) -> pl.DataFrame:

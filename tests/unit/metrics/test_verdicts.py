@@ -12,14 +12,12 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
-from pacer.metrics.probe.covering import Box, control_region, covered, read_boxes
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
-from pacer.metrics.probe.use import system_use
-from pacer.metrics.probe.verdicts import MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, finding_uses, records_needed
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING, Box, control_region, covered, read_boxes
+from pacer.metrics.probe.use import MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, finding_uses, records_needed, system_use
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world
-from pacer.reporting.probe_page import verdict_sentence
+from pacer.reporting.pages import verdict_sentence
 from tests.support.cases import listed_cases
 
 

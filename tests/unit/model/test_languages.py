@@ -7,8 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.decoding.beam import BeamSearch, unknown_attention
-from pacer.decoding.transformers_generate import Generate
+from pacer.decoding.beam import BeamSearch, Generate, unknown_attention
 from pacer.model.assemble import from_modules
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
-from pacer.metrics.result import read_scores
+from pacer.metrics.signature import read_scores
 
 ROOT = Path(__file__).parents[3]
 BENCH = runpy.run_path(str(ROOT / "bench" / "expected.py"))

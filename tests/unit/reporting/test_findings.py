@@ -3,7 +3,7 @@
 import polars as pl
 
 from pacer.config.decode import Risk
-from pacer.reporting.findings import promise_table, promise_text
+from pacer.reporting.score_tables import promise_table, promise_text
 
 
 def test_a_promise_is_never_stated_without_its_condition() -> None:

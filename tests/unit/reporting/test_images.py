@@ -11,7 +11,7 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.reporting import charts
-from pacer.reporting.images import LONGEST_EDGE, data_uri, read_grey, routing_overlay, square_overlay
+from pacer.reporting.html import LONGEST_EDGE, data_uri, read_grey, routing_overlay, square_overlay
 
 
 def picture(address: str) -> np.ndarray:

@@ -31,7 +31,8 @@ def test_phrases_are_marked_by_what_the_other_text_says(
     report: str, compared_with: Other, other: str | None, first: str | None, expected: dict[str, str]
 ):
     against, known = (None if text is None else statements(text) for text in (other, first))
-    found = {s.text: " ".join(s.marks) for s in spans(report, compared_with, against, known) if s.marks}
+    own = extract_anchor(other) if other is not None and compared_with == "commitment" else None
+    found = {s.text: " ".join(s.marks) for s in spans(report, compared_with, against, known, own) if s.marks}
     assert {text: found.get(text) for text in expected} == expected
     assert len(expected) == len(found) or any("longitudinal" in marks for marks in expected.values())
 
@@ -61,7 +62,8 @@ def test_spans_are_the_report_and_agree_with_the_other_text(report: str, other: 
     ],
 )
 def test_a_phrase_says_which_text_has_it(against: Other, known: str, unknown: str):
-    found = spans("small effusion . possible edema .", against, committed(Anchor.of(positive=["pleural effusion"])))
+    effusion = Anchor.of(positive=["pleural effusion"])
+    found = spans("small effusion . possible edema .", against, committed(effusion), commitment=effusion)
     told = ["pleural effusion: positive; " + known, "edema: uncertain; " + unknown]
     assert [span.tooltip for span in found if span.marks] == told
 
@@ -79,11 +81,9 @@ def test_a_finding_on_another_side_is_marked_with_both_sides(
     ("described", "here"), [("right", True), ("bilateral", True), ("left", False), ("mild", False)]
 )
 def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(described: str, here: bool):
-    own = committed(
-        Anchor.of_lists({"positive": ["pleural effusion"], "attributes": [f"{described} pleural effusion"]})
-    )
+    own = Anchor.of_lists({"positive": ["pleural effusion"], "attributes": [f"{described} pleural effusion"]})
     said = f"side: left here, {described} in the commitment"
-    alone = next(span for span in spans("left effusion .", "commitment", own) if span.text == "effusion")
+    alone = next(span for span in spans("left effusion .", "commitment", None, None, own) if span.text == "effusion")
     assert [*alone.marks] == ["wrong-side" if here else "matching"] and (said in alone.tooltip) is here
     beside = next(s for s in spans("left effusion .", "reference", statements("left effusion ."), None, own) if s.marks)
     assert [*beside.marks] == ["matching", *["contradicts"] * here] and (said in beside.tooltip) is here
@@ -107,8 +107,7 @@ def test_wording_of_one_direction_is_the_same_whatever_its_form(one: str, other:
 @pytest.mark.parametrize(("report", "expected"), listed_cases(__file__, "contradictions"))
 @pytest.mark.parametrize("against", ["reference", "commitment"])
 def test_what_the_reports_own_commitment_says_otherwise_is_marked(report: str, expected: list, against: Any):
-    own = committed(Anchor.of(positive=["pneumothorax"], negative=["pleural effusion"]))
-    other, commitment = (own, None) if against == "commitment" else (statements("small effusion ."), own)
-    found = [span for span in spans(report, against, other, None, commitment) if "contradicts" in span.marks]
+    own, other = Anchor.of(positive=["pneumothorax"], negative=["pleural effusion"]), statements("small effusion .")
+    found = [span for span in spans(report, against, other, None, own) if "contradicts" in span.marks]
     assert sorted({span.text for span in found}) == expected
     assert all("the commitment says the opposite" in span.tooltip for span in found)

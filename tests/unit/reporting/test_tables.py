@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
+from pacer.metrics.display import Heading, Table, latex_text, p_value, signed
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN
-from pacer.metrics.probe.use import SystemUse, Use
-from pacer.metrics.probe.verdicts import UNCLEAR, FindingUse
+from pacer.metrics.probe.use import UNCLEAR, FindingUse, SystemUse, Use
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
 from pacer.reporting import score_tables
-from pacer.reporting.probe_page import use_table, verdict_sentence, verdict_table
+from pacer.reporting.pages import use_table, verdict_sentence, verdict_table
 from pacer.reporting.score_tables import label_table, score_table
-from pacer.reporting.tables import Heading, Table, latex_text, p_value
 from tests.support.cases import listed_cases
 
 SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
@@ -142,4 +141,5 @@ def test_headings_marks_and_notes_in_markdown_and_latex():
 
 def test_numbers_and_p_values_as_they_are_printed():
     assert [number(v) for v in (0.12345, 12345, None, 1.0)] == ["0.123", "12,345", "–", "1.000"]
+    assert [signed(v) for v in (-0.0389, 0.0004, 0.0, None, 1)] == ["−0.039", "+0.00040", "+0.000", "–", "+1.000"]
     assert [p_value(p) for p in (None, 0.0, 0.0009, 0.001, 0.049)] == ["–", "< 0.001", "< 0.001", "0.001", "0.049"]

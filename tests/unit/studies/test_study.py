@@ -10,9 +10,9 @@ from ruamel.yaml import YAML
 from pacer.config.profiles import names_in
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
-from pacer.studies.dvc import Share, shares
 from pacer.studies.plan import Run, overridden, plan, read_stages
 from pacer.studies.study import Study, load_study
+from pacer.studies.worktree import Share, shares
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[3]
@@ -177,5 +177,5 @@ def test_jobs_share_out_the_devices_and_the_cores(monkeypatch: pytest.MonkeyPatc
     for jobs in range(2, 2 * len(cores) + 1):
         given = [core for share in shares("", jobs) for core in share.cores or ()]
         assert set(given) == cores and len(given) == max(len(cores), jobs)
-    monkeypatch.setattr("pacer.studies.dvc.core_count", lambda: 1)  # by a container's quota
+    monkeypatch.setattr("pacer.studies.worktree.core_count", lambda: 1)  # by a container's quota
     assert {share.cores for share in shares("", 3)} == {(min(cores),)}

@@ -8,13 +8,12 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
+from pacer.metrics.display import Table
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference
-from pacer.reporting.tables import Table
 from pacer.studies import table as tables
-from pacer.studies.paired import ScoredRun, difference_table
 from pacer.studies.study import Study
-from pacer.studies.table import build_table, collect, study_curve, write_table
+from pacer.studies.table import ScoredRun, build_table, collect, difference_table, study_curve, write_table
 from pacer.studies.worktree import Repository
 from tests.support.cases import listed_cases
 from tests.support.studies import TinyRepository

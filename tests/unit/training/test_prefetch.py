@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pacer.core.errors import DataError
-from pacer.core.prefetch import prefetch
+from pacer.core.processes import prefetch
 from pacer.model.batch import TrainingBatch
 from pacer.training.loop import _Run
 from pacer.training.phases import phase_of

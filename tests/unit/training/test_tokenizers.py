@@ -12,7 +12,7 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.pointers import read_pieces
 from pacer.data.prompt import BEFORE_END, build_prompt, continuation_ids
-from pacer.decoding.extract import extract_report
+from pacer.decoding.candidates import extract_report
 from pacer.training.trajectory import CLOSING_TEXT, OPENING_TEXT, Span, TrajectoryBuilder
 from tests.support.families import write_tokenizer
 

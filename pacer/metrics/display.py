@@ -1,17 +1,17 @@
-"""A table of formatted cells as Markdown, LaTeX and (through ``templates/macros.html``) HTML; formatting of numbers.
-
-Used by the report page, the tables of studies and the command line.
-"""
+"""One table for pages, files, terminals and notebooks, and how numbers stand in it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
 from pacer.core.audits import number
-from pacer.core.display import with_count
+
+#: What the numbers of :func:`score_cell` in brackets are, below a table.
+IN_BRACKETS = "in brackets: how many findings, or records, a score counts"
 
 Mark = Literal["best", "second"]
 MARKS: tuple[Mark, ...] = get_args(Mark)
@@ -90,6 +90,15 @@ class Table:
         sides = ["right" if right else "left" for right in self.numeric]
         return tabulate(rows, columns, form, disable_numparse=True, colalign=sides)
 
+    def text(self) -> str:
+        """Return the table and its notes for a terminal."""
+        return "\n".join([tabulate(self.rows, self.columns, disable_numparse=True, maxcolwidths=100), *self.notes])
+
+    def html(self) -> str:
+        """Return the table and its notes for a notebook."""
+        below = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return tabulate(self.rows, self.columns, "html", disable_numparse=True) + below
+
     def markdown(self, *, caption: bool = True) -> str:
         """Return one GitHub-flavoured Markdown table per headed group, with the caption above and the notes below."""
         parts = [self.caption] if caption and self.caption else []
@@ -151,15 +160,31 @@ def latex_text(text: str) -> str:
 
 
 def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
-    """Format a score, with what it counts in brackets; ``None``: it has no denominator, and is never shown as 0."""
-    return with_count("undefined" if value is None else number(value, decimals), count)
+    """Format a score, and in brackets how many findings, or records, it counts, if it says so; ``None``: it has no
+    denominator, and is never shown as 0."""
+    cell = "undefined" if value is None else number(value, decimals)
+    return cell if count is None else f"{cell} ({count:,})"
 
 
-def signed(value: float | None, digits: int = 3) -> str:
-    """Format a difference with its sign."""
-    return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
+def signed(value: float | None, decimals: int = 3) -> str:
+    """Format a difference as :func:`~pacer.core.audits.number` does, with its sign."""
+    return "–" if value is None else f"{'−' if value < 0 else '+'}{number(abs(float(value)), decimals)}"
 
 
 def p_value(p: float | None) -> str:
     """Format a p value with three decimals, never as 0."""
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+class Displayed:
+    """Base of results that Python and notebooks show as a table."""
+
+    def table(self) -> Table:
+        """Return the result as a table."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
