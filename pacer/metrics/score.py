@@ -1,4 +1,4 @@
-"""Scoring of a set of reports: the :class:`~pacer.metrics.result.Result` that ``pacer.metrics.result`` writes.
+"""Scoring of a set of reports: makes a :class:`~pacer.metrics.signature.Result`.
 
 Used by the stage `score` and for any other corpus. Reference labels and anchors are computed on the spot if they are
 not given. The scores of a context stand in the registry, :mod:`pacer.metrics.scores`. Scores against the latent truth

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS
+from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.data.twins import exchange
 from pacer.metrics.cases import by_context, contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
 from pacer.metrics.commitments import REPORTS, cells
@@ -225,7 +226,34 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             "F1 with the case's own sources is not shown to be above F1 with another patient's (the 95 % interval of "
             f"the difference includes 0): {', '.join(blind)}."
         )
+    for name, contexts in at_chance(cases, convention).items():
+        if name == "Reports" and control:  # the sentences above say it
+            continue
+        sentences.append(
+            f"{name} affirm the findings of their own references not measurably better than those of other patients' "
+            f"references (F1): {', '.join(contexts)}."
+        )
     return sentences
+
+
+def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
+    """Return the contexts in which commitments, or reports, agree with their own references no better than with those
+    of other patients. Cases without a commitment do not count, nor contexts whose references affirm nothing."""
+    found = {}
+    references = [f"reference_{polarity}" for polarity in POLARITIES]
+    for name, side in (("Commitments", "anchor"), ("Reports", "report")):
+        known = cases.filter(pl.col(f"{side}_positive").is_not_null())
+        others = exchange(known, references, ["context"])
+        others = others.filter(pl.col("reference_positive").list.len().sum().over("context") > 0)
+        if others.is_empty():  # also where one patient has more than half of the records
+            continue
+        given = others.select("record_id").join(known, on="record_id", how="left", maintain_order="left")
+        score = f"{side}_positive_f1"
+        compared = gains(given, others, convention, [score])
+        low = {context: compared[context][score].low for context in contexts_of(given)}
+        if contexts := [context.upper() for context, bound in low.items() if (bound or 0) <= 0]:
+            found[name] = contexts
+    return found
 
 
 def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:

@@ -1,6 +1,7 @@
 """Planted models that do not look at their sources are called so, and one that looks is not."""
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -8,7 +9,7 @@ import pytest
 
 from pacer.core.io import write_jsonl
 from pacer.metrics.signature import ScoreInputs
-from pacer.metrics.statistics.intervals import warnings
+from pacer.metrics.statistics.intervals import at_chance, warnings
 from tests.support.metrics import score_predictions
 
 CASES = 40
@@ -62,3 +63,26 @@ def test_planted_models_are_called_so_and_one_that_looks_is_not(scored, words) -
         assert any(sentence in line for line in found) and all("SN" in line for line in found)
     assert len(found) == 1, "what differs from case to case has one fault"
     assert warnings(*scored(references, references[1:] + references[:1]), "llm-rg4") == []
+
+
+def test_commitments_and_reports_are_held_against_the_references_of_other_patients() -> None:
+    """Both agree in sn, neither in mn: each case has one of two findings, and in mn texts state the other one."""
+    numbers = [str(number) for number in range(2 * CASES)]
+    stated = {"sn": [["edema"], ["fracture"]] * CASES, "mn": [["fracture"], ["edema"]] * CASES}
+    frames = [
+        pl.DataFrame({"subject_id": numbers, "study_id": numbers, "reference_positive": stated["sn"]}).with_columns(
+            pl.lit(context).alias("context"),
+            pl.concat_str(pl.lit(context), "subject_id").alias("record_id"),
+            *(pl.Series(f"{side}_positive", stated[context]) for side in ("anchor", "report")),
+            *(
+                pl.lit([], pl.List(pl.String)).alias(f"{side}_{polarity}")
+                for side, polarity in product(("reference", "anchor", "report"), ("negative", "uncertain"))
+            ),
+        )
+        for context in stated
+    ]
+    cases = pl.concat(frames)
+    assert at_chance(cases, "llm-rg4") == {"Commitments": ["MN"], "Reports": ["MN"]}
+    unlisted = cases.with_columns(pl.lit(None, pl.List(pl.String)).alias("anchor_positive"))
+    assert at_chance(unlisted, "llm-rg4") == {"Reports": ["MN"]}
+    assert at_chance(cases.with_columns(pl.col("anchor_negative").alias("reference_positive")), "llm-rg4") == {}
