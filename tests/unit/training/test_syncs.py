@@ -1,13 +1,15 @@
-"""When the host waits for the device: in an update whose values are logged, once."""
+"""When the host waits for the device: in an update whose values are logged, once. And what is computed on it."""
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 
 from pacer.training.loop import _Run
+from pacer.training.losses import objective
 from pacer.training.phases import phase_of
 from tests.support.syncs import Syncs
 from tests.support.training import parameters
@@ -68,3 +70,18 @@ def test_only_an_update_that_is_logged_waits(
     with Syncs() as syncs:
         run.check()
     assert syncs.seen == ["tolist"]
+
+
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_losses_are_computed_where_the_model_is(
+    name: str, setting, accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device without values, which refuses to be read and to meet values of the CPU."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # unknown to this device
+    model, examples = setting(name)
+    run = _Run(model, examples, phase_of(name, parameters()), accelerator)
+    _, batch = next(run.stream(0))
+    objective(model.to("meta"), batch.to("meta"), run.phase.losses).total.backward()
+    assert all(parameter.grad.is_meta for parameter in model.parameters() if parameter.grad is not None)
+    with pytest.raises(RuntimeError, match="is not on the expected device"):
+        batch.omega + batch.omega.to("meta")
