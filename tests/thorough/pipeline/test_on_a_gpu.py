@@ -29,7 +29,7 @@ class Work:
     def __init__(self, root: Path, backbones: Path, chexbert: Path, mode: str):
         self.root, self.backbones, self.chexbert, self.device = root, backbones, chexbert, torch.device("cpu")
         groups = {"features": {"mode": mode}, "train": {"precision": "float32"}}
-        groups |= dict.fromkeys(PHASES, {"learning_rate": 3e-4})
+        groups |= {phase: {"learning_rate": 3e-4} for phase in PHASES}
         self.params = drive.parameters(STILL, **groups)
         self.inputs = drive.write_inputs(root, backbones, self.params)
         self.records = read_records(f"{self.inputs['corpus']}/records.parquet")

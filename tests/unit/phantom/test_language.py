@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pacer.commitments.rules.extract import extract_anchor
@@ -129,12 +130,14 @@ def test_each_draw_decides_one_thing() -> None:
         assert used == Counter(draw.name for draw in draws)
 
 
-def test_reversed_denials_do_not_foretell_the_impression(cases) -> None:
-    """As a tie of the two once did: .88 against .06 of the reports had a long impression."""
-    shares: dict[bool, list[bool]] = {True: [], False: []}
-    for study, _, report in cases:
-        choices = language._Choices(study.rng(language._PURPOSE))
-        if report.findings and len(report.listed("positive")) > 1:
-            shares[choices.number(language._OfReport.DENIES_IN_REVERSE) < 0.5].append(". " in report.impression)
-    rates = [sum(values) / len(values) for values in shares.values()]
-    assert min(map(len, shares.values())) > 200 and abs(rates[0] - rates[1]) < 0.1
+def test_which_sections_a_report_has_does_not_depend_on_the_order_of_denials() -> None:
+    """One impression in five is missing, whatever the order; a tie of the two once made it .88 against .06."""
+    halves = {True: [], False: []}
+    for report in sample_texts(23, 2000):
+        choices = language._Choices(report.study.rng(language._PURPOSE))
+        reverse = choices.number(language._OfReport.DENIES_IN_REVERSE) < 0.5
+        halves[reverse].append((not report.impression, not report.findings, ". " in report.impression))
+    shares = np.array(
+        [np.mean(half, axis=0) for half in halves.values()]
+    )  # without impression, findings; with a long one
+    assert np.abs(shares[:, :2] - (0.2, 0.18)).max() < 0.05 and np.ptp(shares[:, 2]) < 0.07

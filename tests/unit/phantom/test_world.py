@@ -1,12 +1,13 @@
 """The latent world: determinism, plausible numbers, and the rules that the other parts rely on."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pacer.data.findings import FINDINGS
-from pacer.phantom.world import FINDING_PRIORS, make_world
+from pacer.phantom.world import FINDING_PRIORS, _next_state, begin_finding, make_world
 
 LATERAL_CAPABLE = {name for name in FINDINGS if FINDING_PRIORS[name].lateral}
 CHRONIC = {name for name in FINDINGS if FINDING_PRIORS[name].chronic}
@@ -48,6 +49,57 @@ def test_numbers_of_findings_are_plausible(studies):
     for name in FINDINGS:
         assert 0.07 < np.mean([name in study.findings for study in studies]) < 0.5
     assert 0.05 < np.mean([not study.findings for study in studies]) < 0.25
+
+
+def chance(name, now, before):
+    """Probability of a finding in a patient without traits: log-odds of its prevalence, shifted by those drawn before;
+    and of one that was there to stay. In the long run as many begin as end."""
+    prior = FINDING_PRIORS[name]
+    shift = sum(value for other, value in (prior.given or {}).items() if other in now)
+    rate = 1 / (1 + (1 / prior.prevalence - 1) * np.exp(-shift))
+    if before is None:
+        return rate
+    return prior.persistence + 0.08 * np.tanh(shift) if name in before else rate * (1 - prior.persistence) / (1 - rate)
+
+
+def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
+    rng, level = np.random.default_rng(3), dict.fromkeys(FINDINGS, 0.0)
+    drawn = []
+    for _ in range(2500):
+        first, _ = _next_state(rng, None, level, True, 0.0)
+        second, ended = _next_state(rng, SimpleNamespace(findings=first), level, True, 0.0)
+        assert first.keys() - second.keys() == ended.keys()
+        drawn += [(None, first), (first, second)]
+    for name, prior in FINDING_PRIORS.items():
+        groups = {"first": [], "stays": [], "begins": []}
+        for before, now in drawn:
+            one = now, name in now, chance(name, now, before)
+            groups["first" if before is None else "stays" if name in before else "begins"].append(one)
+        for kind, group in groups.items():
+            for other in ("", *(prior.given or {})):
+                known = [(found, expected) for now, found, expected in group if not other or other in now]
+                found, expected = np.mean(known, axis=0)
+                assert abs(found - expected) < 4 * np.sqrt(expected * (1 - expected) / len(known)), (name, kind, other)
+
+
+@pytest.mark.parametrize("finding", [name for name in FINDINGS if name != "support devices"])
+def test_what_a_finding_looks_like_is_drawn_apart(finding):
+    """But for a hedge, which severity decides too."""
+    rng = np.random.default_rng(4)
+    states = [begin_finding(finding, rng.random(10), has_lateral=False) for _ in range(3000)]
+    drawn = {name: [getattr(state, name) for state in states] for name in ("severity", "side", "zone", "certainty")}
+    values = [
+        np.unique(values, return_inverse=True)[1] for values in (*drawn.values(), *zip(*(s.position for s in states)))
+    ]
+    pairs = [pair for pair in combinations(range(len(values)), 2) if pair != (0, 3)]
+    tied = [
+        pair
+        for pair in pairs
+        if np.ptp(values[pair[0]])
+        and np.ptp(values[pair[1]])
+        and abs(np.corrcoef(values[pair[0]], values[pair[1]])[0, 1]) > 4.5 / np.sqrt(len(states))
+    ]
+    assert tied == [] and len(pairs) == 20
 
 
 def test_copying_the_previous_study_is_good_but_not_unbeatable(studies):
