@@ -77,17 +77,24 @@ CASES = [
 ]
 
 
-def built(language: str, phase: str, groups: dict[str, dict]) -> Pacer:
-    """A model in float64 and eval mode, with no parameter where its initialisation put it."""
-    torch.manual_seed(3)
+def language_model(language: str) -> torch.nn.Module:
+    """In float64, with the weights of norms off one."""
     make, config = LANGUAGES[language]
-    endpoint_norm = torch.nn.LayerNorm(WIDTH)
-    torch.nn.init.normal_(endpoint_norm.weight, 1.0, 0.3)
-    model = moved(from_modules(make(config), endpoint_norm, 20, specification(phase, **groups)).double().eval(), 0.3)
-    for module in model.language.modules():
+    model = make(config).double().eval()
+    for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             torch.nn.init.normal_(module.weight, 1.0, 0.3)
             module.forward = MethodType(exact, module)
+    return model
+
+
+def built(language: str, phase: str, groups: dict[str, dict]) -> Pacer:
+    """A model in float64 and eval mode, with no parameter where its initialisation put it."""
+    torch.manual_seed(3)
+    endpoint_norm = torch.nn.LayerNorm(WIDTH)
+    torch.nn.init.normal_(endpoint_norm.weight, 1.0, 0.3)
+    made = language_model(language)
+    model = moved(from_modules(made, endpoint_norm, 20, specification(phase, **groups)).double().eval(), 0.3)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.startswith(PHASES[phase][1]) and ("lora_" in name or "language." not in name))
     return model
@@ -153,7 +160,7 @@ def test_objective_and_gradients_are_the_papers(
     for name in trained:
         values[name].requires_grad_()
     fixed = {"max_scale": model.router.max_scale, "cues": groups.get("calibrate", {}).get("gate_inputs", "hze")}
-    w = Weights(values, model.language.config, heads=2, lora_scale=2.0, endpoint_eps=1e-5, **fixed)
+    w = Weights(values, language_model(language), heads=2, lora_scale=2.0, endpoint_eps=1e-5, **fixed)
     samples = [sample(examples, row, commit, phase) for row, commit in zip(numbers, commits, strict=True)]
     if model.interface.mask_prior_padding:
         for row, mask in zip(batch.prior_rows.tolist(), batch.prior_mask, strict=True):
