@@ -1,4 +1,4 @@
-"""What becomes of errors at the end of a stage or a command."""
+"""What a stage or a command says: errors at its end, and progress where there is no terminal."""
 
 import errno
 import io
@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 import torch
 
+from pacer.core import progress
 from pacer.core.errors import DataError, run_cleanly
+from pacer.core.progress import Ticker
 
 STOPPED = "stopped; run the same command again to continue from what was saved\n"
 FULL = "error: the disk is full; free some space and run the same command again\n"
@@ -70,3 +72,16 @@ def missing(name: str | None) -> ModuleNotFoundError:
 def test_other_errors_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)):
         run_cleanly(lambda: fail(error))
+
+
+def test_a_log_file_has_a_line_from_time_to_time_and_one_at_the_end(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG_INTERVAL", 0.0)
+    with Ticker("images", 4, done=2) as ticker:
+        ticker.advance(note="loss 1.2")
+        ticker.advance()
+    start, first, second, last = capsys.readouterr().err.splitlines()
+    assert start.startswith("images:  50% 2/4 [")
+    assert first.startswith("images:  75% 3/4 [") and first.endswith("loss 1.2]")
+    assert second.startswith("images: 100% 4/4 [") and last.startswith("images: 100% 4/4 [")
