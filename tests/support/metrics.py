@@ -18,9 +18,7 @@ from pacer.config.decode import Score
 from pacer.core.io import read_json
 from pacer.metrics.cases import contexts_of
 from pacer.metrics.nlg import with_meteor, with_overlap
-from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.predictions import read_cases
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs
 
@@ -164,15 +162,3 @@ def score_predictions(
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None
     return score_cases(cases, out, inputs, settings, Origin(files, about or {}, manifest=made)).scores
-
-
-def paired(
-    references: Source, hypotheses: Source, **protocol: Any
-) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
-    """Reference and report of each case, and the counts of what was done."""
-    chosen = Protocol(**protocol)
-    expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
-    given = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
-    cases, counts = pair_reports(expected, given, chosen)
-    rows = cases.select("record_id", "report", "hypothesis").iter_rows()
-    return {key: (reference, report) for key, reference, report in rows}, counts

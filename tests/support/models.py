@@ -26,7 +26,6 @@ from pacer.core.io import write_json
 from pacer.decoding.attributes import CLASSES, FROM_PATCHES, AttributeReader
 from pacer.decoding.reader import FindingsReader
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
-from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import (
     WEIGHTS,
     CheckpointRecord,
@@ -206,8 +205,3 @@ def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]]
 def save_calibrated(folder: Path, backbones: Path) -> None:
     """A checkpoint of Calibrate without a parent, no trained parameter of which is where its initialisation put it."""
     save_model(folder, moved_model(backbones, seed=5), backbones, specification())
-
-
-def padded(batch: TrainingBatch, values: torch.Tensor) -> torch.Tensor:
-    """Values of the predicted tokens [n] in their places, zeros elsewhere [B, T]."""
-    return values.new_zeros(batch.ids.numel()).index_copy(0, batch.at, values).view(batch.ids.shape)

@@ -98,15 +98,6 @@ def ran(output: str) -> tuple[str, ...]:
     return tuple(line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage '"))
 
 
-def check_baseline(repository: Repository, name: str) -> None:
-    """Scored on the pipeline's records, with its numbers in the signature."""
-    scores = repository.json("metrics/scores.json")
-    theirs = repository.json(f"baselines/metrics/{name}/scores.json")
-    assert all(theirs[c]["n"] == scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
-    about = repository.json(f"baselines/metrics/{name}/signature.json")["predictions"]
-    assert about["checkpoint"] == name and about["baseline"]["settings"]["updates"] == 4
-
-
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a ``python`` that does not import torch again for each stage."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
-import pytest
 import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.config import Decode
-from pacer.decoding.candidates import AgreeingSearch
-from pacer.decoding.tree import TokenTree
 
 EOS = 2
 ROPES = [
@@ -27,12 +24,6 @@ ROPES = [
         "original_max_position_embeddings": 16,
     },
 ]
-
-
-def commit_to_two_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make two tokens every report's commitment, with an arbitrary agreement: small models commit to nothing."""
-    monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:2] if len(tokens) > 2 else [])
-    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (sum(tokens) % 5, len(tokens)))
 
 
 def settings(**changes: Any) -> Decode:
@@ -113,18 +104,3 @@ def found(engine: Any, prefixes: list[Tensor]) -> list[list[int]]:
     results = dict(pairs := list(engine(prefixes)))
     assert len(pairs) == len(results) == len(prefixes)
     return [results[number] for number in range(len(prefixes))]
-
-
-class CountingTree(TokenTree):
-    """Counts over all searches: ``steps`` of the language model, ``tokens`` fed to them, ``nodes`` that those attended
-    to and ``read``, the same with what the mask hides (both once a record, not once a beam)."""
-
-    steps = tokens = nodes = read = 0
-
-    def stepping(self, rows: int) -> Any:
-        counts = type(self)
-        counts.steps += 1
-        counts.tokens += rows * self.beams
-        counts.nodes += int(self.ancestors[:rows].any(1).sum())
-        counts.read += rows * self.width
-        return super().stepping(rows)

@@ -16,9 +16,26 @@ from pacer.decoding import beam
 from pacer.decoding.beam import BeamSearch, unknown_attention
 from pacer.decoding.generate import Generator
 from pacer.decoding.transformers_generate import Generate
+from pacer.decoding.tree import TokenTree
 from pacer.model.assemble import load_tokenizer
 from tests.support.models import moved_model, specification
-from tests.support.searches import EOS, Case, CountingTree, found, random_case, settings
+from tests.support.searches import EOS, Case, found, random_case, settings
+
+
+class CountingTree(TokenTree):
+    """Counts over all searches: ``steps`` of the language model, ``tokens`` fed to them, ``nodes`` that those attended
+    to and ``read``, the same with what the mask hides (both once a record, not once a beam)."""
+
+    steps = tokens = nodes = read = 0
+
+    def stepping(self, rows: int) -> Any:
+        counts = type(self)
+        counts.steps += 1
+        counts.tokens += rows * self.beams
+        counts.nodes += int(self.ancestors[:rows].any(1).sum())
+        counts.read += rows * self.width
+        return super().stepping(rows)
+
 
 #: Of nine prefixes each; `tests/thorough` has more.
 CASES = [

@@ -1,6 +1,10 @@
+"""Scores of a run's predictions; planted models that do not look at their sources are called so."""
+
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -15,7 +19,9 @@ from pacer.metrics.chexbert.reference_labels import label_references
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
 from pacer.metrics.statistics.intervals import score_intervals
+from pacer.metrics.statistics.sources import warnings
 from pacer.reporting.signature import signature_line
+from tests.support.cases import listed_cases
 from tests.support.metrics import score_predictions
 
 REPORTS = [
@@ -146,14 +152,7 @@ def test_the_signature_says_what_was_scored_with(case):
     assert "heart" not in (case.folder / "metrics/signature.json").read_text()
 
 
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ("upstream", "findings as published, cleaned by upstream, where a study has them"),
-        ("lowercase", "findings as published, spaces collapsed, lower-cased, punctuation kept, where a study has them"),
-        ("as_is", "findings as published, spaces collapsed, case and punctuation kept, where a study has them"),
-    ],
-)
+@pytest.mark.parametrize(("form", "said"), listed_cases(__file__, "forms_of_original_findings"))
 def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, form, said):
     """The score is that of the same predictions against references in that form, and the signature names it."""
     raw = [f"{text[0].upper()}{text[1:].replace(' .', '.')}\nStable 1.2 cm nodule." for text in case.records["report"]]
@@ -200,3 +199,56 @@ def test_columns_reach_scores_cases_and_intervals(case) -> None:
     assert signature["columns"] == {"scores": ["words"], "groups": ["site"]}
     assert signature["data"]["columns"] == hash_file(path)
     assert score_intervals(cases, "llm-rg4", 20, columns=["words"]).scores["sn"]["words"].value == 2.0
+
+
+CASES = 40
+Texts = list[str]
+
+
+def reports(words: Texts, seed: int) -> Texts:
+    draw = np.random.default_rng(seed)
+    return [" ".join([*draw.choice(words, 9), "."]) for _ in range(CASES)]
+
+
+def lines(context: str, texts: Texts) -> list[dict]:
+    return [{"record_id": f"{context}-{number}", "report": text} for number, text in enumerate(texts)]
+
+
+@pytest.fixture
+def scored(tmp_path, words, chexbert_directory, quick_meteor) -> Callable[[Texts, Texts], tuple[dict, pl.DataFrame]]:
+    """Scores and cases of one context, from a model's reports of the cases' own sources and of another patient's."""
+    references = reports(words, 0)
+    numbers = [str(number) for number in range(CASES)]
+    records = pl.DataFrame(
+        {
+            "record_id": [f"sn-{number}" for number in numbers],
+            "context": "sn",
+            "study_id": numbers,
+            "subject_id": numbers,
+            "report": references,
+            "report_raw": references,
+        }
+    ).with_columns(findings_original=pl.lit(None, pl.String))
+
+    def score(own: Texts, other: Texts) -> tuple[dict, pl.DataFrame]:
+        write_jsonl(tmp_path / "sn.jsonl", lines("sn", own))
+        write_jsonl(tmp_path / "controls/another_patient/sn.jsonl", lines("sn", other))
+        inputs = ScoreInputs(chexbert_directory())
+        scores = score_predictions(records, tmp_path, tmp_path / "scores", inputs)
+        return scores, pl.read_parquet(tmp_path / "scores/cases.parquet")
+
+    return score
+
+
+def test_planted_models_are_called_so_and_one_that_looks_is_not(scored, words) -> None:
+    references = reports(words, 0)
+    models = {
+        "identical": (references[:1] * CASES, references[:1] * CASES),
+        "stay the same with another patient's sources": (references[1:] + references[:1],) * 2,
+        "not shown to be above F1 with another patient's": (reports(words, 2), reports(words, 3)),
+    }
+    for sentence, (own, other) in models.items():
+        found = warnings(*scored(own, other), "llm-rg4")
+        assert any(sentence in line for line in found) and all("SN" in line for line in found)
+    assert len(found) == 1, "what differs from case to case has one fault"
+    assert warnings(*scored(references, references[1:] + references[:1]), "llm-rg4") == []

@@ -15,6 +15,7 @@ from pacer.commitments.description import KINDS
 from pacer.core.contexts import CONTEXTS
 from pacer.core.display import three_decimals
 from pacer.core.errors import ConfigError, DataError
+from pacer.decoding.candidates import AgreeingSearch
 from pacer.decoding.generate import Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder
@@ -25,9 +26,14 @@ from pacer.serving.case import Case, notes_of
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.dicom import write_dicom
-from tests.support.searches import commit_to_two_tokens
 from tests.support.serving import READ
 from tests.support.world import World
+
+
+def commit_to_two_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make two tokens every report's commitment, with an arbitrary agreement: small models commit to nothing."""
+    monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:2] if len(tokens) > 2 else [])
+    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (sum(tokens) % 5, len(tokens)))
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -20,6 +20,7 @@ import torch
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.schemas import of_split
 from tests.support import drive
+from tests.support.cases import listed_cases
 from tests.support.made_records import few_records
 from tests.support.models import MODEL
 
@@ -30,14 +31,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_bench, "describe", lambda: "NVIDIA Example")
 
 
-@pytest.mark.parametrize(
-    ("part", "row"),
-    [
-        ("steps", "| Calibrate |"),
-        ("decode", "| records/s of `generate` |"),
-        ("features", "| the stage, from JPG files to shards |"),
-    ],
-)
+@pytest.mark.parametrize(("part", "row"), listed_cases(__file__, "every_bench_runs_in_miniature"))
 def test_every_bench_runs_in_miniature(part: str, row: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path, option, preset = gpu_bench.PARTS[part][1]
     assert (option, preset) == ("--preset", "gpu")

@@ -4,10 +4,12 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 import torch
+from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from pacer.config import load_params
@@ -15,8 +17,40 @@ from pacer.core.io import read_jsonl
 from pacer.model.llm_rg4 import interface_names
 from pacer.serving.export import export_model
 from pacer.serving.reporter import Reporter
-from tests.support.families import ENCODERS, LANGUAGES, use_models
-from tests.support.repository import STAGES, Repository, check_baseline, ran
+from tests.support.families import BLOCKS, ENCODERS, LANGUAGES, write_encoder, write_language
+from tests.support.repository import STAGES, Repository, ran
+
+
+def use_models(folder: Path, encoder: str, language: str, **groups: dict[str, Any]) -> None:
+    """Make models of these families beside the ``params.yaml`` of a repository, and let it name them.
+
+    Args:
+        groups: further settings.
+    """
+    path, yaml = folder / "params.yaml", YAML()
+    params = yaml.load(path.read_text())
+    makers = {"vision": write_encoder(encoder, folder / "own" / encoder)}
+    makers["language"] = write_language(language, folder / "own" / language)
+    for role, made in makers.items():
+        params["backbones"][role] = {"provider": "local", "path": str(made)}
+    changes: dict[str, dict[str, Any]] = {
+        "features": {"depths": [1, BLOCKS]},
+        "emphasis": {"source": "computed", "steps": 2},
+        "lora": {"targets": None},
+        "interface": {"num_heads": 2},
+    }
+    for name, values in (changes | groups).items():
+        params[name].update(values)
+    yaml.dump(params, path)
+
+
+def check_baseline(repository: Repository, name: str) -> None:
+    """Scored on the pipeline's records, with its numbers in the signature."""
+    scores = repository.json("metrics/scores.json")
+    theirs = repository.json(f"baselines/metrics/{name}/scores.json")
+    assert all(theirs[c]["n"] == scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
+    about = repository.json(f"baselines/metrics/{name}/signature.json")["predictions"]
+    assert about["checkpoint"] == name and about["baseline"]["settings"]["updates"] == 4
 
 
 def test_another_run_leaves_the_same_bytes(repository: Repository, tmp_path: Path) -> None:

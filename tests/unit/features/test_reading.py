@@ -20,6 +20,7 @@ from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, IMAGES, MANIFEST, PRIORS, FeatureStore, as_stored, text_key
 from tests.support import building
+from tests.support.cases import listed_cases
 
 SHARD, SHAPE = 5, (2, 3, 4)
 ENCODING = {"mode": "states", "encoders": {}, "depths": [1, 3], "dtype": "float32", "precision": "float32"}
@@ -86,13 +87,7 @@ def test_what_is_not_there_is_named_among_what_is(tmp_path: Path) -> None:
         store.prior_states(["report 1 .", "unheard of ."])
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"dtype": "fp8_e4m3"}, r"dtype = 'fp8_e4m3': must be 'float32', 'float16' or 'bfloat16'"),
-        ({"scales": 1}, r"unknown key scales"),
-    ],
-)
+@pytest.mark.parametrize(("change", "why"), listed_cases(__file__, "a_store_of_another_kind_is_refused"))
 def test_a_store_of_another_kind_is_refused(tmp_path: Path, change: dict, why: str) -> None:
     """States with scales of their own, as an earlier version could store them, would be read as wrong numbers."""
     write_store(tmp_path / "store")
