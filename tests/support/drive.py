@@ -3,8 +3,6 @@
 As a script: ``drive.py JOB...`` runs jobs one after another and is what ``accelerate launch`` is given.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -19,7 +17,7 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest.mock import patch
 
 import numpy as np
@@ -37,6 +35,7 @@ from pacer.features.encode import build_store
 from pacer.training.run import Inputs, run_phase
 from tests.support import training
 from tests.support.made_records import REPORTS, anchors_of, few_records
+from tests.support.models import MODEL
 from tests.support.points import Points, Recorder
 
 ROOT = Path(__file__).parents[2]
@@ -46,11 +45,14 @@ MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
 PATIENCE = 120.0
 #: Starts a script as a user does.
 ACCELERATE = (str(Path(sys.executable).with_name("accelerate")), "launch", "--quiet")
-#: The same, two processes of this machine.
+#: The same, two processes of this machine, on the CPU with gloo. `accelerate launch` starts several on CPUs only as it
+#: does for GPUs (`distributed_type: MULTI_GPU`) and with ACCELERATE_USE_CPU in their environment.
 TWO_PROCESSES = (
     *(*ACCELERATE, "--multi_gpu", "--num_machines", "1", "--num_processes", "2"),
     *("--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no"),
 )
+#: Dropout is drawn per process, so what depends on it differs with their number, and with the device.
+STILL = MODEL | {group: MODEL[group] | {"dropout": 0.0} for group in ("interface", "lora", "calibrate")}
 #: The configuration of one of two nodes, each with one process.
 NODE = Path(__file__).with_name("node.yaml").read_text()
 
@@ -250,7 +252,7 @@ class Server:
         self.folder, self.do = folder, do
         self.processes: dict[int, tuple[BaseProcess, Path]] = {}
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["tests.support.building"])
         with patch.dict(os.environ, environment()):

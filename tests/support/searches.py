@@ -1,9 +1,7 @@
 """Random searches: small language models, prefixes of many lengths, settings from all over their ranges."""
 
-from __future__ import annotations
-
 import random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -50,7 +48,7 @@ class Case(NamedTuple):
     decode: Decode
     prefixes: list[Tensor]
 
-    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Case:
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Self:
         """The same case elsewhere, or in another type."""
         language = self.language.to(device=device, dtype=dtype)
         return self._replace(language=language, prefixes=[prefix.to(device, dtype) for prefix in self.prefixes])
@@ -82,7 +80,7 @@ def random_language(draw: random.Random, dtype: torch.dtype, end: float) -> Any:
     return language
 
 
-def random_case(seed: int, prefixes: int = 9, dtype: torch.dtype = torch.float64) -> Case:
+def random_case(seed: int, prefixes: int = 9, dtype: torch.dtype = torch.float64) -> Self:
     """In float64 two ways to sum differ by less than any two scores, which float32 cannot promise."""
     draw = random.Random(seed)
     most = draw.randint(1, 24)

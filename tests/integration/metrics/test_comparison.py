@@ -8,17 +8,46 @@ import polars as pl
 import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
+from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.commitments import polarity_f1, states
-from pacer.metrics.nlg import language_scores
+from pacer.metrics.nlg import language_scores, with_meteor, with_overlap
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.metrics.statistics.comparison import Comparison, compare, compare_repeats
 from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
 from pacer.metrics.statistics.systems import Comparisons, SystemDifference
 from pacer.reporting.score_tables import comparison_notes, comparison_table
 from tests.support.cases import listed_cases
-from tests.support.metrics import made_cases
+from tests.support.metrics import TALK
+
+
+def made_cases(seed: int, quality: float) -> pl.DataFrame:
+    """Cases of 24 examinations of 12 patients in two contexts; ``quality``: share of words, labels and states right."""
+    fixed, draw = np.random.default_rng(0), np.random.default_rng(seed)
+    rows = []
+    for number in range(48):
+        words, labels, states = fixed.choice(TALK, 12), fixed.integers(0, [4] * 13 + [2]), fixed.integers(0, 4, 13)
+        found = np.where(draw.random(14) < quality, labels, draw.integers(0, [4] * 13 + [2]))
+        context, study = ("sn", "mw")[number % 2], number // 2
+        rows.append(
+            {"record_id": f"{context}-{study}", "context": context, "study_id": str(study)}
+            | {"subject_id": str(study // 2), "reference": " ".join(words), "reference_labels": labels.tolist()}
+            | {"hypothesis": " ".join(np.where(draw.random(12) < quality, words, draw.choice(TALK, 12)))}
+            | {"hypothesis_labels": found.tolist()}
+            | _stated("reference", states)
+            | _stated("report", np.where(draw.random(13) < quality, states, draw.integers(0, 4, 13)))
+        )
+    lists = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
+    return with_meteor(with_overlap(pl.DataFrame(rows, schema_overrides=lists)))[0]
+
+
+def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:
+    """Findings by polarity; 3: not mentioned."""
+    return {
+        f"{side}_{polarity}": [FINDINGS[place] for place in np.flatnonzero(states == number)]
+        for number, polarity in enumerate(POLARITIES)
+    }
 
 
 def run(folder, seed: int, quality: float, labeller: str = "a" * 64):

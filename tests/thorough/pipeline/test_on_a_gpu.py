@@ -17,7 +17,6 @@ from pacer.serving.case import Case
 from pacer.serving.export import export_model
 from pacer.serving.reporter import Reporter
 from tests.support import drive
-from tests.support.several import STILL
 
 PHASES = ("warmup", "parent", "calibrate")
 TEXTS = ["no effusion .", "small left effusion . the heart is normal .", "possible edema . lungs are clear ."]
@@ -30,7 +29,7 @@ class Work:
         self.root, self.backbones, self.chexbert, self.device = root, backbones, chexbert, torch.device("cpu")
         groups = {"features": {"mode": mode}, "train": {"precision": "float32"}}
         groups |= {phase: {"learning_rate": 3e-4} for phase in PHASES}
-        self.params = drive.parameters(STILL, **groups)
+        self.params = drive.parameters(drive.STILL, **groups)
         self.inputs = drive.write_inputs(root, backbones, self.params)
         self.records = read_records(f"{self.inputs['corpus']}/records.parquet")
 

@@ -1,7 +1,5 @@
 """References and reports as files and objects hold them: how they are read, paired and changed; cases: inputs.yaml."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping, Sequence
@@ -52,7 +50,7 @@ class Frame:
             self.content = content["columns"]
             self.columns = [*self.content, *content.get("repeated", [])]
 
-    def to_frame(self, name: str) -> Frame:
+    def to_frame(self, name: str) -> "Frame":
         return Frame(self.index, self.index.names, columns={name: self.values})
 
     def __getitem__(self, name: str) -> list[Any]:
