@@ -16,7 +16,7 @@ from pacer.phantom.language import sample_texts
 from pacer.phantom.render import VIEWS, render
 from pacer.phantom.world import make_world
 from tests.support.phantom import example_study
-from tests.unit.phantom.test_generate import CONFIG, corpus
+from tests.unit.phantom.test_world import CONFIG, corpus
 
 SIZE = 112
 
