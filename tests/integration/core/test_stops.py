@@ -168,24 +168,7 @@ def test_dvc(sent: signal.Signals, shell: str, tmp_path: Path) -> None:
 
 EXAMPLES = ROOT / "docs" / "examples"
 #: What other people's machines, notebooks and clusters set.
-STRANGE = {
-    "LC_ALL": "tr_TR.UTF-8",
-    "TZ": "Asia/Kolkata",
-    "PYTHONOPTIMIZE": "1",
-    "PYTHONHASHSEED": "7",
-    "PYTHONSAFEPATH": "1",
-    "OMP_NUM_THREADS": "1",
-    "CUDA_VISIBLE_DEVICES": "",
-    "HTTP_PROXY": "http://localhost:9",
-    "GIT_DIR": "/nowhere",
-    "DVC_NO_ANALYTICS": "1",
-    "COLUMNS": "20",
-    "NO_COLOR": "1",
-    "MPLBACKEND": "module://nowhere.inline",
-    "_JAVA_OPTIONS": "-Duser.language=tr -Xmx8m",
-    "JAVA_TOOL_OPTIONS": "-Duser.language=tr",
-    "JDK_JAVA_OPTIONS": "-Duser.language=tr",
-}
+STRANGE = TEXTS["environment"]
 
 
 def run(code: str, *arguments: str, **environment: str) -> None:

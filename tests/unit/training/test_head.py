@@ -30,15 +30,8 @@ READING = {
 }
 INDEXING = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default}
 #: Calls that copy to the host, or from memory that is not page-locked.
-CALLS = {
-    Tensor.tolist: "tolist",
-    Tensor.cpu: "cpu",
-    Tensor.numpy: "numpy",
-    Tensor.new_tensor: "new_tensor",
-    torch.tensor: "tensor",
-    torch.as_tensor: "as_tensor",
-    torch.from_numpy: "from_numpy",
-}
+COPYING = (Tensor.tolist, Tensor.cpu, Tensor.numpy, Tensor.new_tensor, torch.tensor, torch.as_tensor, torch.from_numpy)
+CALLS = {call: call.__name__ for call in COPYING}
 
 
 class _Operations(TorchDispatchMode):
