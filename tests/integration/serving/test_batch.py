@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.serving.batch import _key, read_cases, report_cases
@@ -133,15 +134,7 @@ def test_a_list_with_other_attributes_is_another_case(describing: Reporter, case
 
 
 SCRIPT = Path(__file__).parents[3] / "docs" / "examples" / "rexrank.py"
-STUDIES = {
-    "one": {
-        "key_image_path": "/1/front.png",
-        "image_path": ["/1/side.png", "/1/front.png"],
-        "frontal_lateral": ["Lateral", "Postero-anterior"],
-        "context": "Age: 50. Gender: F. Indication: Cough, fever. Comparison: None.",
-    },
-    "two": {"key_image_path": "/2/a.png", "image_path": ["/2/a.png"], "frontal_lateral": [], "context": "Age: 50."},
-}
+STUDIES = YAML(typ="safe").load(Path(__file__).with_name("batch.yaml"))["rexrank"]
 
 
 def run(folder: Path, *arguments: str) -> None:

@@ -44,14 +44,10 @@ def hub_of(revisions: dict[str, Path]) -> Iterator[str]:
                 self.answer(200, json.dumps({"id": "lab/pacer", "sha": commit, "siblings": []}).encode())
             elif kind == "tree":
                 files = [p for p in commits[commit].rglob("*") if p.is_file()]
+                names = {p: p.relative_to(commits[commit]).as_posix() for p in files}
                 entries = [
-                    {
-                        "type": "file",
-                        "path": p.relative_to(commits[commit]).as_posix(),
-                        "size": p.stat().st_size,
-                        "oid": hash_file(p)[:40],
-                    }
-                    for p in files
+                    {"type": "file", "path": name, "size": p.stat().st_size, "oid": hash_file(p)[:40]}
+                    for p, name in names.items()
                 ]
                 self.answer(200, json.dumps(entries).encode())
             else:
@@ -152,15 +148,8 @@ def test_a_folder_of_that_name_is_itself(tmp_path: Path, monkeypatch: pytest.Mon
 
 #: Runs where it is imported.
 PICKLED = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n"
-NAMES_CODE = {
-    "auto_map": {
-        "AutoConfig": "evil.Config",
-        "AutoModelForCausalLM": "evil.Model",
-        "AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"],
-    },
-    "model_type": "not-known",
-    "tokenizer_class": "EvilTokenizer",
-}
+CLASSES = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model", "AutoTokenizer": ["evil.Tokenizer"] * 2}
+NAMES_CODE = {"auto_map": CLASSES, "model_type": "not-known", "tokenizer_class": "EvilTokenizer"}
 
 
 def cut(folder: Path) -> None:

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.config.corpus import Phantom
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl
 from pacer.data.cleaning import clean_report
@@ -20,6 +19,7 @@ from pacer.phantom.generate import emphasis_scores, generate_phantom
 from pacer.phantom.language import sample_texts
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import FINDING_PRIORS, _next_state, begin_finding, make_world
+from tests.support.profiles import profile
 
 LATERAL_CAPABLE = {name for name in FINDINGS if FINDING_PRIORS[name].lateral}
 CHRONIC = {name for name in FINDINGS if FINDING_PRIORS[name].chronic}
@@ -173,15 +173,7 @@ def test_courses_follow_the_previous_study(studies):
         assert study.resolved.keys() == ended
 
 
-CONFIG = Phantom(
-    patients=40,
-    studies_per_patient=2.4,
-    lateral_fraction=0.6,
-    image_size=56,
-    vocabulary=900,
-    val_fraction=0.1,
-    test_fraction=0.2,
-)
+CONFIG = profile("micro").corpus.phantom.model_copy(update={"image_size": 56, "vocabulary": 900})
 FIELDS = {"id", "finding", "impression", "APPA_flag", "APPA_imagepath", "history", "indication", "new_scores"}
 
 
