@@ -1,7 +1,6 @@
-"""The published models, where this machine has them; stand-ins trained one at a time and side by side."""
+"""The published models at the revisions of the profile `mimic_rg4`, where this machine has them."""
 
 import math
-import os
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,12 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
 from pacer.backbones.hub import locate
-from pacer.backbones.make_backbones import MODELS
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.config import Backbone
 from pacer.core.errors import BackboneError
-from pacer.core.pointers import provenance
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.model.assemble import load_endpoint_norm
-from tests.integration.backbones.test_make_backbones import make
 from tests.support.profiles import profile
 
 pytestmark = pytest.mark.weights
@@ -63,14 +58,3 @@ def test_the_language_model_expects_english() -> None:
 def test_the_labeller_tells_presence_from_absence() -> None:
     (labels,) = CheXbert(published("chexbert"))(["small left pleural effusion . no pneumothorax ."]).tolist()
     assert [labels[OBSERVATIONS.index(name)] for name in ("Pleural Effusion", "Pneumothorax")] == [1, 2]
-
-
-def test_one_at_a_time_makes_the_same_as_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vision = {"vision": Backbone(provider="local", path=".")}  # no stand-in
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
-    beside = make(tmp_path / "beside", **vision)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-    assert make(tmp_path / "alone", **vision) == beside
-    assert {file.split("/")[0] for file in beside} == {*MODELS} - {"vision"}
-    assert all(provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014" for name in MODELS[1:])
-    assert all(provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in MODELS[1:])

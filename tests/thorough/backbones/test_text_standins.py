@@ -1,5 +1,6 @@
 """The stand-ins of language, CheXbert and vision: what their training changes, and what it leaves."""
 
+import os
 from itertools import islice
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertModel, Dinov2Model
 
+from pacer.backbones.make_backbones import MODELS
 from pacer.backbones.standins import vision
 from pacer.backbones.standins.chexbert import HEADS, head_targets, make_chexbert_standin
 from pacer.backbones.standins.data import LabelledText
@@ -15,12 +17,15 @@ from pacer.backbones.standins.text import make_text_standin
 from pacer.backbones.standins.training import ReportTask, peak_schedule
 from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
 from pacer.commitments.anchor import Anchor
+from pacer.config import Backbone
 from pacer.config.backbones import TextStandin, VisionStandin
 from pacer.core.io import hash_file
+from pacer.core.pointers import provenance
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.phantom.training import TrainingImages, training_images
+from tests.integration.backbones.test_make_backbones import make
 from tests.support.cases import listed_cases
 
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
@@ -189,3 +194,14 @@ def test_varied_radiographs_are_those_that_they_were() -> None:
     assert (left > right).all() and len(set(left.tolist())) == 64
     spread = varied.amax((1, 2, 3)) - varied.amin((1, 2, 3))
     assert 0.7 < spread.min() < 0.9 and 1.1 < spread.max() < 1.3  # contrast by a fifth
+
+
+def test_one_at_a_time_makes_the_same_as_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vision = {"vision": Backbone(provider="local", path=".")}  # no stand-in
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
+    beside = make(tmp_path / "beside", **vision)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    assert make(tmp_path / "alone", **vision) == beside
+    assert {file.split("/")[0] for file in beside} == {*MODELS} - {"vision"}
+    assert all(provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014" for name in MODELS[1:])
+    assert all(provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in MODELS[1:])
