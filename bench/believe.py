@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from measuring import table
 from pycocoevalcap.cider.cider import Cider
 
 import pacer
@@ -33,16 +34,16 @@ from pacer.phantom.world import make_world
 DOSES, UNCHANGED = (0.25, 0.5, 1.0), "unchanged"
 BRITISH = {"edema": "oedema", "visualized": "visualised", "tumor": "tumour", "center": "centre"}
 SIDES = {"left": "right", "right": "left"}
-SEVERITIES = {
-    **{"mild": "severe", "severe": "mild", "small": "large", "large": "small", "moderate": "severe"},
-    **{"mildly": "severely", "severely": "mildly", "moderately": "severely"},
-}
-COURSES = {
-    **{"increased": "decreased", "decreased": "increased", "worsening": "improving", "improving": "worsening"},
-    **{"worsened": "improved", "improved": "worsened", "worse": "better", "increase": "decrease"},
-    **{"decrease": "increase", "improvement": "worsening", "progressed": "improved", "new": "decreased"},
-    **{"unchanged": "increased", "stable": "decreased", "persistent": "new"},
-}
+SEVERITIES, COURSES = (
+    dict(pair.split(":") for pair in pairs.split())
+    for pairs in (
+        "mild:severe severe:mild small:large large:small moderate:severe mildly:severely severely:mildly "
+        "moderately:severely",
+        "increased:decreased decreased:increased worsening:improving improving:worsening worsened:improved "
+        "improved:worsened worse:better increase:decrease decrease:increase improvement:worsening progressed:improved "
+        "new:decreased unchanged:increased stable:decreased persistent:new",
+    )
+)
 
 
 def exchanged(words: dict[str, str], text: str) -> str:
@@ -147,19 +148,13 @@ def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
     names = [name for name in found.columns if name not in ("change", "study")]
     parts = {change: part for (change,), part in found.group_by("change", maintain_order=True)}
     whole = parts.pop(UNCHANGED)
-    lines = [f"| Change | reports | planted | {' | '.join(names)} |", f"|:---|{'---:|' * (len(names) + 2)}"]
+    changes = []
     for change, part in parts.items():
         pairs = whole.join(part, on="study", suffix=" now")
         drops = [(pairs[name] - pairs[f"{name} now"]).drop_nans().mean() for name in names]
-        fault, _, _ = change.partition(",")
-        cells = (
-            fault,
-            str(len(pairs)),
-            shares.get(change, ""),
-            *("–" if drop is None else f"{drop:+.3f}" for drop in drops),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", f"| Score | {' | '.join(FAULTS)} |", f"|:---|{':---|' * len(FAULTS)}"]
+        cells = ["–" if drop is None else f"{drop:+.3f}" for drop in drops]
+        changes.append([change.partition(",")[0], str(len(pairs)), shares.get(change, ""), *cells])
+    scores = []
     reworded = pl.concat(parts[kind] for kind in REWORDINGS)
     for name in names:
         cells = []
@@ -170,8 +165,8 @@ def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
                 both = pairs.select(name, f"{name} now").drop_nans().to_numpy()
                 above.append(np.sign(both[:, 0] - both[:, 1]).mean() / 2 + 0.5 if len(both) else None)
             cells.append(" → ".join("–" if share is None else f"{share:.2f}" for share in above))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        scores.append([name, *cells])
+    return "\n".join([*table(["Change", "reports", "planted", *names], changes), *table(["Score", *FAULTS], scores)])
 
 
 def main() -> None:

@@ -14,12 +14,11 @@ when scores are nearly equal.
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from measuring import Meter, Unequal, in_turns, preset_of, publish, ratio, table
-from shapes import EOS, PARAMS, Shape, make_language
+from measuring import Meter, Preset, Unequal, in_turns, preset_of, publish, ratio, table
+from shapes import EOS, PARAMS, make_language
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
@@ -30,15 +29,6 @@ from pacer.decoding.beam import BeamSearch, Generate
 PAPER = PARAMS.decode
 #: Least and most positions of a prefix; layers of the model whose tokens are compared in double precision.
 PREFIX, COMPARED_LAYERS = (170, 210), 2
-
-
-@dataclass(frozen=True)
-class Preset(Shape):
-    """Shapes and repetitions. ``tokens``: generated for each record; ``batch_size``: of both sides."""
-
-    tokens: int
-    batch_size: int
-    repeats: int
 
 
 def settings(preset: Preset, tokens: int) -> Decode:
@@ -60,7 +50,7 @@ def compare(preset: Preset, model: LlamaForCausalLM, prefixes: Sequence[Tensor])
         Unequal: they differ.
     """
     if preset.dtype != "float32":
-        model = frozen_language(replace(preset, layers=COMPARED_LAYERS, dtype="float64"))
+        model = frozen_language(Preset(**vars(preset) | {"layers": COMPARED_LAYERS, "dtype": "float64"}))
     cast, decode = [prefix.to(model.dtype) for prefix in prefixes], settings(preset, max(2, preset.tokens // 3))
     same("before timing", *(dict(engine(model, decode, EOS)(cast)) for engine in (BeamSearch, Generate)))
 
@@ -112,7 +102,7 @@ def measure(preset: Preset) -> list[str]:
 
 
 def main() -> None:
-    preset, out = preset_of("decode", Preset, __doc__)
+    preset, out = preset_of("decode", __doc__)
     publish("Decoding: our beam search beside `generate`", preset.device, measure(preset), out)
 
 

@@ -218,14 +218,7 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {
-    "rows": rows,
-    "differences": differences,
-    "gains": gains,
-    "seeds": seeds,
-    "contexts": contexts,
-    "previous": previous,
-}
+KINDS = {kind.__name__: kind for kind in (rows, differences, gains, seeds, contexts, previous)}
 
 
 def curve(name: str) -> str:

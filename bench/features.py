@@ -11,14 +11,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 import torch
-from measuring import preset_of, publish, ratio, table
+from measuring import Preset, preset_of, publish, ratio, table
 from PIL import Image
 from torch import Tensor
 from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
@@ -27,31 +26,6 @@ from pacer.config import Features
 from pacer.core.devices import share_cores
 from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Sizes of one machine's measurement.
-
-    Attributes:
-        edge: pixels of the encoder's input. hidden, layers, heads: of the encoder. film: width and height of the JPG
-            files. files: number of distinct ones. images: number in the store, each one of the files. bare: number of
-            images in the bare forward.
-    """
-
-    device: str
-    edge: int
-    hidden: int
-    layers: int
-    heads: int
-    film: tuple[int, int]
-    files: int
-    images: int
-    bare: int
-    batch_size: int
-    shard_size: int
-    workers: int
-    repeats: int
 
 
 def film(seed: int, size: tuple[int, int]) -> Image.Image:
@@ -68,40 +42,22 @@ def film(seed: int, size: tuple[int, int]) -> Image.Image:
 def write_backbones(folder: Path, preset: Preset) -> None:
     """Write a random encoder with its image processor, and a small BERT."""
     torch.manual_seed(0)
-    vision = Dinov2Config(
-        hidden_size=preset.hidden,
-        num_hidden_layers=preset.layers,
-        num_attention_heads=preset.heads,
-        image_size=preset.edge,
-        patch_size=14,
-    )
-    Dinov2Model(vision).save_pretrained(folder / "vision")
-    BitImageProcessorPil(
-        size={"shortest_edge": preset.edge},
-        crop_size={"height": preset.edge, "width": preset.edge},
-        image_mean=[0.5307] * 3,
-        image_std=[0.2583] * 3,
-    ).save_pretrained(folder / "vision")
+    sizes = {"num_hidden_layers": preset.layers, "num_attention_heads": preset.heads, "image_size": preset.edge}
+    Dinov2Model(Dinov2Config(hidden_size=preset.hidden, patch_size=14, **sizes)).save_pretrained(folder / "vision")
+    edges = {"size": {"shortest_edge": preset.edge}, "crop_size": {"height": preset.edge, "width": preset.edge}}
+    grey = {"image_mean": [0.5307] * 3, "image_std": [0.2583] * 3}
+    BitImageProcessorPil(**edges, **grey).save_pretrained(folder / "vision")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "edema"]
-    text = BertConfig(
-        vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    BertModel(text).save_pretrained(folder / "text")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder / "text")
     (folder / "text" / "vocab.txt").write_text("\n".join(words) + "\n")
 
 
 def settings(preset: Preset) -> Features:
-    layers = preset.layers
-    return Features(
-        mode="states",
-        depths=[layers // 3, 2 * layers // 3, layers],
-        dtype="bfloat16",
-        precision="float32",
-        batch_size=preset.batch_size,
-        shard_size=preset.shard_size,
-        workers=preset.workers,
-        prior_tokens=8,
-    )
+    depths = [preset.layers // 3, 2 * preset.layers // 3, preset.layers]
+    shared = {name: getattr(preset, name) for name in ("batch_size", "shard_size", "workers")}
+    fixed = {"mode": "states", "dtype": "bfloat16", "precision": "float32", "prior_tokens": 8}
+    return Features.model_validate(fixed | shared | {"depths": depths})
 
 
 def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame) -> float:
@@ -172,7 +128,7 @@ def _wait(preset: Preset) -> None:
 
 
 def main() -> None:
-    preset, out = preset_of("features", Preset, __doc__)
+    preset, out = preset_of("features", __doc__)
     share_cores(1)
     publish("The features stage", preset.device, measure(preset), out)
 

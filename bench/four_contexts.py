@@ -27,7 +27,6 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.reporting.charts import LIGHT
-from pacer.reporting.marks import Span
 from pacer.reporting.results import ContextReport, ExampleCase, Results, read_results, study_case
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
@@ -122,10 +121,6 @@ class Column:
         self._down -= 0.3 * LINE
 
 
-def colour_of(span: Span) -> str | None:
-    return next((colour for mark, colour in MARKS.items() if mark in span.marks), None)
-
-
 def findings(column: Column, report: ContextReport) -> None:
     """Draw the probabilities of the findings; those that the reference affirms are marked."""
     read = {name: values["present"] for name, values in (report.prediction.get("findings") or {}).items()}
@@ -167,14 +162,14 @@ def context(column: Column, report: ContextReport) -> None:
     commitment(column, report)
     column.space()
     column.heading("Report")
-    column.write((word, colour_of(span)) for span in report.generated for word in span.text.split())
+    words = [(word, span.marks) for span in report.generated for word in span.text.split()]
+    column.write((word, next((MARKS[mark] for mark in MARKS if mark in marks), None)) for word, marks in words)
     column.space()
     column.heading("Reference of this context")
     column.write(((word, None) for word in report.record["report"].split()), style="italic")
     column.space()
-    column.write(
-        [(f"gate of Calibrate {report.prediction['gate']:.3f}", None)] if report.prediction["gate"] is not None else []
-    )
+    gate = report.prediction["gate"]
+    column.write([] if gate is None else [(f"gate of Calibrate {gate:.3f}", None)])
 
 
 def pictures(axes: Sequence[Axes], case: ExampleCase, report: ContextReport) -> None:

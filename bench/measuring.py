@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from ruamel.yaml import YAML
 from torch import Tensor
 
 PRESETS = Path(__file__).with_name("presets.yaml")
+#: The sizes of a measurement; the file says what its fields are.
+Preset = SimpleNamespace
 
 
 class Unequal(AssertionError):
@@ -69,14 +72,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
-def preset_of(script: str, kind: Callable[..., Any], doc: str | None) -> tuple[Any, Path | None]:
+def preset_of(script: str, doc: str | None) -> tuple[Preset, Path | None]:
     """Return the script's preset that the command line names, and the file for the results."""
     presets = YAML(typ="safe").load(PRESETS.read_text(encoding="utf-8"))[script]
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--preset", choices=presets, default="cpu")
     parser.add_argument("--out", type=Path, help="also write the results here")
     options = parser.parse_args()
-    return kind(**presets[options.preset]), options.out
+    return Preset(**presets[options.preset]), options.out
 
 
 def publish(title: str, device: str, lines: Sequence[str], out: Path | None) -> None:

@@ -51,11 +51,8 @@ def main() -> None:
             sources = read_sources(rows[start : start + _PASS], store).to(device)
             refined, _ = model.refine_sources(sources)
             tokens = model.interface(refined)
-            parts = (
-                cells(sources.frontal, refined.frontal, GRIDS[-1]),
-                tokens.tokens[:, 0].flatten(1),
-                tokens.fused.flatten(1),
-            )
+            patches = cells(sources.frontal, refined.frontal, GRIDS[-1])
+            parts = patches, tokens.tokens[:, 0].flatten(1), tokens.fused.flatten(1)
             for station, part in zip(stations.values(), parts, strict=True):
                 station.append(part.half().cpu())
     patients = records["subject_id"].rank("dense").to_numpy().astype(int)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from measuring import table
 from PIL import Image
 
 from pacer.commitments.rules.extract import extract_anchor
@@ -173,8 +174,7 @@ def has_enough(one: FindingUse, right: str) -> bool:
 
 def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
     """Return the table as lines of Markdown: a row a system, a column a finding, then the counts that decide."""
-    lines = [f"| System | {' | '.join(FINDINGS)} | forbidden | right, with enough records |"]
-    lines.append(f"|:---|{':---|' * (len(FINDINGS) + 2)}")
+    lines = []
     short = {THERE: "there", NOT_THERE: "not there", WITHOUT: "without", UNCLEAR: "?"}
     for system, right in RIGHT.items():
         cells = [{one.finding: one for one in uses[system]} for uses in found]
@@ -188,8 +188,8 @@ def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
                 able = [one for one in uses if has_enough(one, right[finding][0])]
                 enough += len(able)
                 hit += sum(one.verdict == right[finding][0] for one in able)
-        lines.append(f"| {system} | {' | '.join(shown)} | {forbidden} | {hit} of {enough} |")
-    return lines
+        lines.append([system, *shown, str(forbidden), f"{hit} of {enough}"])
+    return table(["System", *FINDINGS, "forbidden", "right, with enough records"], lines)
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from measuring import table
 from openi import restored
 
 from pacer.config import load_params
@@ -168,23 +169,23 @@ def main() -> None:
     datasets = {path.stem: read_sums(path) for path in sorted(OUT.glob("*.parquet"))}
     if not datasets:
         raise SystemExit(f"the study {STUDY} has no finished run of {ROW}; `pacer study run {STUDY}` first")
-    table: dict[str, list[list[float]]] = {}
+    measured: dict[str, list[list[float]]] = {}
     for name, sums in datasets.items():
         for context in sums:
             for used in sums:
                 others = None if used == context else sums[used]
                 splits = [rows(sums[context], others, draw) for _ in range(SPLITS)]
-                table.setdefault(f"{context} → {used}", []).append(shares(splits))
+                measured.setdefault(f"{context} → {used}", []).append(shares(splits))
             for other, elsewhere in datasets.items():
                 if other != name:
                     splits = [rows(sums[context], elsewhere[context], draw) for _ in range(SPLITS)]
-                    table.setdefault(f"{context} → {context} of another dataset", []).append(shares(splits))
+                    measured.setdefault(f"{context} → {context} of another dataset", []).append(shares(splits))
     order: dict[str, int] = {name: place for place, name in enumerate(CONTEXTS)}
-    lines = [f"| calibrated → used | {' | '.join(HEAD)} |", "|:---" * (len(HEAD) + 1) + "|"]
-    for name in sorted(table, key=lambda name: (order[name[:2]], name)):
-        lines.append(f"| {name} | {' | '.join(map(over_datasets, map(list, zip(*table[name], strict=True))))} |")
-    OUT.with_suffix(".md").write_text("\n".join(lines) + "\n")
-    known = {name: [[None if np.isnan(x) else x for x in row] for row in values] for name, values in table.items()}
+    names = sorted(measured, key=lambda name: (order[name[:2]], name))
+    cells = [[name, *map(over_datasets, map(list, zip(*measured[name], strict=True)))] for name in names]
+    lines = table(["calibrated → used", *HEAD], cells)
+    OUT.with_suffix(".md").write_text("\n".join(lines))
+    known = {name: [[None if np.isnan(x) else x for x in row] for row in values] for name, values in measured.items()}
     write_json(OUT.with_suffix(".json"), known)
     print("\n".join(lines))
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from measuring import table
+from ruamel.yaml import YAML
 
 from pacer.decoding.promise import GRID, passing, risk_test
 
@@ -38,11 +40,11 @@ class Population(NamedTuple):
     limit: float = 0.2
 
 
-def thinned(text: str, law: Law, risks: Sequence[float], stated: Sequence[float] = STATED) -> Population:
+def thinned(text: str, law: str, risks: Sequence[float], stated: Sequence[float] = STATED) -> Population:
     """Return a population of which each threshold states a share of the findings, and some of these are wrong."""
 
     def draw(random: np.random.Generator, patients: int) -> Patients:
-        findings, rates = law(random, patients)
+        findings, rates = LAWS[law](random, patients)
         counts = [random.binomial(findings, share) for share in stated]
         return [(random.binomial(count, rates(risk)), count) for count, risk in zip(counts, risks, strict=True)]
 
@@ -84,16 +86,14 @@ def whole(random: np.random.Generator, patients: int) -> Callable[[float], np.nd
     return lambda risk: random.beta(risk, 1 - risk, patients)
 
 
-def many_wrong(
-    text: str, share: float, findings: Callable[[np.random.Generator, float, int], np.ndarray]
-) -> Population:
+def many_wrong(text: str, share: float, findings: str) -> Population:
     """Return a population of which a share has only wrong findings, :data:`MANY`, and the others none; the risk is just
     above .1. ``findings`` draws those of the others, with a given mean."""
     limit, mean = 0.1, share * MANY * 0.9 / 0.1 / (1 - share) - 0.02
 
     def draw(random: np.random.Generator, patients: int) -> Patients:
         wrong = random.random(patients) < share
-        stated = np.where(wrong, MANY, findings(random, mean, patients)).astype(int)
+        stated = np.where(wrong, MANY, OTHERS[findings](random, mean, patients)).astype(int)
         return [(np.where(wrong, MANY, 0), stated)] * len(GRID)
 
     return Population(text, draw, [share * MANY / (share * MANY + (1 - share) * mean)] * len(GRID), limit)
@@ -120,55 +120,17 @@ def counted(text: str, dataset: str, context: str, place: int) -> Population:
     return Population(text, draw, risks, risks[place] - 1e-4)
 
 
-ABOVE = (0.2001,) * len(GRID)
-#: The populations for which a promise has to hold.
-POPULATIONS = {
-    "A": thinned(
-        "error rates vary between patients; the fourth threshold's is just above the limit",
-        spread_errors,
-        (0.05, 0.1, 0.15, 0.205, 0.3, 0.4),
-    ),
-    "B": thinned(
-        "the same, but those of all thresholds are above", spread_errors, (0.2001, 0.21, 0.25, 0.3, 0.35, 0.4)
-    ),
-    "C": thinned(
-        "four in ten patients have no finding, one in ten has most errors; the second's is just above",
-        errors_of_few,
-        (0.1, 0.2001, 0.21, 0.215, 0.22, 0.222),
-    ),
-    "D": thinned(
-        "several studies per patient, most with all findings right or all wrong; the third's is just above",
-        errors_of_whole,
-        (0.12, 0.15, 0.2001, 0.21, 0.22, 0.25),
-    ),
-    "E": counted(
-        "the phantom's patients (dataset 1, `mw`), drawn with replacement; the third's is just above", "1", "mw", 2
-    ),
-    "F": thinned(
-        "patients with more findings have higher rates of error; the third's is just above",
-        errors_of_sick,
-        (0.1, 0.15, 0.2001, 0.21, 0.22, 0.25),
-    ),
-    "G": thinned(
-        "as A, but strict thresholds state little, so that some are skipped; all are just above",
-        spread_errors,
-        ABOVE,
-        (0.05, 0.1, 0.2, 0.4, 0.7, 1.0),
-    ),
-    "H": thinned(
-        "heavy-tailed findings per patient, most with all findings right or all wrong; all are just above",
-        heavy_tail,
-        ABOVE,
-    ),
-    "I": many_wrong(
-        "15 wrong findings in 2.4 % of the patients, else none; limit .1, all are just above", 0.024, varied
-    ),
+LAWS: dict[str, Law] = {
+    law.__name__: law for law in (spread_errors, errors_of_few, errors_of_whole, errors_of_sick, heavy_tail)
 }
-#: Populations that break it: a sample without one of the few looks like one of patients without errors.
-BREAKING = {
-    "J": many_wrong("as I, but all others state three or four findings", 0.024, equal),
-    "K": many_wrong("as J, in 1.1 % of the patients; the others state one or two", 0.0111, equal),
-}
+OTHERS = {"varied": varied, "equal": equal}
+#: How a population is made, by a key that it has.
+MAKERS: dict[str, Callable[..., Population]] = {"law": thinned, "dataset": counted, "share": many_wrong}
+#: The populations for which a promise has to hold, and those that break it.
+POPULATIONS, BREAKING = (
+    {name: next(make for key, make in MAKERS.items() if key in of)(**of) for name, of in named.items()}
+    for named in YAML(typ="safe").load(Path(__file__).with_name("populations.yaml")).values()
+)
 
 
 def broken(population: Population, patients: int, calibrations: int = CALIBRATIONS) -> Iterator[float]:
@@ -184,13 +146,13 @@ def broken(population: Population, patients: int, calibrations: int = CALIBRATIO
 
 def main() -> None:
     columns = [f"{confidence:.0%}, {patients}" for confidence in CONFIDENCES for patients in SIZES]
-    lines = [f"| confidence, patients | {' | '.join(columns)} |", "|:---|" + "---:|" * len(columns)]
+    rows = []
     for name, population in (POPULATIONS | BREAKING).items():
         by_size = zip(*(broken(population, patients) for patients in SIZES), strict=True)
         figures = [f"{share:.3f}".removeprefix("0") for of_level in by_size for share in of_level]
-        lines.append(f"| {name}: {population.text} | {' | '.join(figures)} |")
-        print(lines[-1], flush=True)
-    (RESULTS / "promise_populations.md").write_text("\n".join(lines) + "\n")
+        rows.append([f"{name}: {population.text}", *figures])
+        print(rows[-1], flush=True)
+    (RESULTS / "promise_populations.md").write_text("\n".join(table(["confidence, patients", *columns], rows)))
 
 
 if __name__ == "__main__":

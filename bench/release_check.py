@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FIGURES = "tests/unit/pipeline/test_figures.py"
 
 
 def stale_stages(root: Path = ROOT) -> list[str]:
@@ -30,12 +29,12 @@ def stale_stages(root: Path = ROOT) -> list[str]:
 
 
 def main() -> None:
-    stale = stale_stages()
-    if stale:
+    if stale := stale_stages():
         print(f"dvc.lock is not of this code: {', '.join(stale)} and what follows would run again (`dvc repro`)")
     if "--stale" in sys.argv:
         return
-    figures = subprocess.run([sys.executable, "-m", "pytest", "-q", FIGURES], cwd=ROOT).returncode
+    tests = [sys.executable, "-m", "pytest", "-q", "tests/unit/pipeline/test_figures.py"]
+    figures = subprocess.run(tests, cwd=ROOT).returncode
     sys.exit(1 if stale or figures else 0)
 
 

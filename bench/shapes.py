@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from measuring import Preset
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -38,44 +39,6 @@ BEFORE, BEFORE_MEDIAN, AFTER, AFTER_COMMIT = (10, 50), 24, (20, 26), (34, 40)
 COMMITMENT, REPORT, REPORT_MEDIAN = (30, 60), (20, 98), 64
 #: Positions of the longest target: BOS, commitment, opening, report, closing, EOS.
 LONGEST_TARGET = 1 + COMMITMENT[1] + OPENING + REPORT[1] + CLOSING + 1
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A Llama model's shape on a device; ``groups``: key-value heads. ``spread``: standard deviation of its weights."""
-
-    device: str
-    dtype: str
-    vocabulary: int
-    width: int
-    ffn: int
-    layers: int
-    heads: int
-    groups: int
-    spread: float
-
-
-@dataclass(frozen=True)
-class Preset(Shape):
-    """Shapes and repetitions of `bench/train.py`.
-
-    Attributes:
-        dtype: of the frozen language model; trainable parts are float32. d_hidden: of the source projector.
-        records: in the synthetic epoch. batches: number of its batches that are timed. repeats: of each comparison.
-        tolerances: relative, of losses and of gradients, in the check before anything is timed.
-    """
-
-    d_vision: int
-    patches: int
-    vision_heads: int
-    d_hidden: int
-    queries: int
-    prior_tokens: int
-    batch_size: int
-    records: int
-    batches: int
-    repeats: int
-    tolerances: tuple[float, float]
 
 
 @dataclass
@@ -182,7 +145,7 @@ def make_batch(
     return collate(prefixes, starts, targets, sources, states, lambda_q)
 
 
-def make_language(shape: Shape) -> LlamaForCausalLM:
+def make_language(shape: Preset) -> LlamaForCausalLM:
     """Return a language model with random weights, made on the device in its type."""
     config = LlamaConfig(
         vocab_size=shape.vocabulary,

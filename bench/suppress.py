@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from measuring import table
 from openi import restored
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
@@ -92,27 +93,28 @@ def scored(folder: Path, predictions: Path, out: Path) -> dict[str, dict[str, fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
-    table: dict[str, dict] = {}
+    found: dict[str, dict] = {}
     sides: dict[str, dict[str, Path]] = {FROZEN: {}, CALIBRATED: {}}
     for row, replicate, folder in restored(STUDY, ROWS, NEEDED, parser.parse_args().work):
-        table[f"{row}, seed {replicate}"] = scored(folder, folder / "predictions", folder / "scores")
+        found[f"{row}, seed {replicate}"] = scored(folder, folder / "predictions", folder / "scores")
         sides[row][replicate] = folder / "scores" if row == CALIBRATED else OUT / replicate
         if row == FROZEN:
-            table[f"mw, suppressed, seed {replicate}"] = scored(folder, suppressed(folder), OUT / replicate)
-    if not table:
+            found[f"mw, suppressed, seed {replicate}"] = scored(folder, suppressed(folder), OUT / replicate)
+    if not found:
         raise SystemExit(f"the study {STUDY} has no finished run; `pacer study run {STUDY}` first")
     banned, calibrated = (sides[row] for row in ROWS)
     pairs = [(banned[seed], calibrated[seed]) for seed in sorted(banned) if seed in calibrated]
     tested = compare_repeats(pairs) if pairs else {}
     gains = {key: asdict(tested[key]) for key in SCORES if key in tested}
-    write_json(Path("bench/results/suppress.json"), table | {"calibrated - suppressed": gains})
+    write_json(Path("bench/results/suppress.json"), found | {"calibrated - suppressed": gains})
     for key, one in gains.items():
         print(f"{key}: {one['difference']:+.3f} ({one['low']:+.3f} to {one['high']:+.3f}), p {one['p']:.4f}")
-    print("| | " + " | ".join(f"{c} {key}" for c in ("sn", "mn", MEAN) for key in SCORES) + " |")
-    print("|:---|" + "---:|" * 3 * len(SCORES))
-    for name, scores in sorted(table.items()):
-        cells = [scores[context][key] for context in ("sn", "mn", MEAN) for key in SCORES]
-        print(f"| {name} | {' | '.join('–' if cell is None else f'{cell:.3f}' for cell in cells)} |")
+    shown = [(context, key) for context in ("sn", "mn", MEAN) for key in SCORES]
+    cells = [
+        [name, *("–" if (score := of[context][key]) is None else f"{score:.3f}" for context, key in shown)]
+        for name, of in sorted(found.items())
+    ]
+    print(*table(["", *map(" ".join, shown)], cells), sep="\n")
 
 
 if __name__ == "__main__":

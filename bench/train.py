@@ -14,13 +14,12 @@ import copy
 import gc
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from measuring import Meter, assert_close, in_turns, preset_of, publish, ratio, table
-from shapes import PARAMS, WINDOW, Preset, RandomStates, make_batch, make_model, make_records, spread_batches
+from measuring import Meter, Preset, assert_close, in_turns, preset_of, publish, ratio, table
+from shapes import PARAMS, WINDOW, RandomStates, make_batch, make_model, make_records, spread_batches
 from torch import Tensor
 from upstream_style import FixedBatch, calibrate_losses, commit_losses, fixed_layout
 
@@ -70,12 +69,8 @@ def sides_of(model: Pacer, phase: Phase) -> tuple[Side, Side]:
         ours, theirs = with_merged_lora(model), model
     else:
         ours = theirs = Pacer(model.language, model.endpoint_norm, model.router, model.interface)
-    weights = {
-        "trajectory": 1.0,
-        "emphasis": phase.losses.lambda_tlw,
-        "consistency": phase.losses.lambda_cons,
-        "drift": phase.losses.lambda_drift,
-    }
+    weights = {"trajectory": 1.0, "emphasis": phase.losses.lambda_tlw}
+    weights |= {"consistency": phase.losses.lambda_cons, "drift": phase.losses.lambda_drift}
 
     def our_loss(batch: TrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
         computed = objective(ours, batch, phase.losses)
@@ -125,7 +120,7 @@ def assert_same_in_float32(preset: Preset) -> None:
     Raises:
         Unequal: they do not.
     """
-    strict = replace(preset, dtype="float32", layers=2, tolerances=FLOAT32)
+    strict = Preset(**vars(preset) | {"dtype": "float32", "layers": 2, "tolerances": FLOAT32})
     model = make_model(strict)
     for phase in (COMMIT, CALIBRATE):
         assert_same_step(sides_of(model, phase), batches_of(model, strict, phase)[-1], strict)
@@ -183,7 +178,7 @@ def measure(preset: Preset) -> list[str]:
 
 
 def main() -> None:
-    preset, out = preset_of("train", Preset, __doc__)
+    preset, out = preset_of("train", __doc__)
     publish("Training beside an upstream-style step", preset.device, measure(preset), out)
 
 

@@ -3,13 +3,10 @@
 from pathlib import Path
 
 import pytest
-from torch import Tensor
 
 from pacer.config import Params
 from pacer.config.baselines import BaselineParams, load_baseline_params
 from pacer.config.profiles import load_profile
-from pacer.model.batch import SourceStates
-from pacer.model.pacer import Pacer
 from tests.support.models import moved_model, save_model, specification
 
 ROOT = Path(__file__).parents[2]
@@ -22,11 +19,6 @@ def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
     described = specification("parent")
     save_model(out, moved_model(backbones, described), backbones, described)
     return out
-
-
-def compressed_by(model: Pacer, sources: SourceStates) -> Tensor:
-    """The compressed sources [B, 3, Q, d_v]."""
-    return model.interface.compress(model.refine_sources(sources)[0])
 
 
 @pytest.fixture

@@ -2,11 +2,5 @@
 
 import shutil
 
-CHROMIUM = next(
-    (
-        found
-        for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-        if (found := shutil.which(name))
-    ),
-    None,
-)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)

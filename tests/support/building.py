@@ -1,7 +1,6 @@
 """Feature stores built in processes of their own, for tests that kill and compare them.
 
-As a script: ``building.py JOB...`` builds one after another and is what ``accelerate launch`` is given; ``building.py
-serve`` forks a process for each, as ``drive.py`` does.
+As a script: ``building.py JOB...`` builds one after another and is what ``accelerate launch`` is given.
 """
 
 import os
@@ -66,12 +65,6 @@ def perform(task: dict[str, Any]) -> None:
         write_json(task["watch"], points.passed)
 
 
-class Server(drive.Server):
-    """:class:`drive.Server` for these jobs."""
-
-    script = __file__
-
-
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
@@ -92,7 +85,7 @@ def shard_of(out: Path, image_id: str) -> Path:
 class Setting:
     """Images, a server of processes, and the store that one process makes of them without a break."""
 
-    def __init__(self, folder: Path, backbones: Path, server: Server):
+    def __init__(self, folder: Path, backbones: Path, server: drive.Server):
         self.folder, self.backbones, self.server = folder, backbones, server
         self.images = make_images(folder)
         server.finish(self.task("whole", watch=str(folder / "watch.json")))
@@ -153,14 +146,10 @@ class Setting:
 @pytest.fixture(scope="module")
 def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("killed")
-    with Server(folder) as server:
+    with drive.Server(folder, perform) as server:
         yield Setting(folder, backbones, server)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    if sys.argv[1] == "serve":
-        drive.perform = perform
-        drive.serve()
-    else:
-        run_cleanly(lambda: [perform(read_json(path)) for path in sys.argv[1:]])
+    run_cleanly(lambda: [perform(read_json(path)) for path in sys.argv[1:]])

@@ -31,6 +31,11 @@ def built(config: Corpus, folder: Path) -> dict[str, Any]:
     return audit
 
 
+def files_config(root: Path, **settings: Any) -> Corpus:
+    """The settings of the default profile for a corpus of files below ``root``."""
+    return Corpus.model_validate(BASE | {"source": "files", "root": str(root)} | settings)
+
+
 def record(context: str, subject: int, study: int) -> dict[str, Any]:
     folder = f"p{subject // 1_000_000}/p{subject}/s{study}"
     content: dict[str, Any] = {
@@ -61,8 +66,7 @@ class TinyCorpus:
 
     def config(self) -> Corpus:
         annotations = {"contexts": list(self.files), "annotations": {c: f"{c}.json" for c in self.files}}
-        files = {"source": "files", "root": str(self.root), "images": "files"} | annotations
-        return Corpus.model_validate(BASE | files | self.settings)
+        return files_config(self.root, **{"images": "files"} | annotations | self.settings)
 
     def write(self) -> None:
         for context, content in self.files.items():

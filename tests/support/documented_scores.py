@@ -29,9 +29,8 @@ def score_table() -> str:
 
 
 def with_table(page: str) -> str:
-    before, start, rest = page.partition(START)
-    _, end, after = rest.partition(END)
-    return before + start + score_table() + end + after
+    before, after = page.partition(START)[0], page.partition(END)[2]
+    return before + START + score_table() + END + after
 
 
 if __name__ == "__main__":

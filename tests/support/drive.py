@@ -1,12 +1,10 @@
 """Phases of training in processes of their own, for tests that kill, stop, count and compare them.
 
-As a script: ``drive.py JOB...`` runs jobs one after another and is what ``accelerate launch`` is given; ``drive.py
-serve`` imports everything once and forks a process for each job that its standard input names (:class:`Server`).
+As a script: ``drive.py JOB...`` runs jobs one after another and is what ``accelerate launch`` is given.
 """
 
-from __future__ import annotations
-
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -14,14 +12,17 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
+import psutil
 import torch
 from PIL import Image
 
@@ -34,6 +35,7 @@ from pacer.features.encode import build_store
 from pacer.training.run import Inputs, run_phase
 from tests.support import training
 from tests.support.made_records import REPORTS, anchors_of, few_records
+from tests.support.models import MODEL
 from tests.support.points import Points, Recorder
 
 ROOT = Path(__file__).parents[2]
@@ -43,11 +45,14 @@ MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
 PATIENCE = 120.0
 #: Starts a script as a user does.
 ACCELERATE = (str(Path(sys.executable).with_name("accelerate")), "launch", "--quiet")
-#: The same, two processes of this machine.
+#: The same, two processes of this machine, on the CPU with gloo. `accelerate launch` starts several on CPUs only as it
+#: does for GPUs (`distributed_type: MULTI_GPU`) and with ACCELERATE_USE_CPU in their environment.
 TWO_PROCESSES = (
     *(*ACCELERATE, "--multi_gpu", "--num_machines", "1", "--num_processes", "2"),
     *("--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no"),
 )
+#: Dropout is drawn per process, so what depends on it differs with their number, and with the device.
+STILL = MODEL | {group: MODEL[group] | {"dropout": 0.0} for group in ("interface", "lora", "calibrate")}
 #: The configuration of one of two nodes, each with one process.
 NODE = Path(__file__).with_name("node.yaml").read_text()
 
@@ -224,92 +229,57 @@ def perform_all(paths: list[str]) -> None:
         torch.optim.AdamW.step = step
 
 
-# -- a process that forks one for each job --------------------------------------------------------------------------
+# -- processes for jobs, forked where everything is imported already -------------------------------------------------
 
 
-def serve() -> None:
-    """Fork a process for each job that standard input names; wait for it when asked to."""
-    for line in sys.stdin:
-        word, argument = line.split(maxsplit=1)
-        if word == "start":
-            child = os.fork()
-            if child == 0:
-                _child(argument.strip())
-            print(child, flush=True)
-        else:
-            print(os.waitstatus_to_exitcode(os.waitpid(int(argument), 0)[1]), flush=True)
-
-
-def _child(path: str) -> None:
+def _begin(do: Callable[[dict[str, Any]], None], path: str) -> None:
+    """Do a job in this new process, whose words go to a file."""
     output = os.open(f"{path}.output", os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a script's background
+    torch.set_num_threads(1)
     random.seed()  # a fresh process has no random state in common with the one before
     np.random.seed()
     torch.seed()
-    code: Any = 1
-    try:
-        run_cleanly(stoppable()(lambda: perform(read_json(path))))
-        code = 0
-    except SystemExit as end:
-        code = end.code
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # not the server's exit handlers
+    run_cleanly(stoppable()(lambda: do(read_json(path))))
 
 
 class Server:
-    """Processes for jobs, forked where everything is imported already; use as a context manager.
+    """Starts processes for jobs; use as a context manager. ``do``: what does a job."""
 
-    ``script``: what serves the jobs, with the argument "serve".
-    """
+    def __init__(self, folder: Path, do: Callable[[dict[str, Any]], None] = perform):
+        self.folder, self.do = folder, do
+        self.processes: dict[int, tuple[BaseProcess, Path]] = {}
 
-    script = __file__
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.paths: dict[int, Path] = {}
-        self.running: set[int] = set()
-
-    def __enter__(self) -> Server:
-        self.process = subprocess.Popen(
-            [sys.executable, self.script, "serve"],
-            stdin=subprocess.PIPE,
-            text=True,
-            stdout=subprocess.PIPE,
-            env=environment(),
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a script's background
-        )
+    def __enter__(self) -> Self:
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["tests.support.building"])
+        with patch.dict(os.environ, environment()):
+            forkserver.ensure_running()
         return self
 
     def __exit__(self, *error: object) -> None:
-        for pid in self.running:  # a test that failed may have left one halted
-            os.kill(pid, signal.SIGKILL)
-        self.process.stdin.close()
-        self.process.wait(PATIENCE)
-        self.process.stdout.close()
-
-    def _ask(self, line: str) -> int:
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+        for process, _ in self.processes.values():  # a test that failed may have left one halted
+            process.kill()
+            process.join(PATIENCE)
 
     def start(self, task: dict[str, Any]) -> int:
         """Start a process for ``task``; its id."""
-        path = self.folder / f"job-{len(self.paths)}.json"
+        path = self.folder / f"job-{len(self.processes)}.json"
         write_json(path, task)
-        pid = self._ask(f"start {path}")
-        self.paths[pid] = path
-        self.running.add(pid)
-        return pid
+        process = self.context.Process(target=_begin, args=(self.do, str(path)))
+        process.start()
+        assert process.pid is not None
+        self.processes[process.pid] = process, path
+        return process.pid
 
     def wait(self, pid: int) -> int:
         """Exit code of a process, negative for a signal."""
-        code = self._ask(f"wait {pid}")
-        self.running.remove(pid)
-        return code
+        process, _ = self.processes[pid]
+        process.join(PATIENCE)
+        assert process.exitcode is not None, f"still running: {self.output(pid)}"
+        return process.exitcode
 
     def run(self, *tasks: dict[str, Any]) -> list[tuple[int, str]]:
         """Do tasks at the same time; exit code (negative for a signal) and output of each."""
@@ -323,15 +293,17 @@ class Server:
 
     def output(self, pid: int) -> str:
         """What a process wrote to standard output and error."""
-        return Path(f"{self.paths[pid]}.output").read_text()
+        return Path(f"{self.processes[pid][1]}.output").read_text()
 
     def until_still(self, pid: int) -> bool:
         """Wait until a process has stopped itself (SIGSTOP) or ended; whether it has stopped."""
         end = time.monotonic() + PATIENCE
-        while (state := Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]) not in "TZ":
-            assert time.monotonic() < end, self.output(pid)
+        while psutil.pid_exists(pid) and time.monotonic() < end:
+            if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+                return True
             time.sleep(0.01)
-        return state == "T"
+        assert not psutil.pid_exists(pid), self.output(pid)
+        return False
 
 
 def environment(device: str = "cpu") -> dict[str, str]:
@@ -353,7 +325,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     # some of a GPU's fastest kernels sum in an order that changes from run to run
     torch.use_deterministic_algorithms(torch.cuda.is_available())
-    if sys.argv[1] == "serve":
-        serve()
-    else:
-        run_cleanly(stoppable()(lambda: perform_all(sys.argv[1:])))
+    run_cleanly(stoppable()(lambda: perform_all(sys.argv[1:])))

@@ -5,11 +5,10 @@ client's cache says.
 """
 
 import json
-import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -148,56 +147,3 @@ class Endpoint:
             if self.keep:
                 self.requests.append(request)
         return key, self.replies(json.loads(request["messages"][1]["content"]), before)
-
-
-class Misbehaviour:
-    """Faults by the hash of the record id: none to several troubles, and then an answer of one of many kinds.
-
-    Args:
-        stuck: records whose requests fail ten times in a row.
-    """
-
-    def __init__(self, seed: int, hang: float, stuck: Set[str]):
-        self.seed, self.hang, self.stuck = seed, hang, stuck
-
-    def troubles(self, record_id: str) -> list[str]:
-        draw = random.Random(f"{self.seed}:{record_id}")
-        if record_id in self.stuck:
-            return ["error"] * 10
-        page = ["page"] * (draw.random() < 0.02)  # is not retried in the same run
-        lost = draw.choices(("none", "hang", "truncated"), (96, 0.4, 3.6))[0]
-        kinds = draw.choices(("limit", "error"), k=3)
-        count = draw.choices((0, 1, 2, 3), (80, 12, 5, 3))[0]
-        return kinds[:count] + [lost] * (lost != "none") + page
-
-    def kind(self, record_id: str) -> str:
-        """The kind of answer in the end."""
-        names = ("good", "prose", "other", "refusal", "length")
-        return random.Random(f"{self.seed}:kind:{record_id}").choices(names, (95, 2, 1, 1, 1))[0]
-
-    def __call__(self, asked: dict[str, Any], before: int) -> Reply | Drop:
-        record_id = asked["sample_uid"]
-        troubles = self.troubles(record_id)
-        if before >= len(troubles):
-            return self.final(self.kind(record_id), asked)
-        whole = completion(answer(asked))
-        wait = random.Random(f"{record_id}:{before}").uniform(0.0, 0.02)
-        replies = {
-            "limit": Reply(429, {"error": {"message": asked["report"]}}, {"Retry-After": f"{wait:.3f}"}),
-            "error": Reply(500, {"error": {"message": asked["report"]}}),
-            "page": Reply(body=b"<html>an HTTP 200 that is no API answer</html>"),
-            "hang": Drop(after=self.hang),
-            "truncated": Drop(whole, sent=len(json.dumps(whole)) // 2),
-        }
-        return replies[troubles[before]]
-
-    @staticmethod
-    def final(kind: str, asked: dict[str, Any]) -> Reply:
-        bodies = {
-            "good": completion(answer(asked)),
-            "prose": completion("There is no JSON in this answer."),
-            "other": completion(answer({"sample_uid": "sn-other"})),
-            "refusal": completion(None, refusal="I cannot help with that."),
-            "length": completion(answer(asked)[:30], finish="length"),
-        }
-        return Reply(body=bodies[kind])

@@ -130,26 +130,3 @@ def write_language(family: str, folder: Path) -> Path:
     config = AutoConfig.for_model(made["model_type"], **made["values"])
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return write_tokenizer(made["tokenizer"], folder)
-
-
-def use_models(folder: Path, encoder: str, language: str, **groups: dict[str, Any]) -> None:
-    """Make models of these families beside the ``params.yaml`` of a repository, and let it name them.
-
-    Args:
-        groups: further settings.
-    """
-    path, yaml = folder / "params.yaml", YAML()
-    params = yaml.load(path.read_text())
-    makers = {"vision": write_encoder(encoder, folder / "own" / encoder)}
-    makers["language"] = write_language(language, folder / "own" / language)
-    for role, made in makers.items():
-        params["backbones"][role] = {"provider": "local", "path": str(made)}
-    changes: dict[str, dict[str, Any]] = {
-        "features": {"depths": [1, BLOCKS]},
-        "emphasis": {"source": "computed", "steps": 2},
-        "lora": {"targets": None},
-        "interface": {"num_heads": 2},
-    }
-    for name, values in (changes | groups).items():
-        params[name].update(values)
-    yaml.dump(params, path)

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,14 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from pacer.metrics.predictions import read_cases
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.config.decode import Score
 from pacer.core.io import read_json
-from pacer.metrics.cases import contexts_of, read_cases
+from pacer.metrics.cases import contexts_of
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
-from pacer.metrics.nlg import meteor_columns, with_overlap
-from pacer.metrics.pairing import Protocol, pair_reports
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs
 
@@ -58,15 +55,6 @@ def random_texts(seed: int, count: int = 40, least: int = 0) -> list[str]:
     """Texts of ``least`` to 25 words."""
     draw = random.Random(seed)
     return [" ".join(draw.choices(TALK, k=draw.randint(least, 25))) for _ in range(count)]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    """With several threads these tiny models mostly wait for other processes of a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -131,35 +119,6 @@ def quick_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pacer.metrics.nlg.meteor_counts", counts)
 
 
-def made_cases(seed: int, quality: float) -> pl.DataFrame:
-    """Cases of 24 examinations of 12 patients in two contexts; ``quality``: share of words, labels and states right."""
-    fixed, draw = np.random.default_rng(0), np.random.default_rng(seed)
-    rows = []
-    for number in range(48):
-        words, labels, states = fixed.choice(TALK, 12), fixed.integers(0, [4] * 13 + [2]), fixed.integers(0, 4, 13)
-        found = np.where(draw.random(14) < quality, labels, draw.integers(0, [4] * 13 + [2]))
-        context, study = ("sn", "mw")[number % 2], number // 2
-        rows.append(
-            {"record_id": f"{context}-{study}", "context": context, "study_id": str(study)}
-            | {"subject_id": str(study // 2), "reference": " ".join(words), "reference_labels": labels.tolist()}
-            | {"hypothesis": " ".join(np.where(draw.random(12) < quality, words, draw.choice(TALK, 12)))}
-            | {"hypothesis_labels": found.tolist()}
-            | _stated("reference", states)
-            | _stated("report", np.where(draw.random(13) < quality, states, draw.integers(0, 4, 13)))
-        )
-    lists = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
-    cases = with_overlap(pl.DataFrame(rows, schema_overrides=lists))
-    return cases.with_columns(meteor_columns(cases)[0])
-
-
-def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:
-    """Findings by polarity; 3: not mentioned."""
-    return {
-        f"{side}_{polarity}": [FINDINGS[place] for place in np.flatnonzero(states == number)]
-        for number, polarity in enumerate(POLARITIES)
-    }
-
-
 def score_predictions(
     records: pl.DataFrame,
     predictions: Path,
@@ -175,15 +134,3 @@ def score_predictions(
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None
     return score_cases(cases, out, inputs, settings, Origin(files, about or {}, manifest=made)).scores
-
-
-def paired(
-    references: Source, hypotheses: Source, **protocol: Any
-) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
-    """Reference and report of each case, and the counts of what was done."""
-    chosen = Protocol(**protocol)
-    expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
-    given = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
-    cases, counts = pair_reports(expected, given, chosen)
-    rows = cases.select("record_id", "report", "hypothesis").iter_rows()
-    return {key: (reference, report) for key, reference, report in rows}, counts

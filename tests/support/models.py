@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import polars as pl
@@ -13,21 +14,17 @@ import torch
 from filelock import FileLock
 from ruamel.yaml import YAML
 from transformers import (
-    BertConfig,
-    BertModel,
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
     BertTokenizerFast,
     BitImageProcessorPil,
-    Dinov2Config,
-    Dinov2Model,
-    LlamaConfig,
-    LlamaForCausalLM,
     PreTrainedTokenizerFast,
 )
 
 from pacer.core.io import write_json
 from pacer.decoding.reader import CLASSES, FROM_PATCHES, AttributeReader, FindingsReader
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
-from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import (
     WEIGHTS,
     CheckpointRecord,
@@ -43,8 +40,9 @@ from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.examples import Examples, RecordTable
 from tests.support.made_records import anchors_of, few_records
 
-#: Settings of the tiny model, as in ``params.yaml``.
+#: Settings of the tiny model, as in ``params.yaml``, and the configurations of its frozen parts.
 MODEL: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("model.yaml"))
+FROZEN: dict[str, dict[str, Any]] = MODEL.pop("frozen")
 WIDTH, GRID = 16, 4
 QUERIES: int = MODEL["interface"]["num_queries"]
 DEPTHS: list[int] = MODEL["features"]["depths"]
@@ -94,40 +92,22 @@ def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write_backbones(root: Path) -> None:
     torch.manual_seed(0)
-    vision = Dinov2Model(
-        Dinov2Config(hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2, image_size=56, patch_size=14)
-    )
-    torch.nn.init.normal_(vision.layernorm.weight, 1.0, 0.3)
-    vision.save_pretrained(root / "vision")
-    BitImageProcessorPil(size={"shortest_edge": 56}, crop_size={"height": 56, "width": 56}).save_pretrained(
-        root / "vision"
-    )
+    made = {"vision": AutoModel, "language": AutoModelForCausalLM, "text": AutoModel}
     tokenizer = phantom_tokenizer(600)
-    LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=tokenizer.get_vocab_size(),
-            hidden_size=24,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            bos_token_id=1,
-            eos_token_id=2,
-            initializer_range=0.3,
-        )
-    ).save_pretrained(root / "language")
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-    ).save_pretrained(root / "language")
-    BertModel(
-        BertConfig(hidden_size=20, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=64)
-    ).save_pretrained(root / "text")
-    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
-    (root / "text" / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *letters, *(f"##{c}" for c in letters)])
-    )
+    for role, kind in made.items():
+        config = AutoConfig.for_model(**FROZEN[role])
+        model = kind.from_config(config)
+        if role == "vision":
+            torch.nn.init.normal_(model.layernorm.weight, 1.0, 0.3)
+        model.save_pretrained(root / role)
+        write_json(root / role / "provenance.json", {"provider": "standin"})
+    edges = {"height": 56, "width": 56}
+    BitImageProcessorPil(size={"shortest_edge": 56}, crop_size=edges).save_pretrained(root / "vision")
+    special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(root / "language")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase)]
+    (root / "text" / "vocab.txt").write_text("\n".join(words))
     BertTokenizerFast(vocab=str(root / "text" / "vocab.txt")).save_pretrained(root / "text")
-    for name in ("vision", "language", "text"):
-        write_json(root / name / "provenance.json", {"provider": "standin"})
 
 
 @pytest.fixture
@@ -224,8 +204,3 @@ def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]]
 def save_calibrated(folder: Path, backbones: Path) -> None:
     """A checkpoint of Calibrate without a parent, no trained parameter of which is where its initialisation put it."""
     save_model(folder, moved_model(backbones, seed=5), backbones, specification())
-
-
-def padded(batch: TrainingBatch, values: torch.Tensor) -> torch.Tensor:
-    """Values of the predicted tokens [n] in their places, zeros elsewhere [B, T]."""
-    return values.new_zeros(batch.ids.numel()).index_copy(0, batch.at, values).view(batch.ids.shape)

@@ -1,15 +1,16 @@
 """The objective of all phases once more: sample by sample, token by token, from the paper's equations, in float64.
 
-Nothing of `pacer` computes here. A model is its parameters by name. The language model is Llama's or Qwen3's: RMSNorm,
-rotary positions, grouped heads, SwiGLU, LoRA beside the frozen matrices, and a head that may be the embedding.
+Nothing of `pacer` computes here. A model is its parameters by name; the language model is that of transformers, without
+padding, and with LoRA's products added to its matrices.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
 
 #: The lateral view and the previous report of each context.
 AVAILABLE = {"sn": (False, False), "sw": (False, True), "mn": (True, False), "mw": (True, True)}
@@ -49,10 +50,11 @@ class Sample:
 
 @dataclass
 class Weights:
-    """Parameters by name, and the numbers that are no parameters; ``cues`` of the gate."""
+    """Parameters by name, and the numbers that are no parameters; ``cues`` of the gate. ``language``: a model without
+    LoRA, in which these parameters compute."""
 
     values: dict[str, Tensor]
-    config: Any
+    language: nn.Module
     heads: int
     lora_scale: float
     max_scale: float
@@ -66,29 +68,23 @@ class Weights:
         return name in self.values
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        """``W x + b`` of each row, with LoRA's low-rank term where there is one."""
-        if f"{name}.base_layer.weight" in self:
-            down, up = (self[f"{name}.lora_{part}.default.weight"] for part in "AB")
-            return self.linear(f"{name}.base_layer", x) + self.lora_scale * ((x @ down.T) @ up.T)
-        out = x @ self[f"{name}.weight"].T
-        return out + self[f"{name}.bias"] if f"{name}.bias" in self else out
+        """``W x + b`` of each row."""
+        return F.linear(x, self[f"{name}.weight"], self.values.get(f"{name}.bias"))
 
     def layer_norm(self, name: str, x: Tensor, eps: float = 1e-5) -> Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        scaled = centred / torch.sqrt((centred * centred).mean(-1, keepdim=True) + eps)
-        return scaled * self[f"{name}.weight"] + self[f"{name}.bias"]
+        return F.layer_norm(x, x.shape[-1:], self[f"{name}.weight"], self[f"{name}.bias"], eps)
 
-    def rms_norm(self, name: str, x: Tensor) -> Tensor:
-        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + self.config.rms_norm_eps) * self[f"{name}.weight"]
-
-
-def gelu(x: Tensor) -> Tensor:
-    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
-
-
-def softmax(scores: Tensor) -> Tensor:
-    odds = torch.exp(scores - scores.amax(-1, keepdim=True).detach())
-    return odds / odds.sum(-1, keepdim=True)
+    def of_language(self) -> dict[str, Tensor]:
+        """The language model's own parameters, with LoRA's low-rank products."""
+        merged = {}
+        for name, value in self.values.items():
+            own = name.removeprefix("language.").replace(".base_layer", "")
+            if ".base_layer.weight" in name:
+                down, up = (self[name.replace("base_layer", f"lora_{part}.default")] for part in "AB")
+                value = value + self.lora_scale * up @ down
+            if own != name and ".lora_" not in name:
+                merged[own] = value
+        return merged
 
 
 # Refine and the source interface
@@ -103,10 +99,10 @@ def refine(w: Weights, states: Tensor) -> Tensor:
         scores = list(w["router.depth_bias"])
         if "router.route_vector" in w:  # not in the variant `global`
             scores = [score + w["router.route_vector"] @ own[n] for score, own in zip(scores, aligned, strict=True)]
-        pi = softmax(torch.stack(scores))
+        pi = torch.stack(scores).softmax(0)
         mixed = torch.stack([pi[k] * own[n] for k, own in enumerate(aligned)]).sum(0)
         delta = w.linear("router.out", w.layer_norm("router.mix_norm", mixed))
-        patches.append(endpoint[n] + w.max_scale / (1 + torch.exp(-w["router.eta"])) * delta)
+        patches.append(endpoint[n] + w.max_scale * torch.sigmoid(w["router.eta"]) * delta)
     return torch.stack(patches)
 
 
@@ -125,7 +121,7 @@ def attend(w: Weights, name: str, queries: Tensor, source: Tensor, seen: Tensor 
     heads = []
     for head in range(w.heads):
         own = slice(head * size, (head + 1) * size)
-        heads.append(softmax(q[:, own] @ k[:, own].T / math.sqrt(size)) @ v[:, own])
+        heads.append((q[:, own] @ k[:, own].T / math.sqrt(size)).softmax(-1) @ v[:, own])
     return w.linear(f"{name}.out_proj", torch.cat(heads, 1))
 
 
@@ -135,7 +131,7 @@ def compress(w: Weights, name: str, queries: Tensor, source: Tensor, seen: Tenso
 
 
 def project(w: Weights, name: str, compressed: Tensor) -> Tensor:
-    hidden = w.linear(f"{name}.project", gelu(w.linear(f"{name}.up", compressed)))
+    hidden = w.linear(f"{name}.project", F.gelu(w.linear(f"{name}.up", compressed)))
     return w.layer_norm(f"{name}.project_norm", hidden)
 
 
@@ -174,54 +170,15 @@ def calibrate(w: Weights, sample: Sample, prefix: Tensor, tokens: list[Tensor | 
     by_cue = {"h": h, "z": z, "e": w["calibrator.availability.weight"][ROW[sample.context]]}
     # one that is not in use is a zero vector of its width
     cues = torch.cat([cue if name in w.cues else 0 * cue for name, cue in by_cue.items()])
-    g = 1 / (1 + torch.exp(-w.linear("calibrator.gate_out", gelu(w.linear("calibrator.gate_in", cues)))))
-    low = gelu(w.linear("calibrator.down", w.layer_norm("calibrator.norm", prefix)))
+    g = torch.sigmoid(w.linear("calibrator.gate_out", F.gelu(w.linear("calibrator.gate_in", cues))))
+    low = F.gelu(w.linear("calibrator.down", w.layer_norm("calibrator.norm", prefix)))
     return g * w.linear("calibrator.up", low)
-
-
-def rotated(w: Weights, x: Tensor, size: int) -> Tensor:
-    """Rotary positions of [T, size]; their angles are float32, as in the library."""
-    theta = w.config.rope_parameters["rope_theta"]
-    frequencies = 1.0 / (theta ** (torch.arange(0, size, 2, dtype=torch.int64).float() / size))
-    angles = torch.outer(torch.arange(len(x)).float(), frequencies)
-    cos, sin = torch.cos(angles).double(), torch.sin(angles).double()
-    first, second = x[:, : size // 2], x[:, size // 2 :]
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], 1)
-
-
-def states(w: Weights, inputs: Tensor) -> Tensor:
-    """Last hidden states [T, d] of the language model."""
-    c, x = w.config, inputs
-    size = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    later = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
-    for layer in range(c.num_hidden_layers):
-        name = f"language.model.layers.{layer}"
-        normed, attention = w.rms_norm(f"{name}.input_layernorm", x), f"{name}.self_attn"
-        q, k, v = (w.linear(f"{attention}.{part}_proj", normed) for part in "qkv")
-        heads = []
-        for head in range(c.num_attention_heads):
-            group = head * c.num_key_value_heads // c.num_attention_heads
-            own, shared = slice(head * size, (head + 1) * size), slice(group * size, (group + 1) * size)
-            query, key = q[:, own], k[:, shared]
-            if f"{attention}.q_norm.weight" in w:  # Qwen3's
-                query, key = w.rms_norm(f"{attention}.q_norm", query), w.rms_norm(f"{attention}.k_norm", key)
-            scores = rotated(w, query, size) @ rotated(w, key, size).T / math.sqrt(size)
-            heads.append(softmax(scores.masked_fill(later, -torch.inf)) @ v[:, shared])
-        x = x + w.linear(f"{attention}.o_proj", torch.cat(heads, 1))
-        normed = w.rms_norm(f"{name}.post_attention_layernorm", x)
-        gate = w.linear(f"{name}.mlp.gate_proj", normed)
-        x = x + w.linear(
-            f"{name}.mlp.down_proj", gate / (1 + torch.exp(-gate)) * w.linear(f"{name}.mlp.up_proj", normed)
-        )
-    return w.rms_norm("language.model.norm", x)
 
 
 def log_probabilities(w: Weights, inputs: Tensor, first: int) -> Tensor:
     """Of the next token [n, V], at position ``first`` and those behind it."""
-    head = "language.lm_head.weight" if "language.lm_head.weight" in w else "language.model.embed_tokens.weight"
-    logits = states(w, inputs)[first:-1] @ w[head].T
-    logits = logits - logits.amax(1, keepdim=True).detach()
-    return logits - torch.log(torch.exp(logits).sum(1, keepdim=True))
+    output = functional_call(w.language, w.of_language(), kwargs={"inputs_embeds": inputs[None]})
+    return output.logits[0, first:-1].log_softmax(-1)
 
 
 # The objective

@@ -13,13 +13,13 @@ from ruamel.yaml import YAML
 from safetensors.numpy import save_file
 
 from pacer.commitments.anchor import POLARITIES
-from pacer.config import Corpus, Params
+from pacer.config import Params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from tests.support.corpus import record
+from tests.support.corpus import files_config, record
 from tests.support.profiles import profile
 
 GIVEN = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
@@ -107,12 +107,6 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
     point_to_files(config, root / "source")
     build_corpus(config, root / "source", root / "corpus")
     return read_records(root / "corpus" / "records.parquet")
-
-
-def files_config(root: Path, **settings: object) -> Corpus:
-    """The settings of the default profile for a corpus of files below ``root``."""
-    base = profile("phantom").corpus.model_dump()
-    return Corpus.model_validate(base | {"source": "files", "root": str(root)} | settings)
 
 
 def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, bare: bool) -> pl.DataFrame:

@@ -1,7 +1,5 @@
 """The project in a git repository of its own, with the micro profile; one finished run, which all tests share."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -9,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 from filelock import FileLock
@@ -53,7 +52,7 @@ class Repository:
         }
 
     @classmethod
-    def make(cls, folder: Path, *programs: Path) -> Repository:
+    def make(cls, folder: Path, *programs: Path) -> Self:
         """Copy the project, without anything that a run wrote, and commit it."""
         written = shutil.ignore_patterns(
             "__pycache__", "cache", "tmp", "results", "dvc.lock", "models", "predictions", "metrics"
@@ -98,15 +97,6 @@ def ran(output: str) -> tuple[str, ...]:
     return tuple(line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage '"))
 
 
-def check_baseline(repository: Repository, name: str) -> None:
-    """Scored on the pipeline's records, with its numbers in the signature."""
-    scores = repository.json("metrics/scores.json")
-    theirs = repository.json(f"baselines/metrics/{name}/scores.json")
-    assert all(theirs[c]["n"] == scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
-    about = repository.json(f"baselines/metrics/{name}/signature.json")["predictions"]
-    assert about["checkpoint"] == name and about["baseline"]["settings"]["updates"] == 4
-
-
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a ``python`` that does not import torch again for each stage."""
@@ -116,7 +106,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, forks: Path) -> Repository:
+def finished(tmp_path_factory: pytest.TempPathFactory, forks: Path) -> Self:
     """A repository after `dvc repro`, made by the first worker that asks for it; tests leave it as it is."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "micro"
@@ -130,7 +120,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, forks: Path) -> Repositor
 
 
 @pytest.fixture
-def repository(finished: Repository, tmp_path: Path) -> Repository:
+def repository(finished: Repository, tmp_path: Path) -> Self:
     """A copy of the finished repository, for a test that changes it."""
     shutil.copytree(finished.folder, tmp_path / "repository", symlinks=True)
     return Repository(tmp_path / "repository", *finished.programs)

@@ -1,18 +1,13 @@
 """Random searches: small language models, prefixes of many lengths, settings from all over their ranges."""
 
-from __future__ import annotations
-
 import random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-import pytest
 import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.config import Decode
-from pacer.decoding.candidates import AgreeingSearch
-from pacer.decoding.tree import TokenTree
 
 EOS = 2
 ROPES = [
@@ -27,12 +22,6 @@ ROPES = [
         "original_max_position_embeddings": 16,
     },
 ]
-
-
-def commit_to_two_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make two tokens every report's commitment, with an arbitrary agreement: small models commit to nothing."""
-    monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:2] if len(tokens) > 2 else [])
-    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (sum(tokens) % 5, len(tokens)))
 
 
 def settings(**changes: Any) -> Decode:
@@ -59,7 +48,7 @@ class Case(NamedTuple):
     decode: Decode
     prefixes: list[Tensor]
 
-    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Case:
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Self:
         """The same case elsewhere, or in another type."""
         language = self.language.to(device=device, dtype=dtype)
         return self._replace(language=language, prefixes=[prefix.to(device, dtype) for prefix in self.prefixes])
@@ -91,7 +80,7 @@ def random_language(draw: random.Random, dtype: torch.dtype, end: float) -> Any:
     return language
 
 
-def random_case(seed: int, prefixes: int = 9, dtype: torch.dtype = torch.float64) -> Case:
+def random_case(seed: int, prefixes: int = 9, dtype: torch.dtype = torch.float64) -> Self:
     """In float64 two ways to sum differ by less than any two scores, which float32 cannot promise."""
     draw = random.Random(seed)
     most = draw.randint(1, 24)
@@ -113,18 +102,3 @@ def found(engine: Any, prefixes: list[Tensor]) -> list[list[int]]:
     results = dict(pairs := list(engine(prefixes)))
     assert len(pairs) == len(results) == len(prefixes)
     return [results[number] for number in range(len(prefixes))]
-
-
-class CountingTree(TokenTree):
-    """Counts over all searches: ``steps`` of the language model, ``tokens`` fed to them, ``nodes`` that those attended
-    to and ``read``, the same with what the mask hides (both once a record, not once a beam)."""
-
-    steps = tokens = nodes = read = 0
-
-    def stepping(self, rows: int) -> Any:
-        counts = type(self)
-        counts.steps += 1
-        counts.tokens += rows * self.beams
-        counts.nodes += int(self.ancestors[:rows].any(1).sum())
-        counts.read += rows * self.width
-        return super().stepping(rows)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from ruamel.yaml import YAML
 
 from pacer.studies.worktree import MARK
 from tests.support.profiles import yaml_of
@@ -15,35 +16,8 @@ from tests.support.profiles import yaml_of
 ROOT = Path(__file__).parents[2]
 PACER = (sys.executable, "-c", "from pacer.cli import main; main()")
 
-PIPELINE = """\
-stages:
-  source:
-    cmd: python code/stage.py source
-    deps: [code/stage.py]
-    params: [corpus]
-    outs: [data/source: {persist: true}]
-  train:
-    cmd: python code/stage.py train
-    deps: [code/stage.py, data/source]
-    params: [commit, refine, train]
-    outs: [models/weights]
-  score:
-    cmd: python code/stage.py score
-    deps: [code/stage.py, models/weights]
-    params: [calibrate]
-    metrics: [metrics/scores.json: {cache: false}]
-    outs: [metrics/signature.json: {cache: false}, metrics/cases.parquet]
-  report: {cmd: python code/report.py, deps: [code/report.py, metrics/scores.json], outs: [reports]}
-"""
-BASELINES = """\
-stages:
-  simmlm_score:
-    cmd: python code/stage.py simmlm
-    deps: [code/stage.py, models/weights]
-    params: [baselines/params.yaml: [simmlm]]
-    outs: [baselines/metrics/simmlm/cases.parquet, baselines/metrics/simmlm/signature.json: {cache: false},
-           baselines/metrics/simmlm/scores.json: {cache: false}]
-"""
+FILES: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+STUDY = FILES["studies/tiny.yaml"]
 #: ``.told/runs``: a line for each stage that ran; while ``.told/hang`` is there, the stage `score` does not end.
 STAGE = """\
 import json, sys, time
@@ -82,20 +56,6 @@ else:
     base = {{"none": 0.5, "hze": 0.75}}[gate] - (0.25 if "direct" in Path("models/weights").read_text() else 0.0)
     scores("metrics", base + seed / 1000)
 """
-STUDY = """\
-title: Tiny
-layout: mean
-metrics: [f1]
-replicates: [{train.seed: 10}, {train.seed: 20}]
-rows:
-  - {name: no gate, set: {calibrate.gate_inputs: none}}
-  - {name: direct, set: {commit.route: direct, calibrate.gate_inputs: none}}
-  - {name: no gate again, set: {calibrate.gate_inputs: none}}
-  - {name: gated, set: {calibrate.gate_inputs: hze}}
-  - {name: SimMLM, target: simmlm_score, set: {baselines/params.yaml:simmlm.rank: 8}}
-  - {name: released, target: simmlm_score, needs: ["baselines/params.yaml:llm_rg4.weights"]}
-"""
-IGNORED = ".told\n/data\n/models\nreports\n/studies/results\ncases.parquet\n*.scratch/\n__pycache__\n"
 
 
 class TinyRepository:
@@ -106,9 +66,8 @@ class TinyRepository:
         self.told.mkdir(parents=True)
         self.write("code/stage.py", STAGE.format(told=self.told))
         self.write("code/report.py", "")
-        for path, text in (("dvc.yaml", PIPELINE), ("baselines/stages.yaml", BASELINES), ("studies/tiny.yaml", STUDY)):
+        for path, text in FILES.items():
             self.write(path, text)
-        self.write(".gitignore", IGNORED)
         self.write("params.yaml", yaml_of("micro"))
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
         shutil.copytree(ROOT / ".dvc", folder / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp", "config.local"))

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from PIL import Image
 
-from pacer.config import Corpus, Decode
+from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
 from pacer.data.build_corpus import build_corpus
@@ -21,9 +21,9 @@ from pacer.features.encode import build_store
 from pacer.serving.case import Case
 from pacer.serving.package import MANIFEST
 from tests.support.building import CONFIG
+from tests.support.corpus import files_config, record
 from tests.support.dicom import write_dicom
 from tests.support.models import moved_model, save_model, save_reader, specification
-from tests.support.profiles import profile
 from tests.support.searches import settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,17 +86,8 @@ def rehashed(directory: Path) -> None:
 
 def make_world(root: Path, backbones: Path) -> World:
     _annotate(root)
-    base = profile("phantom").corpus.model_dump()
-    corpus = Corpus.model_validate(
-        base
-        | {
-            "source": "files",
-            "root": str(root),
-            "images": "files",
-            "contexts": list(CONTEXTS),
-            "annotations": {context: f"{context}.json" for context in CONTEXTS},
-        }
-    )
+    annotations = {context: f"{context}.json" for context in CONTEXTS}
+    corpus = files_config(root, images="files", contexts=list(CONTEXTS), annotations=annotations)
     point_to_files(corpus, root / "source")
     build_corpus(corpus, root / "source", root / "corpus")
     world = World(root, backbones, DECODE)
@@ -121,7 +112,6 @@ def _annotate(root: Path) -> None:
         for kind in ("frontal", "lateral"):
             _image(root / "files" / folder, kind, study, rng)
         row: dict[str, Any] = {
-            "id": str(50_000_000 + study),
             "finding": "No effusion. 2. Heart: normal." if study != 3 else "s",
             "impression": "No acute process." if study != 4 else "s",
             "APPA_flag": ("PA", "AP", "LL")[study % 3],
@@ -134,11 +124,10 @@ def _annotate(root: Path) -> None:
         prior = {
             "last_finding": "1. Small left effusion. " * study or "Clear.",
             "last_impression": "No change." if study % 2 else "s",
-            "last_APPA_imagepath": "unused.jpg",
         }
         for context in CONTEXTS:
             more = (lateral if context[0] == "m" else {}) | (prior if context[1] == "w" else {})
-            splits[context][split].append(row | more)
+            splits[context][split].append(record(context, 10_000_000 + study, 50_000_000 + study) | row | more)
     for context, rows in splits.items():
         (root / f"{context}.json").write_text(json.dumps(rows))
 

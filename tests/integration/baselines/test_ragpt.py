@@ -9,6 +9,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import load_adapted
@@ -26,12 +27,18 @@ from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.batch import Batch, read_sources
+from pacer.model.batch import Batch, SourceStates, read_sources
+from pacer.model.pacer import Pacer
 from pacer.training.run import Inputs
-from tests.support.baselines import compressed_by
 from tests.support.models import QUERIES, specification
 from tests.support.searches import settings as decode_settings
 from tests.support.training import record_table
+
+
+def compressed_by(model: Pacer, sources: SourceStates) -> Tensor:
+    """The compressed sources [B, 3, Q, d_v]."""
+    return model.interface.compress(model.refine_sources(sources)[0])
+
 
 K, PROMPTS = 3, 18
 

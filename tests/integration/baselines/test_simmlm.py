@@ -18,14 +18,20 @@ from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.batch import Batch, RefinedSources
+from pacer.model.batch import Batch, RefinedSources, TrainingBatch
 from pacer.model.pacer import Pacer
 from pacer.training.examples import MicroBatch
 from pacer.training.losses import EPSILON, LossWeights, Objective, divisors_of
 from pacer.training.run import Inputs
 from pacer.training.trajectory import RouteSeed
-from tests.support.models import QUERIES, moved, padded, specification
+from tests.support.models import QUERIES, moved, specification
 from tests.support.training import record_table, stepped
+
+
+def padded(batch: TrainingBatch, values: torch.Tensor) -> torch.Tensor:
+    """Values of the predicted tokens [n] in their places, zeros elsewhere [B, T]."""
+    return values.new_zeros(batch.ids.numel()).index_copy(0, batch.at, values).view(batch.ids.shape)
+
 
 D, Q = 24, 3
 ROOT = Path(__file__).parents[3]

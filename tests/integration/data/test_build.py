@@ -1,26 +1,33 @@
-"""From annotation files to tables: field rules, bad rows, limits, targets and the audit."""
+"""The corpus stage: every row is used, listed or beyond the limit, and what is wrong with files and rows is named."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from ruamel.yaml import YAML
 
+from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.data.build_corpus import build_corpus
+from pacer.data.cleaning import CLEANERS
 from pacer.data.findings import FINDINGS
-from pacer.data.schemas import TRUTH_SCHEMA, read_about, read_images, read_table
+from pacer.data.schemas import TRUTH_SCHEMA, read_about, read_images, read_records, read_table
 from pacer.data.source import describe_source
 from tests.support.cases import cases
-from tests.support.corpus import lines_of, looks_of
+from tests.support.corpus import BASE, TinyCorpus, built, lines_of, looks_of, record
 
 
 def problems_of(tiny) -> pl.DataFrame:
     return pl.read_csv(tiny.out / "corpus" / "problems.csv")
 
 
-@cases(__file__)
+@cases(__file__, "bad", "sound")
 def test_a_record(kind: str, case: dict[str, Any], tiny) -> None:
     nth, context = {"bad": 1, "sound": 0}[kind], case["context"]
     row = tiny.files[context]["train"][nth] | case.get("change", {})
@@ -168,3 +175,125 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
     assert read_about(tiny.out / "corpus" / "records.parquet")["generated"]
     kept = read_table(tiny.out / "corpus" / "truth.parquet", TRUTH_SCHEMA)
     assert kept["study_id"].to_list() == studies[:4]
+
+
+SECRET = "Zephyrine opacity"
+COLUMNS = ("subject", "study", "view", "image", "date", "time", "findings", "impression", "indication", "split")
+KINDS = YAML(typ="safe").load(Path(__file__).with_name("build.yaml"))["kinds"]
+
+
+def rows_of(images: Path) -> tuple[list[dict[str, Any]], dict[int, tuple[str | None, str]]]:
+    """Ten sound studies and a thousand bad ones, and what is expected of the line of each bad study."""
+    rows, expected = list[dict[str, Any]](), dict[int, tuple[str | None, str]]()
+    for number in range(1, 1011):
+        bad = KINDS[number % len(KINDS)] if number > 10 else {"changes": [{}], "field": None, "reason": ""}
+        changes, field, reason = bad["changes"], bad["field"], bad["reason"]
+        good: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {
+            "subject": f"p{number}", "study": f"s{number}", "view": "PA", "image": "f.png",
+            "date": "2180-01-01", "findings": f"{SECRET} {number}.", "split": "train",
+        }  # fmt: skip
+        # a study is listed by its first row, one of two subjects by both, a further image by its own
+        first = field in ("findings", "date") or "the same file is given" in reason
+        both = "under more than one" in reason
+        for place, change in enumerate(changes):
+            line = len(rows) + 2
+            rows.append(good | {name: value.replace("{n}", str(number)) for name, value in change.items()})
+            if number > 10 and (both or place == (0 if first else len(changes) - 1)):
+                expected[line] = field, reason.format(n=number, images=images, before=line - 1)
+    return rows, expected
+
+
+def test_every_bad_row_is_listed_and_none_stops_the_reading(tmp_path: Path) -> None:
+    (tmp_path / "images" / "folder").mkdir(parents=True)
+    Image.new("L", (16, 16)).save(tmp_path / "images" / "f.png")
+    (tmp_path / "images" / "text.png").write_text(SECRET)
+    rows, expected = rows_of(tmp_path / "images")
+    assert len(KINDS) > 30 and len(expected) >= 1000
+    pl.DataFrame(rows).write_csv(tmp_path / "studies.csv")
+    table = {"format": "table", "table": {"file": "studies.csv", "columns": {}}, "images": "images"}
+    settings = BASE | {"source": "files", "root": str(tmp_path), "max_bad_rows": 10_000} | table
+    audit = built(Corpus.model_validate(settings), tmp_path)
+    problems = (tmp_path / "corpus" / "problems.csv").read_text()
+    listed = pl.read_csv(tmp_path / "corpus" / "problems.csv", infer_schema=False)
+    listed = listed.filter(pl.col("kind") != "doubted")  # all sound studies have one image
+    lines = {
+        int(row.removeprefix("line ")): (field, reason)
+        for row, field, reason in listed[["row", "field", "reason"]].rows()
+    }
+    assert lines.keys() == expected.keys()
+    wrong = [(line, lines[line], want) for line, want in expected.items()
+             if lines[line][0] != want[0] or want[1] not in lines[line][1]]  # fmt: skip
+    assert wrong == []
+    assert listed["rows"].cast(int).sum() == audit["rows"]["bad"] + audit["rows"]["left_out"]
+    assert set(listed["kind"]) == {"bad", "left out"}
+    assert lines_of(audit)["Images missing or unreadable"] == "60 missing, 4 unreadable"
+    assert SECRET not in problems
+    records = read_records(tmp_path / "corpus" / "records.parquet")
+    assert {f"s{number}" for number in range(1, 11)} <= set(records["study_id"])
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=12),
+    st.just("s"),
+    st.just("\ud800"),
+    st.lists(st.floats() | st.integers() | st.text(max_size=3), max_size=4),
+    st.dictionaries(st.text(), st.none(), max_size=1),
+    st.integers(10**300, 10**310),
+)
+FIELDS = [*record("mw", 1, 2), "study_id", "subject_id", "surplus"]
+CHANGES = st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4)
+RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    files=st.fixed_dictionaries({c: st.fixed_dictionaries({"train": RECORDS, "test": RECORDS}) for c in ("sn", "mw")}),
+    unseen=st.sampled_from(("keep", "strip")),
+    target=st.sampled_from(["findings", "findings_and_impression"]),
+    cleaner=st.sampled_from(sorted(CLEANERS)),
+    limit=st.none() | st.integers(1, 3),
+)
+def test_rows_are_conserved(tmp_path_factory, files, unseen, target, cleaner, limit) -> None:
+    root = tmp_path_factory.mktemp("corpus")
+    tiny = TinyCorpus(root / "raw", root / "out")
+    tiny.files = {c: {s: [_record(c, r) for r in rows] for s, rows in splits.items()} for c, splits in files.items()}
+    for study in range(1, 5):
+        for shift, name in enumerate(("frontal", "lateral")):  # each with its own grey: equal pictures are listed too
+            path = tiny.root / "files" / f"p0/p7/s{study}/{name}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (16, 16), 20 * study + 100 * shift).save(path)
+    tiny.settings = {
+        "unseen_comparisons": unseen,
+        "target": target,
+        "cleaner": cleaner,
+        "limit": limit,
+        "max_bad_rows": 1000,
+    }
+    given_rows = sum(len(rows) for splits in tiny.files.values() for rows in splits.values())
+    try:
+        audit = tiny.build()
+    except DataError as error:
+        assert "no usable records are left" in str(error)
+        return
+    account = audit["rows"]
+    assert sum(account["read"].values()) == given_rows
+    # a used row gives one record here
+    listed = pl.read_csv(tiny.out / "corpus" / "problems.csv", infer_schema=False)
+    assert audit["records"] == account["used"]
+    unused = listed.filter(pl.col("kind") != "doubted")  # those are used, such as one picture in two splits
+    assert unused.height == account["bad"] + account["left_out"] == listed["rows"].cast(int).sum()
+    assert tiny.records.height == audit["records"]
+
+
+def _record(context, drawn):
+    if not isinstance(drawn, tuple):
+        return drawn
+    study, changes, drop = drawn
+    content = record(context, 7, study) | changes
+    if drop and changes:
+        del content[sorted(changes)[0]]
+    return content

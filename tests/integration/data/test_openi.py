@@ -1,12 +1,10 @@
 """Open-I: XML reports in an archive or a folder, splits, images."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
@@ -57,13 +55,13 @@ class OpenI:
         self.files[role] = path
         return path
 
-    def folder(self, *reports: bytes) -> OpenI:
+    def folder(self, *reports: bytes) -> Self:
         for number, content in enumerate(reports, start=1):
             self.write("reports", f"ecgen-radiology/{number}.xml", content)
         self.files["reports"] = self.root / "ecgen-radiology"
         return self
 
-    def archive(self) -> OpenI:
+    def archive(self) -> Self:
         """The folder as a tar."""
         folder = self.files["reports"]
         self.files["reports"] = self.root / "NLMCXR_reports.tgz"
@@ -85,7 +83,7 @@ class OpenI:
 
 
 @pytest.fixture
-def distribution(tmp_path: Path) -> OpenI:
+def distribution(tmp_path: Path) -> Self:
     made = OpenI(tmp_path)
     (tmp_path / "images").mkdir()
     made.write("projections", "views.csv", VIEWS)

@@ -1,8 +1,9 @@
-"""The beam search of our own gives the tokens of transformers' ``generate``, in whatever company a record is."""
+"""Our beam search gives the tokens of transformers' ``generate``, alone and behind the whole generator."""
 
 from collections.abc import Iterator
 from functools import cache
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,27 @@ from transformers import GPT2Config, MistralConfig
 from pacer.core.errors import BackboneError
 from pacer.decoding import beam
 from pacer.decoding.beam import BeamSearch, Generate, unknown_attention
-from tests.support.searches import EOS, Case, CountingTree, found, random_case, settings
+from pacer.decoding.generate import Generator
+from pacer.decoding.tree import TokenTree
+from pacer.model.assemble import load_tokenizer
+from tests.support.models import moved_model, specification
+from tests.support.searches import EOS, Case, found, random_case, settings
+
+
+class CountingTree(TokenTree):
+    """Counts over all searches: ``steps`` of the language model, ``tokens`` fed to them, ``nodes`` that those attended
+    to and ``read``, the same with what the mask hides (both once a record, not once a beam)."""
+
+    steps = tokens = nodes = read = 0
+
+    def stepping(self, rows: int) -> Any:
+        counts = type(self)
+        counts.steps += 1
+        counts.tokens += rows * self.beams
+        counts.nodes += int(self.ancestors[:rows].any(1).sum())
+        counts.read += rows * self.width
+        return super().stepping(rows)
+
 
 #: Of nine prefixes each; `tests/thorough` has more.
 CASES = [
@@ -170,3 +191,51 @@ def test_the_model_attends_as_before_afterwards() -> None:
     engine = BeamSearch(case.language, case.decode, EOS)
     next(iter(engine(case.prefixes)))  # and also where a search is left in the middle
     assert case.language.config._attn_implementation == before != "pacer_tree"
+
+
+@pytest.fixture(params=[(True, True), (True, False), (False, True)], ids=["whole", "parent", "LoRA beside"])
+def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
+    """No parameter at its initial value; LoRA merged or beside the weights, with and without Calibrate."""
+    merged, calibrate = request.param
+    model = moved_model(backbones, specification("calibrate" if calibrate else "parent"), seed=4)
+    with torch.no_grad():
+        model.language.lm_head.weight[2] *= 5.0  # some rows end early
+    if merged:
+        model.merge_lora()
+    return Generator(model, load_tokenizer(backbones), features, specification(), settings(max_new_tokens=24))
+
+
+def rows(records: Any) -> list[dict]:
+    return [row for row in records.iter_rows(named=True) if row["split"] == "train"]
+
+
+def test_engines_give_the_same_results(generator: Generator, records) -> None:
+    generator.decode = settings(max_new_tokens=24, min_new_tokens=6, length_penalty=0.0)
+    ours = generator(rows(records))
+    generator.decode = generator.decode.model_copy(update={"engine": "generate"})
+    theirs = generator(rows(records))
+    assert len(set(result.tokens for result in ours)) > 1
+    for own, other, row in zip(ours, theirs, rows(records), strict=True):
+        assert (own.text, own.tokens, own.gate) == (other.text, other.tokens, other.gate)
+        assert torch.equal(own.depth_weights["frontal"], other.depth_weights["frontal"])
+        assert ("lateral" in own.depth_weights) == (row["lateral"] is not None)
+
+
+def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
+    generator: Generator, records, capsys: pytest.CaptureFixture[str]
+) -> None:
+    language, specific = generator.model.language, specification()
+    language.config.sliding_window = 4
+    named = generator.model, generator.tokenizer, generator.features, specific
+    other = Generator(*named, settings(max_new_tokens=6))
+    assert (
+        "does not support sliding-window attention (4 positions); using decode.engine: generate"
+        in capsys.readouterr().out
+    )
+    asked: list[object] = []
+    generate = language.generate
+    language.generate = lambda **inputs: asked.append(1) or generate(**inputs)
+    assert len(other(rows(records)[:2])) == 2 and asked
+    for choice in ({"select": "agreement"}, {"commitment": "read"}):
+        with pytest.raises(BackboneError, match="select: score and decode"):
+            Generator(*named, settings(**choice))

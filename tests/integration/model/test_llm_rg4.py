@@ -16,6 +16,7 @@ from pacer.core.errors import CheckpointError
 from pacer.model.batch import RefinedSources
 from pacer.model.interface import SourceInterface
 from pacer.model.llm_rg4 import FROZEN, import_llm_rg4, interface_names
+from tests.support.cases import listed_cases
 
 
 class Upstream(nn.Module):
@@ -142,15 +143,7 @@ def test_released_files(state, tmp_path: Path) -> None:
     assert all(name.startswith(FROZEN) for name in frozen)
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "lightning.fabric.utilities.data",
-        "lightning_fabric.utilities.data",
-        "pytorch_lightning.utilities.parsing",
-        "lightning.pytorch.utilities.parsing",
-    ],
-)
+@pytest.mark.parametrize("module", listed_cases(__file__, "settings_in_lightnings_own_dictionary"))
 def test_settings_in_lightnings_own_dictionary(
     state, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,17 +1,22 @@
-"""Variety: neither reports nor radiographs repeat, and copying does not win."""
+"""Neither reports nor radiographs repeat, copying does not win, and the phantom is the same from any process."""
 
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from pacer.core.io import hash_file
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
+from pacer.phantom.generate import generate_phantom
 from pacer.phantom.language import sample_texts
 from pacer.phantom.render import VIEWS, render
 from pacer.phantom.world import make_world
 from tests.support.phantom import example_study
+from tests.unit.phantom.test_world import CONFIG, corpus
 
 SIZE = 112
 
@@ -65,3 +70,31 @@ def test_the_nearest_train_image_does_not_know_the_truth():
     (shown, known), (asked, truth) = described("train"), described("test")
     nearest = known[[np.square(shown - image).sum(axis=1).argmin() for image in asked]]
     assert 2 * (nearest & truth).sum() / (nearest.sum() + truth.sum()) < 0.5
+
+
+__all__ = ["corpus"]
+
+
+def test_world_and_tokenizer_do_not_depend_on_the_hash_seed():
+    script = (
+        "from pacer.phantom.world import make_world; from pacer.phantom.language import report_of;"
+        "from pacer.phantom.tokenizer import phantom_tokenizer;"
+        "print([(s, report_of(s, 'sn').text) for p in make_world(3, 15) for s in p.studies]);"
+        "print(phantom_tokenizer(900).to_str())"
+    )
+    command = [sys.executable, "-c", script]
+    first, second = (
+        subprocess.run(command, env={"PYTHONHASHSEED": value}, capture_output=True, check=True).stdout
+        for value in ("1", "2")
+    )
+    assert len(first) > 1000 and first == second
+
+
+def hashes(directory):
+    return {str(path.relative_to(directory)): hash_file(path) for path in directory.rglob("*") if path.is_file()}
+
+
+def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("pacer.phantom.render._PROCESSES", 1)
+    generate_phantom(CONFIG, 7, tmp_path)
+    assert hashes(tmp_path) == hashes(corpus)

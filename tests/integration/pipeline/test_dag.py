@@ -1,7 +1,10 @@
-"""The real DAG through DVC on the micro profile, in a repository of its own and in processes like those of macOS."""
+"""The real DAG through DVC on the micro profile, in processes like those of macOS, and how stages start on GPUs."""
 
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -56,3 +59,34 @@ def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
 
 def _leaves(changes: dict) -> set[str]:
     return {name.rsplit(".", 1)[-1] for name in changes}
+
+
+LAUNCH = Path(__file__).resolve().parents[3] / "stages" / "launch.py"
+
+
+CONFIGURATION = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "mixed_precision": "no"}
+CONFIGURATION |= {"num_processes": 1, "use_cpu": True}
+
+
+@pytest.mark.parametrize(
+    ("configured", "body", "code", "error"), [(True, "pass", 0, ""), (False, "sys.exit('it failed')", 1, "it failed\n")]
+)
+def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
+    configured: bool, body: str, code: int, error: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    words = f"    print(sys.argv[1:], os.environ.get('ACCELERATE_USE_CPU'))\n    {body}\n"
+    script.write_text(f"import os, sys\ndef main():\n{words}")
+    if configured:
+        (tmp_path / "accelerate").mkdir()
+        (tmp_path / "accelerate" / "default_config.yaml").write_text(json.dumps(CONFIGURATION))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE")}
+    done = subprocess.run(
+        [sys.executable, LAUNCH, script, "one", "--two"],
+        capture_output=True,
+        text=True,
+        env=clean | {"HF_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""},
+    )
+    said = f"['one', '--two'] {True if configured else None}\n"
+    assert (done.returncode, done.stdout) == (code, said) and done.stderr.endswith(error)
+    assert configured or done.stderr == error

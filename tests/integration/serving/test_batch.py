@@ -1,11 +1,14 @@
-"""Many cases: a line each; nothing starts before the bad cases are named."""
+"""Many cases: a line each; nothing starts before the bad cases are named. And ReXrank's studies as cases."""
 
 import csv
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.serving.case import Case, _key, read_cases, report_cases
@@ -127,3 +130,32 @@ def test_tables_that_are_refused(tmp_path: Path, text: str, sentence: str) -> No
 def test_a_list_with_other_attributes_is_another_case(describing: Reporter, cases: list[Case]) -> None:
     lists = [f"positive: {words}pleural effusion" for words in ("", "left ", "right ", "mild right ")]
     assert len({_key(describing.prepare(replace(cases[0], commitment=one))) for one in lists}) == len(lists)
+
+
+SCRIPT = Path(__file__).parents[3] / "docs" / "examples" / "rexrank.py"
+STUDIES = YAML(typ="safe").load(Path(__file__).with_name("batch.yaml"))["rexrank"]
+
+
+def run(folder: Path, *arguments: str) -> None:
+    subprocess.run([sys.executable, str(SCRIPT), *arguments], cwd=folder, check=True)
+
+
+def test_studies_become_cases_and_reports_go_back(tmp_path: Path) -> None:
+    (tmp_path / "studies.json").write_text(json.dumps(STUDIES))
+    for image in ("1/front.png", "1/side.png", "2/a.png"):
+        (tmp_path / image).parent.mkdir(exist_ok=True)
+        (tmp_path / image).touch()
+    run(tmp_path, "cases", "studies.json", "cases.csv")
+    front, side, other = (tmp_path / image for image in ("1/front.png", "1/side.png", "2/a.png"))
+    assert read_cases(tmp_path / "cases.csv") == [
+        Case(front, side, view="PA", indication="Cough, fever.", name="one"),
+        Case(other, name="two"),
+    ]
+
+    (tmp_path / "reports.jsonl").write_text(
+        "".join(f"{json.dumps({'case': name, 'report': f'report of {name}'})}\n" for name in ("two", "one"))
+    )
+    run(tmp_path, "answers", "studies.json", "reports.jsonl", "predictions.json")
+    answers = json.loads((tmp_path / "predictions.json").read_text())
+    expected = {name: study | {"model_prediction": f"report of {name}"} for name, study in STUDIES.items()}
+    assert answers == expected and list(answers) == list(STUDIES)

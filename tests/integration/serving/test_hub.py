@@ -1,17 +1,78 @@
-"""An exported model that lies on the hub."""
+"""A model on the hub; and model folders as somebody hostile makes them, refused in one sentence each."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
 
 import pytest
+from safetensors.torch import load_file, save_file
 
-from pacer.core.io import read_jsonl
-from tests.support.hub import hub_of
-from tests.support.world import ROOT, World
+from pacer.core.errors import PacerError
+from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl, write_json
+from pacer.serving.reporter import Reporter
+from tests.support.world import ROOT, World, rehashed
+
+
+@contextmanager
+def hub_of(revisions: dict[str, Path]) -> Iterator[str]:
+    """Serve folders as the revisions of the model ``lab/pacer``, and yield the address."""
+    commits = {hash_bytes(name.encode())[:40]: folder for name, folder in revisions.items()}
+    named = dict(zip(revisions, commits, strict=True))
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            path = urlsplit(self.path).path
+            _, _, rest = path.partition("lab/pacer/")
+            kind, _, rest = rest.partition("/")
+            revision, _, file = rest.partition("/")
+            commit = named.get(revision, revision)
+            if "lab/pacer/" not in path or commit not in commits:
+                error = "RevisionNotFound" if "lab/pacer/" in path else "RepoNotFound"
+                self.answer(404, b"", {"X-Error-Code": error})
+            elif kind == "revision":
+                self.answer(200, json.dumps({"id": "lab/pacer", "sha": commit, "siblings": []}).encode())
+            elif kind == "tree":
+                files = [p for p in commits[commit].rglob("*") if p.is_file()]
+                names = {p: p.relative_to(commits[commit]).as_posix() for p in files}
+                entries = [
+                    {"type": "file", "path": name, "size": p.stat().st_size, "oid": hash_file(p)[:40]}
+                    for p, name in names.items()
+                ]
+                self.answer(200, json.dumps(entries).encode())
+            else:
+                content = (commits[commit] / file).read_bytes()
+                self.answer(200, content, {"ETag": f'"{hash_bytes(content)[:40]}"', "X-Repo-Commit": commit})
+
+        def answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
 
 #: Writes the report of a case, or what is said, with each of some models; then decodes with the first.
 CODE = """
@@ -83,3 +144,59 @@ def test_a_folder_of_that_name_is_itself(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "models" / "mine@v1").mkdir(parents=True)
     for name in ("models/mine@v1", "models/mine", "/models/mine@v1", "mine@v1"):
         assert located(name) == Path(name)
+
+
+#: Runs where it is imported.
+PICKLED = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n"
+CLASSES = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model", "AutoTokenizer": ["evil.Tokenizer"] * 2}
+NAMES_CODE = {"auto_map": CLASSES, "model_type": "not-known", "tokenizer_class": "EvilTokenizer"}
+
+
+def cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def one_row(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name, tensor in tensors.items() if tensor.dim() == 2 and len(tensor) > 1)
+    save_file(tensors | {name: tensors[name][:1].contiguous()}, folder / "model.safetensors")
+
+
+def code(folder: Path) -> None:
+    for path in (folder / "backbones/language").glob("*config.json"):
+        write_json(path, read_json(path) | NAMES_CODE)
+    (folder / "backbones/language/evil.py").write_text(PICKLED)
+
+
+def permuted(folder: Path) -> None:
+    path = folder / "backbones/language/tokenizer.json"
+    content = read_json(path)
+    content["model"]["vocab"] = dict(zip(content["model"]["vocab"], [*content["model"]["vocab"].values()][::-1]))
+    write_json(path, content)
+
+
+def pointer_outside(folder: Path) -> None:
+    shutil.rmtree(folder / "backbones/vision")
+    (folder / "backbones/vision").mkdir()
+    write_json(folder / "backbones/vision/pointer.json", {"path": "/none", "files": {"../../secret": "0"}})
+
+
+CHANGES = [
+    (cut, "model"),
+    (one_row, "size mismatch|shape"),
+    (code, "language"),
+    (permuted, "a different language backbone"),
+    (pointer_outside, r"pointer\.json: "),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), CHANGES)
+def test_a_folder_is_refused(folder: Path, change: Callable[[Path], None], sentence: str, monkeypatch) -> None:
+    """No code in it runs, not even where somebody would answer `y`."""
+    monkeypatch.setattr("builtins.input", lambda prompt="": "y")
+    change(folder)
+    rehashed(folder)
+    with pytest.raises(PacerError, match=sentence):
+        Reporter(folder, device="cpu")
+    assert not list(folder.rglob("ran"))

@@ -22,6 +22,7 @@ from pacer.core.io import read_jsonl
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
+from pacer.decoding.candidates import AgreeingSearch
 from pacer.decoding.generate import Generator
 from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
@@ -36,9 +37,14 @@ from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.dicom import write_dicom
 from tests.support.profiles import profile
-from tests.support.searches import commit_to_two_tokens
 from tests.support.serving import READ
 from tests.support.world import FEATURES, World
+
+
+def commit_to_two_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make two tokens every report's commitment, with an arbitrary agreement: small models commit to nothing."""
+    monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:2] if len(tokens) > 2 else [])
+    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (sum(tokens) % 5, len(tokens)))
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

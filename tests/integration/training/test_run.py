@@ -1,7 +1,8 @@
-"""A phase as the stage runs it: checkpoints, references to a parent, and what is refused."""
+"""A phase as the stage runs it, interrupted at any time and started again: the same checkpoint, or a refusal."""
 
 import json
 import math
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,19 @@ from pacer.training import run
 from pacer.training.examples import Examples
 from tests.support import drive
 from tests.support.cases import listed_cases
+from tests.support.killed import (
+    HALF_STATE,
+    PHASES,
+    STEP,
+    UPDATES,
+    Setting,
+    assert_like,
+    put_older,
+    scratch,
+    setting,
+    steps,
+    stopped,
+)
 from tests.support.models import MODEL
 
 
@@ -59,10 +73,7 @@ def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, 
         assert torch.equal(value, other), name
 
 
-@pytest.mark.parametrize(
-    ("trains", "parts"),
-    [("lora", ("language.",)), ("interface", ("router.", "interface.")), ("calibrator", ("calibrator.",))],
-)
+@pytest.mark.parametrize(("trains", "parts"), listed_cases(__file__, "a_part_of_the_parent_is_trained_on_instead"))
 def test_a_part_of_the_parent_is_trained_on_instead(trains, parts, phase, backbones: Path, tmp_path: Path) -> None:
     """The checkpoint has that part alone; the rest of the model is the parent's."""
     params = parameters(trains=trains, learning_rate=0.1)
@@ -71,9 +82,9 @@ def test_a_part_of_the_parent_is_trained_on_instead(trains, parts, phase, backbo
     assert all(math.isfinite(values["loss/total"]) for _, values in logged if "loss/total" in values)
     own = load_file(tmp_path / "calibrate" / "model.safetensors")
     parent = load_file(tmp_path / "parent" / "model.safetensors")
-    assert own and all(name.startswith(parts) for name in own)
+    assert own and all(name.startswith(tuple(parts)) for name in own)
     if trains != "calibrator":
-        assert own.keys() == {name for name in parent if name.startswith(parts)}
+        assert own.keys() == {name for name in parent if name.startswith(tuple(parts))}
         assert any(not torch.equal(own[name], parent[name]) for name in own)
     model, _ = load_model(tmp_path / "calibrate", backbones)
     assert (model.calibrator is not None) == (trains == "calibrator")
@@ -196,3 +207,50 @@ def test_what_does_not_matter_does_not_start_anew(phase, tmp_path: Path, monkeyp
     assert folders(changed(other, "features", workers=5, batch_size=3)) == first and len(first) == 1
     less = folders(changed(params, "train", lambda_tlw=0.1))
     assert less != first and len(less) == 1
+
+
+__all__ = ["setting"]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_killed_in_an_update_and_in_the_write_of_a_state(phase: str, setting: Setting) -> None:
+    task = setting.task(f"{phase}-killed", phase)
+    put_older(task)
+    setting.kill((task, STEP, 3))  # one state is there
+    setting.kill((task, HALF_STATE, 0))
+    setting.server.finish(task)
+    assert steps(task) == UPDATES - 2
+    assert_like(task, setting.reference(phase))
+
+
+def test_other_parameters_start_anew(setting: Setting) -> None:
+    params = drive.parameters(MODEL, train={"lambda_tlw": 0.5})
+    fresh, task = setting.task("parent-fresh", "parent", params), setting.task("parent-changed", "parent", params)
+    setting.kill((setting.task("parent-changed", "parent"), STEP, 4))
+    setting.server.finish(task, fresh)
+    assert steps(task) == UPDATES and drive.weights(task) == drive.weights(fresh)
+    assert drive.weights(fresh) != setting.reference("parent").weights
+
+
+#: A point at which the signal arrives, for which time it is met, and the updates that are left then.
+MOMENTS = [
+    (STEP, 0, UPDATES - 1),
+    (STEP, 2, UPDATES - 3),  # the third update ends, and its validation waits
+    ("validate", 0, UPDATES - 3),
+    (HALF_STATE, 0, UPDATES - 2),
+    (STEP, UPDATES - 1, 0),
+    ("validate", 1, 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("phase", "sent"), [("parent", signal.SIGTERM), ("parent", signal.SIGINT), ("calibrate", signal.SIGINT)]
+)
+def test_a_stop_loses_no_update_and_changes_no_byte(phase: str, sent: signal.Signals, setting: Setting) -> None:
+    for place, (point, number, left) in enumerate(MOMENTS):
+        task = setting.task(f"{phase}-{sent.name}-{place}", phase)
+        ((code, output),) = setting.server.run(stopped(task, point, number, signal=sent.name))
+        assert code == 128 + sent and (scratch(task) / "lock").exists(), output
+        setting.server.finish(task)
+        assert steps(task) == left, (point, number)
+        assert_like(task, setting.reference(phase))

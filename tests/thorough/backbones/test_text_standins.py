@@ -1,20 +1,32 @@
+"""The stand-ins of language, CheXbert and vision: what their training changes, and what it leaves."""
+
+import os
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertModel
+from transformers import AutoModel, AutoTokenizer, BertModel, Dinov2Model
 
+from pacer.backbones.make_backbones import MODELS
+from pacer.backbones.standins import vision
 from pacer.backbones.standins.chexbert import HEADS, head_targets, make_chexbert_standin
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.text import make_text_standin
 from pacer.backbones.standins.training import ReportTask, peak_schedule
+from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
 from pacer.commitments.anchor import Anchor
-from pacer.config.backbones import TextStandin
+from pacer.config import Backbone
+from pacer.config.backbones import TextStandin, VisionStandin
 from pacer.core.io import hash_file
+from pacer.core.pointers import provenance
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.phantom.training import TrainingImages, training_images
+from tests.integration.backbones.test_make_backbones import make
+from tests.support.cases import listed_cases
 
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
 SMALL = TextStandin(
@@ -55,16 +67,7 @@ def test_the_labeller_labels(labeller, world):
     assert set(facts["held_out_accuracy"]["raw"]) == {*FINDINGS, "no finding"}
 
 
-@pytest.mark.parametrize(
-    "stated, no_finding",
-    [
-        ({}, 1),
-        ({"support devices": 1}, 1),
-        ({"edema": 2}, 1),
-        ({"edema": 1}, 0),
-        ({"edema": 3, "support devices": 1}, 0),
-    ],
-)
+@pytest.mark.parametrize("stated, no_finding", listed_cases(__file__, "no_finding_follows_the_convention"))
 def test_no_finding_follows_the_convention(stated, no_finding):
     statuses = np.array([[stated.get(finding, 0) for finding in FINDINGS]])
     classes = head_targets(statuses)
@@ -109,3 +112,96 @@ def test_batches_cover_the_rows_pass_by_pass():
     batches = list(islice(task.batches(4), 24))
     assert max(map(len, batches)) == 4
     assert sorted(np.concatenate(batches[:12]).tolist()) == sorted(task.rows.tolist())
+
+
+CONFIG = VisionStandin(
+    width=16, image_size=56, patch_size=14, heads=2, images=24, steps=24, batch_size=8, learning_rate=3e-3
+)
+
+
+@pytest.fixture(scope="module")
+def images() -> TrainingImages:
+    return training_images(3, CONFIG.images, CONFIG.image_size, 4)
+
+
+def states(folder: Path, images: TrainingImages) -> tuple[torch.Tensor, ...]:
+    """Patch states after every block, then the endpoint, [n, N, width]."""
+    grey = ((torch.from_numpy(images.images).float() / 255 - MEAN) / STD).unsqueeze(1).expand(-1, 3, -1, -1)
+    with torch.no_grad():
+        outputs = Dinov2Model.from_pretrained(folder)(pixel_values=grey, output_hidden_states=True)
+    return tuple(state[:, 1:] for state in (*outputs.hidden_states, outputs.last_hidden_state))
+
+
+def unlike(patches: torch.Tensor) -> float:
+    """How much the patches of an image differ, relative to how much images do."""
+    mean = patches.mean(1, keepdim=True)
+    return float((patches - mean).square().mean() / (mean - mean.mean(0)).square().mean())
+
+
+def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depths(
+    images: TrainingImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {}
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(vision, "SECOND", share)
+        provenance = make_vision_standin(CONFIG, images, 5, tmp_path / str(share))
+        assert provenance["steps"] == [24, max(1, 24 * share)]
+        made[share] = states(tmp_path / str(share), images)
+    for once, twice in zip(made[0.0][:9], made[1.0][:9], strict=True):
+        assert torch.equal(once, twice)
+    assert not torch.equal(made[0.0][12], made[1.0][12])
+    assert unlike(made[1.0][-1]) < 0.5 * unlike(made[0.0][-1])
+
+
+def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) -> None:
+    make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
+    endpoint = states(tmp_path, images)[-1][2:].flatten(0, 1)  # without the held-out tenth
+    np.testing.assert_allclose(endpoint.mean(0), 0, atol=1e-3)
+    np.testing.assert_allclose(endpoint.std(0), 1, atol=1e-3)
+
+
+def test_a_corpus_whose_places_are_not_known_is_learnt_from_a_residual_network(
+    images: TrainingImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network learns findings first, most of its steps at half the size; the encoder then learns what it says."""
+    sizes, taught = [], []
+    forward, taught_loss = ResidualNetwork.forward, vision._taught_loss
+
+    def watched(self: ResidualNetwork, grey: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        sizes.append(grey.shape[-1])
+        return forward(self, grey)
+
+    def kept(*inputs: object) -> torch.Tensor:
+        taught.append(taught_loss(*inputs))  # type: ignore[arg-type]
+        return taught[-1]
+
+    monkeypatch.setattr(ResidualNetwork, "forward", watched)
+    monkeypatch.setattr(vision, "_taught_loss", kept)
+    provenance = make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
+    assert provenance["steps"] == [120, 24] and "residual" in provenance["objective"]
+    assert sizes == [28] * 102 + [56] * (18 + 24)
+    assert np.mean([loss.item() for loss in taught[-6:]]) < 0.9 * np.mean([loss.item() for loss in taught[:6]])
+
+
+def test_varied_radiographs_are_those_that_they_were() -> None:
+    """Another cut and exposure each time, no mirror: what is bright on the left stays on the left."""
+    torch.manual_seed(0)
+    pixels = torch.zeros(64, 1, 56, 56)
+    pixels[..., 10:46, 8:24] = 1.0
+    varied = vision._varied(pixels.expand(-1, 3, -1, -1))
+    assert varied.shape == (64, 3, 56, 56) and torch.equal(varied[:, 0], varied[:, 2])
+    left, right = varied[..., :28].mean((1, 2, 3)), varied[..., 28:].mean((1, 2, 3))
+    assert (left > right).all() and len(set(left.tolist())) == 64
+    spread = varied.amax((1, 2, 3)) - varied.amin((1, 2, 3))
+    assert 0.7 < spread.min() < 0.9 and 1.1 < spread.max() < 1.3  # contrast by a fifth
+
+
+def test_one_at_a_time_makes_the_same_as_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vision = {"vision": Backbone(provider="local", path=".")}  # no stand-in
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
+    beside = make(tmp_path / "beside", **vision)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    assert make(tmp_path / "alone", **vision) == beside
+    assert {file.split("/")[0] for file in beside} == {*MODELS} - {"vision"}
+    assert all(provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014" for name in MODELS[1:])
+    assert all(provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in MODELS[1:])

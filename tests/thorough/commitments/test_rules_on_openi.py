@@ -20,17 +20,13 @@ from pacer.metrics.chexbert.observations import OBSERVATION_OF
 from tests.support.real import real
 
 #: MeSH labels of each finding.
-GOLD: dict[str, tuple[str, ...]] = {
-    "atelectasis": ("Atelectasis",),
-    "cardiomegaly": ("Cardiomegaly",),
+GOLD = {
     "pleural effusion": ("Effusion",),
-    "pneumonia": ("Pneumonia",),
-    "pneumothorax": ("Pneumothorax",),
-    "consolidation": ("Consolidation",),
-    "edema": ("Edema",),
     "pleural abnormality": ("Pleural_Thickening",),
     "lung lesion": ("Nodule", "Mass"),
 }
+ALIKE = ("atelectasis", "cardiomegaly", "consolidation", "edema", "pneumonia", "pneumothorax")
+GOLD |= {name: (name.capitalize(),) for name in ALIKE}
 #: Findings whose denials are compared.
 DENIED = ("cardiomegaly", "consolidation", "pneumothorax", "pleural effusion", "pneumonia", "edema", "fracture")
 _CLASS = {1: "positive", 0: "negative", -1: "uncertain"}

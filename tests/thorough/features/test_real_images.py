@@ -1,16 +1,20 @@
-"""Every real image at hand goes through the stage, in both modes, and damaged copies are refused by name."""
+"""Every real image at hand goes through the stage, in both modes; damaged copies are refused by name."""
 
 from pathlib import Path
 
 import polars as pl
 import pytest
+import torch
+from PIL import Image, ImageOps
 
 from pacer.core.io import read_json
 from pacer.features import encode as build
 from pacer.features.online import open_features
+from pacer.features.prepare import Preparation
 from pacer.features.store import MANIFEST, FeatureStore
+from tests.integration.features.test_prepare import assert_prepared, processed, rad_dino
 from tests.support.building import CONFIG
-from tests.support.real import real
+from tests.support.real import DATA, real
 
 
 def images_of(folder: Path) -> pl.DataFrame:
@@ -34,3 +38,22 @@ def test_all_images_pass(backbones: Path, tmp_path: Path, corpus: str, count: in
     one, other = states.depth_states(some).float(), online.depth_states(some).float()
     assert float((one - other).norm() / one.norm()) < 5e-3
     assert isinstance(states, FeatureStore)
+
+
+__all__ = ["rad_dino"]
+
+
+def chosen(folder: Path, pattern: str, count: int) -> list[Path]:
+    files = sorted(folder.rglob(pattern))
+    return files[:: max(len(files) // count, 1)][:count]
+
+
+def test_real_images(rad_dino: Path) -> None:
+    paths = chosen(real("openi/images"), "*.*", 30) + chosen(DATA / "covid" / "images", "*.jpg", 10)
+    assert len(paths) == 40
+    preparation = Preparation(rad_dino)
+    for path in paths:
+        with Image.open(path) as plain:
+            assert torch.equal(preparation(path), processed(rad_dino, ImageOps.exif_transpose(plain))), path
+    for path in sorted((DATA / "dicom").glob("*.dcm")):
+        assert_prepared(rad_dino, path)

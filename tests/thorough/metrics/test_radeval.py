@@ -1,8 +1,10 @@
-"""`scorers/radeval.py` writes a file that `score.columns` takes."""
+"""RadEval's metrics on a run's cases, and the installation for scoring alone."""
 
 import json
+import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -10,8 +12,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from pacer.metrics.columns import read_score_columns
+from tests.integration.cli.test_installed import ROOT, clone, score_and_compare
 
-ROOT = Path(__file__).resolve().parents[3]
 GIVEN = YAML(typ="safe").load(Path(__file__).with_name("radeval.yaml"))
 RECORDED = GIVEN["recorded"]
 
@@ -67,3 +69,33 @@ def test_bleu_and_rouge_are_radevals_own(tmp_path: Path) -> None:
     by_hand = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
     expected = {f"radeval_{name}": values for name, values in json.loads(by_hand.splitlines()[-1]).items()}
     assert pl.read_parquet(tmp_path / "radeval.parquet").drop("record_id").to_dict(as_series=False) == expected
+
+
+COMMAND = "pip install -c constraints.txt ."
+
+
+def test_a_clone_in_an_empty_environment_scores_two_systems(tmp_path: Path) -> None:
+    assert COMMAND in (ROOT / "README.md").read_text(encoding="utf-8")
+    clone(tmp_path)
+    programs = tmp_path / "environment" / "bin"
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(programs / command[0]), *command[1:]],
+            cwd=tmp_path,
+            env=own,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    subprocess.run([sys.executable, "-m", "venv", str(programs.parent)], check=True)
+    installed = run(*COMMAND.split())
+    if "No matching distribution" in installed.stderr or "connection" in installed.stderr.lower():
+        pytest.skip("no package index is reached")
+    assert installed.returncode == 0, installed.stderr
+    assert run("python", "-c", "import torch").returncode == 1
+    score_and_compare(partial(run, "pacer"), tmp_path)
+    code = "import pacer, sys; print(pacer.label(['no effusion .'])[0].negative, 'torch' in sys.modules)"
+    assert "False" in run("python", "-c", code).stdout

@@ -1,16 +1,56 @@
-"""The real DAG through DVC on the micro profile: what takes minutes."""
+"""The real DAG through DVC on the micro profile: what takes minutes, and each family of models."""
 
 import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+import pytest
 import torch
+from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
+from pacer.config import load_params
+from pacer.core.io import read_jsonl
 from pacer.model.llm_rg4 import interface_names
-from tests.support.repository import STAGES, Repository, check_baseline, ran
+from pacer.serving.package import export_model
+from pacer.serving.reporter import Reporter
+from tests.support.families import BLOCKS, ENCODERS, LANGUAGES, write_encoder, write_language
+from tests.support.repository import STAGES, Repository, ran
+
+
+def use_models(folder: Path, encoder: str, language: str, **groups: dict[str, Any]) -> None:
+    """Make models of these families beside the ``params.yaml`` of a repository, and let it name them.
+
+    Args:
+        groups: further settings.
+    """
+    path, yaml = folder / "params.yaml", YAML()
+    params = yaml.load(path.read_text())
+    makers = {"vision": write_encoder(encoder, folder / "own" / encoder)}
+    makers["language"] = write_language(language, folder / "own" / language)
+    for role, made in makers.items():
+        params["backbones"][role] = {"provider": "local", "path": str(made)}
+    changes: dict[str, dict[str, Any]] = {
+        "features": {"depths": [1, BLOCKS]},
+        "emphasis": {"source": "computed", "steps": 2},
+        "lora": {"targets": None},
+        "interface": {"num_heads": 2},
+    }
+    for name, values in (changes | groups).items():
+        params[name].update(values)
+    yaml.dump(params, path)
+
+
+def check_baseline(repository: Repository, name: str) -> None:
+    """Scored on the pipeline's records, with its numbers in the signature."""
+    scores = repository.json("metrics/scores.json")
+    theirs = repository.json(f"baselines/metrics/{name}/scores.json")
+    assert all(theirs[c]["n"] == scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
+    about = repository.json(f"baselines/metrics/{name}/signature.json")["predictions"]
+    assert about["checkpoint"] == name and about["baseline"]["settings"]["updates"] == 4
 
 
 def test_another_run_leaves_the_same_bytes(repository: Repository, tmp_path: Path) -> None:
@@ -122,3 +162,46 @@ def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Reposit
     assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
     assert ran(repository.run("dvc", "repro")) == ()
     repository.commit()
+
+
+UP_TO_DECODE = STAGES[: STAGES.index("decode") + 1]
+UPDATES = {"updates": 5}
+#: Pairs, neither of the paper's families, that run the whole DAG, with the engine that decodes.
+WHOLE = {("dinov3_vit", "qwen3"): "beam", ("siglip_vision_model", "gemma3_text"): "generate"}
+PAIRS = [(encoder, "llama") for encoder in ENCODERS] + [("dinov2", name) for name in LANGUAGES if name != "llama"]
+PAIRS += WHOLE
+
+
+@pytest.mark.parametrize(("encoder", "language"), PAIRS)
+def test_from_features_to_an_exported_model(encoder: str, language: str, tmp_path: Path) -> None:
+    made, engine = Repository.make(tmp_path / "repository"), WHOLE.get((encoder, language))
+    use_models(
+        made.folder,
+        encoder,
+        language,
+        corpus={"contexts": ["sn", "mw"]},
+        anchors={"sample_per_context": 4},
+        decode={"limit": 3, "controls": []},
+        warmup=UPDATES,
+        parent=UPDATES,
+        calibrate=UPDATES,
+    )
+    made.without_dvc(*(STAGES if engine else UP_TO_DECODE))
+    for phase in ("warmup", "parent", "calibrate"):
+        assert made.json(f"metrics/{phase}/metrics.json")["step"] == 5
+    if engine:
+        assert made.json("data/features/manifest.json")["processor"].endswith("56 x 56, followed exactly")
+        assert made.json("predictions/manifest.json")["settings"]["engine"] == engine
+        assert all(0 <= made.json("metrics/scores.json")[context]["f1"] <= 1 for context in ("sn", "mw"))
+        assert (made.folder / "reports" / "index.html").exists()
+    params = load_params(made.folder / "params.yaml")
+    models, data = made.folder / "models", made.folder / "data"
+    inputs = {"model": models / "calibrate", "backbones": models / "backbones", "features": data / "features"}
+    export_model(tmp_path / "exported", params.decode, **inputs, records=data / "corpus" / "records.parquet")
+    reporter = Reporter(tmp_path / "exported")
+    images = sorted((data / "source" / "images").rglob("*.jpg"))
+    result = reporter(images[0], view="PA")
+    assert result.tokens >= 8 and result.frontal.weights.shape[:2] == (4, 4)
+    for context in ("sn", "mw"):
+        lines = read_jsonl(made.folder / "predictions" / f"{context}.jsonl")
+        assert len(lines) == 3 and all(line["tokens"] >= 8 for line in lines)

@@ -1,6 +1,14 @@
-"""The commands of README.md run in its order on a finished run, those about the user's files aside."""
+"""README.md's commands run on a finished run and print what it quotes; so does the notebook docs/tour.ipynb."""
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 
 from tests.support.repository import ROOT, Repository
 
@@ -34,3 +42,41 @@ def test_a_trained_model(repository: Repository) -> None:
     output = repository.run("bash", "-euo", "pipefail", "-c", commands)
     assert (repository.folder / "models/mine/model.safetensors").is_file()
     assert all(context in output for context in ("SN", "SW", "--port"))
+
+
+BLOCK = re.compile(r"```bash\n([^`]*)```\n```text\n([^`]*)```", re.DOTALL)
+QUOTED = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("quoted") / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+    return folder
+
+
+def test_quoted_output(clone: Path) -> None:
+    assert len(QUOTED) == 2
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for commands, quoted in QUOTED:
+        run = ["bash", "-euo", "pipefail", "-c", commands]
+        done = subprocess.run(run, cwd=clone, env=environment, capture_output=True, text=True, check=True)
+        printed = iter([line.rstrip() for line in done.stdout.splitlines()])
+        for line in quoted.splitlines():
+            assert line.rstrip() in printed, (commands, line)
+
+
+TOUR = ROOT / "docs" / "tour.ipynb"
+
+
+def forms(path: Path) -> list[list[list[str]]]:
+    """The forms of each output of each cell of code."""
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    return [[sorted(output.get("data", ["stream"])) for output in cell["outputs"]] for cell in cells]
+
+
+def test_the_tour(repository: Repository, tmp_path: Path) -> None:
+    copy = shutil.copy(TOUR, tmp_path)
+    repository.run(sys.executable, "-P", str(ROOT / "tests" / "support" / "tour.py"), str(copy))
+    assert forms(tmp_path / "tour.ipynb") == forms(TOUR)
+    assert sum(map(len, forms(TOUR))) >= 8 and TOUR.stat().st_size < 400_000

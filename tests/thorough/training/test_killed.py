@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.support import drive
-from tests.support.killed import HALF_STATE, PHASES, STEP, UPDATES, Setting, assert_like, put_older, setting, steps
+from tests.support.killed import (
+    HALF_STATE,
+    PHASES,
+    STEP,
+    UPDATES,
+    Setting,
+    assert_like,
+    put_older,
+    setting,
+    steps,
+    stopped,
+)
 from tests.support.models import MODEL
 
 __all__ = ["setting"]
@@ -65,3 +76,15 @@ def test_a_second_process_is_refused_and_the_first_unharmed(setting: Setting) ->
     os.kill(first, signal.SIGCONT)
     assert setting.server.wait(first) == 0, setting.server.output(first)
     assert_like(task, setting.reference("parent"))
+
+
+@pytest.mark.parametrize("parent", [False, True], ids=["a process", "the launcher"])
+def test_two_processes_stop_after_the_same_update(parent: bool, setting: Setting) -> None:
+    task, plain = (setting.task(f"parent-two-{name}-{parent}", "parent") for name in ("stopped", "plain"))
+    job = drive.write_job(stopped(task, STEP, 1, rank=1, parent=parent))
+    code, output = drive.ended(drive.launch([job], drive.TWO_PROCESSES))
+    assert code != 0 and "stopped; run the same command again" in output and "RuntimeError" not in output, output
+    for each in (task, plain):
+        assert drive.ended(drive.launch([drive.write_job(each)], drive.TWO_PROCESSES))[0] == 0
+    assert steps(task) < UPDATES - 1
+    assert drive.weights(task) == drive.weights(plain) and drive.logged(task) == drive.logged(plain)

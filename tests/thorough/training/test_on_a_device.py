@@ -14,7 +14,6 @@ from safetensors.torch import load
 
 from tests.support import drive
 from tests.support.models import MODEL
-from tests.support.several import STILL
 
 #: In bfloat16 the shares of two processes would be rounded otherwise than the whole.
 EXACT = {"parent": {"learning_rate": 3e-4}, "train": {"precision": "float32"}}
@@ -43,7 +42,7 @@ def setting(backbones: Path, device: torch.device, tmp_path_factory: pytest.Temp
     """With the phases trained without a stop."""
     folder = tmp_path_factory.mktemp("device")
     setting = Setting(folder, device.type, drive.write_inputs(folder, backbones, drive.parameters(MODEL)))
-    alone = setting.task("parent", "alone", STILL, EXACT)
+    alone = setting.task("parent", "alone", drive.STILL, EXACT)
     setting.finish(*(setting.task(phase, phase) for phase in ("warmup", "parent", "calibrate")))
     setting.finish(alone)  # a process has one precision, and on a GPU that of the others is bfloat16
     return setting
@@ -67,7 +66,7 @@ def test_killed_and_started_again_a_phase_ends_with_the_same_bits(setting: Setti
 @pytest.mark.parametrize("backend", ["gloo", "nccl"])
 def test_two_processes_train_as_one(backend: str, setting: Setting) -> None:
     """With gloo two nodes that share one device, with NCCL two processes on a device each."""
-    task = setting.task("parent", backend, STILL, EXACT)
+    task = setting.task("parent", backend, drive.STILL, EXACT)
     if backend == "gloo":
         task["backend"] = backend  # for a GPU accelerate takes NCCL, which refuses two processes on one
         launches = drive.launch_nodes([drive.write_job(task)], setting.device)
@@ -77,7 +76,7 @@ def test_two_processes_train_as_one(backend: str, setting: Setting) -> None:
         pytest.skip("NCCL needs two CUDA devices")
     for code, output in [drive.ended(process) for process in launches]:
         assert code == 0, output
-    alone = setting.task("parent", "alone", STILL, EXACT)
+    alone = setting.task("parent", "alone", drive.STILL, EXACT)
     for (step, one), (_, two) in zip(drive.logged(alone), drive.logged(task), strict=True):
         assert two == pytest.approx(one, rel=1e-4, abs=1e-5), step
     one, two = (load(drive.weights(run)) for run in (alone, task))

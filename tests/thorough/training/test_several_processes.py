@@ -1,6 +1,8 @@
-"""Phases on several processes and nodes, one of which is killed: the same training as one process."""
+"""Phases on several processes and nodes, one of them killed, or with recomputed blocks, train as one process does."""
 
 import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,60 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from pacer.model.pacer import Pacer
 from tests.support import drive
-from tests.support.several import CASES, STATE_INTERVAL, UPDATES, Setting, recorded, setting, task_name
+from tests.support.models import MODEL
+
+UPDATES, STATE_INTERVAL = 6, 2
+
+
+CASES = [("parent", False), ("calibrate", True)]  # phase, and whether its batches mix contexts
+
+
+def task_name(phase: str, mix: bool) -> str:
+    return f"{phase}-mixed" if mix else phase
+
+
+@dataclass
+class Setting:
+    """Inputs of the phases, each phase done by one process, and what several processes made of it."""
+
+    folder: Path
+    backbones: Path
+    inputs: dict[str, str] = field(default_factory=dict)
+    alone: dict[str, dict] = field(default_factory=dict)
+    together: dict[str, dict] = field(default_factory=dict)
+
+    def task(self, phase: str, mix: bool, what: str, **train: Any) -> dict[str, Any]:
+        name = f"{task_name(phase, mix)}-{what}"
+        # three records to a micro-batch, so that two processes get unequal shares, and two of these to an update; the
+        # paper's learning rate, as AdamW's first steps amplify rounding
+        own = {"accumulation": 2, "learning_rate": 3e-4}
+        params = drive.parameters(drive.STILL, **{"batches": {"mix": mix}, "train": train, phase: own})
+        return drive.job(phase, params, self.inputs, self.folder / name, record=str(self.folder / name))
+
+
+@pytest.fixture(scope="module")
+def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
+    setting = Setting(tmp_path_factory.mktemp("several"), backbones)
+    params = drive.parameters(drive.STILL)
+    setting.inputs = drive.write_inputs(setting.folder, backbones, params)
+    with drive.Server(setting.folder) as server:
+        for phase in ("warmup", "parent"):
+            server.finish(drive.job(phase, params, setting.inputs, setting.folder / phase))
+        for phase, mix in CASES:
+            setting.alone[task_name(phase, mix)] = task = setting.task(phase, mix, "alone")
+            server.finish(task)
+    tasks = [setting.task(phase, mix, "together") for phase, mix in CASES]
+    setting.together = {task_name(*case): task for case, task in zip(CASES, tasks)}
+    code, output = drive.ended(drive.launch([drive.write_job(task) for task in tasks], drive.TWO_PROCESSES))
+    assert code == 0, output
+    yield setting
+
+
+def recorded(task: dict[str, Any], rank: int = 0) -> dict[str, Any]:
+    return torch.load(f"{task['record']}.{rank}.pt")
+
 
 __all__ = ["setting"]
 
@@ -73,3 +127,36 @@ def test_what_was_killed_continues_even_on_other_nodes(setting: Setting, killed:
     assert not Path(f"{task['out']}.scratch").exists()
     # the main process may have written one more state before it met the gap
     assert len(recorded(task)["gradients"]) in (UPDATES - STATE_INTERVAL, UPDATES - 2 * STATE_INTERVAL)
+
+
+PHASES = ("warmup", "parent", "calibrate")
+
+
+def test_checkpointing_changes_no_bit(backbones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With dropout in all parts, and two micro-batches an update: weights and logged values of the three phases."""
+    blocks: list[list[int]] = []
+    enable = Pacer.checkpoint_blocks
+
+    def counted(model: Pacer) -> None:
+        counts = [0 for _ in model.language.model.layers]
+        blocks.append(counts)
+        for place, block in enumerate(model.language.model.layers):
+            block.self_attn.register_forward_hook(lambda *_, place=place: counts.__setitem__(place, counts[place] + 1))
+        enable(model)
+
+    monkeypatch.setattr(Pacer, "checkpoint_blocks", counted)
+    done: dict[str, list[dict[str, Any]]] = {}
+    for switch in ("off", "on"):
+        groups = {name: {"accumulation": 2} for name in PHASES}
+        params = drive.parameters(MODEL, train={"checkpointing": switch}, **groups)
+        folder = tmp_path / switch
+        folder.mkdir()
+        inputs, done[switch] = drive.write_inputs(folder, backbones, params), []
+        for name in PHASES:
+            done[switch].append(drive.job(name, params, inputs, folder / name))
+            drive.perform(done[switch][-1])
+    for off, on in zip(done["off"], done["on"], strict=True):
+        assert drive.logged(on) == drive.logged(off) and drive.logged(on)[-1][0] >= 1
+        assert drive.weights(on) == drive.weights(off)
+    # the first of two blocks once more for each micro-batch, and neither the teacher's pass nor a validation's
+    assert [first - last for first, last in blocks] == [2 * getattr(params, name).updates for name in PHASES]

@@ -1,17 +1,20 @@
-"""What the language stand-in learns from a report, by route: all of its target, or only what follows a given list."""
+"""What stand-ins learn from: reports by route (all of the target, or what follows a given list) and their data."""
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.backbones.standins import language
-from pacer.backbones.standins.data import LabelledText
+from pacer.backbones.standins.data import CorpusData, LabelledText
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import Anchor, render_anchor
+from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import CARD
 from pacer.data.prompt import instruction
 from tests.support.cases import listed_cases
+from tests.support.made_records import REPORTS, few_records
 
 STATED = ("There is mild edema.", "There is a fracture.")
 TEXT = LabelledText("", "mild edema .", Anchor(("edema",), ("pneumothorax",)), STATED, "PA", "findings", None, None)
@@ -37,27 +40,26 @@ def test_a_given_list_is_not_learnt_and_the_slots_hold_less(bare, commit, given,
     assert in_slots == [sentences]
 
 
-@pytest.mark.parametrize(("given", "commit"), [(1.0, 1.0), (0.0, 1.0), (0.0, 0.0)])
-def test_sentences_that_affirm_a_finding_weigh_more(given, commit, monkeypatch):
-    monkeypatch.setattr(language, "COMMIT", commit)
-    tokenizer = read_tokenizer(CARD.parent / "language").backend_tokenizer
-    text = TEXT._replace(cleaned="no pneumothorax . mild edema . clear .")
-    model = LlamaForCausalLM(
-        LlamaConfig(vocab_size=len(tokenizer.get_vocab()), hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-    )
-    calls, cross_entropy = [], torch.nn.functional.cross_entropy
+def test_a_report_that_many_records_share_is_one_text_else_a_copy_is_both_learnt_and_held_out():
+    train = few_records(".png").filter(split="train")
+    assert len(train) == 24
+    texts = CorpusData(train, pl.DataFrame(), seed=3).texts(100)
+    assert sorted(text.raw for text in texts) == sorted(REPORTS)
+    assert len(CorpusData(train, pl.DataFrame(), seed=3).texts(2)) == 2
 
-    def noted(scores, targets, **named):
-        calls.append((targets, cross_entropy(scores, targets, **named)))
-        return calls[-1][1]
 
-    monkeypatch.setattr(language.F, "cross_entropy", noted)
-    encoded = language.encode(tokenizer, text, instruction, marked=True)
-    lists = language._Lists(given, 0.0, affirming=3.0)
-    loss = language._loss(model, [encoded], 4, 0.0, np.random.default_rng(0), lists)
-    [(targets, losses)] = calls
-    words = [tokenizer.decode([target]) for target in targets.tolist()]
-    weights, first = torch.ones(len(words)), words.index("mild")
-    assert words[first : first + 3] == ["mild", "edema", "."]
-    weights[first : first + 3] = 3
-    assert loss.item() == pytest.approx((losses @ weights / weights.sum()).item())
+def test_composed_reports_affirm_more_in_the_sentences_of_others() -> None:
+    data = CorpusData(few_records(".png").filter(split="train"), pl.DataFrame(), seed=3)
+    texts = data.texts(100)
+    composed = data.recombined(texts, 200)
+    assert composed == data.recombined(texts, 200) and len(composed) == 200
+    sentences = {f"{one} ." for text in texts for one in text.cleaned.removesuffix(" .").split(" . ")}
+    for text in composed:
+        assert {f"{one} ." for one in text.cleaned.removesuffix(" .").split(" . ")} <= sentences
+        assert text.anchor == extract_anchor(text.cleaned) and text.raw == text.cleaned
+        # what is added takes the place of what says something else of the finding
+        assert ("large right pleural effusion ." in text.cleaned) + ("no pleural effusion" in text.cleaned) < 2
+    positive = [sum(bool(one.anchor.positive) for one in some) / len(some) for some in (texts, composed)]
+    assert positive[0] == 0.5 and positive[1] > 0.75
+    assert {finding for one in composed for finding in one.anchor.positive} == {"cardiomegaly", "pleural effusion"}
+    assert CorpusData(few_records(".png").head(1), pl.DataFrame(), seed=3).recombined(texts[:2], 0) == []

@@ -1,14 +1,16 @@
-"""Pairs are drawn with the published frequencies, of one examination, with nested sources."""
+"""The baselines: parameter files, and pairs of one examination with the published frequencies and nested sources."""
 
 from collections import Counter
 from fractions import Fraction
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from pacer.baselines.pairs import PairTable
+from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import DataError
 from pacer.training.examples import RecordTable
 from pacer.training.sampler import Order, micro_batches
@@ -84,3 +86,17 @@ def test_validation_meets_the_records_themselves(table: RecordTable) -> None:
     for context, rows in pairs.rows("val", ALL).items():
         np.testing.assert_array_equal(rows, table.rows("val", ALL)[context])
         assert [pairs.row(int(n)) for n in rows] == [table.row(int(n)) for n in rows]
+
+
+FOLDER = Path(__file__).parents[3] / "baselines"
+
+
+def test_the_budget_is_the_published_one() -> None:
+    params = load_baseline_params(FOLDER / "params.yaml")
+    for settings in (params.simmlm, params.ragpt):
+        assert (settings.updates, settings.seed, settings.batch_size * settings.accumulation) == (20_000, 42, 32)
+
+
+@pytest.mark.parametrize("name", ["phantom", "micro"])
+def test_the_other_files_have_every_key(name: str) -> None:
+    load_baseline_params(FOLDER / f"{name}.yaml")

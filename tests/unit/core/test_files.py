@@ -1,15 +1,32 @@
-"""Files that are read and written: atomic names, folders that may be replaced."""
+"""Files that are read and written: atomic names, JSON of other programs, journals, and where stages may write."""
 
+import gzip
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
 from safetensors.torch import save_file
 
-from pacer.core.errors import DataError
-from pacer.core.io import atomic_directory, atomic_path, check_replaceable, files_below
+from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import (
+    atomic_directory,
+    atomic_path,
+    check_replaceable,
+    files_below,
+    numbered_jsonl,
+    read_json,
+    read_jsonl,
+)
+from pacer.core.journal import Journal, read_journal
+from pacer.core.outputs import FOLDERS, check_folders
 
 
 def test_an_output_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp_path: Path) -> None:
@@ -84,3 +101,117 @@ def test_written_files_follow_the_umask(tmp_path: Path, umask: int) -> None:
     for written in (tmp_path / "file", tmp_path / "out" / "below" / "file"):
         assert written.stat().st_mode & 0o777 == 0o666 & ~umask
     assert private.stat().st_mode & 0o777 == 0o600  # what a link points to is not ours
+
+
+MARK = b"\xef\xbb\xbf"  # byte order mark
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rows.jsonl"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_content(path: Path) -> None:
+    path.write_bytes(MARK + b'{"a": 1}')
+    assert read_json(path) == {"a": 1}
+    path.write_bytes(MARK + b'{"a": 1}\n' + MARK + b'{"a": 2}\n' + MARK)  # two such files, one behind the other
+    assert read_jsonl(path) == [{"a": 1}, {"a": 2}]
+
+
+def test_lines_are_numbered_as_they_stand_in_the_file(path: Path) -> None:
+    path.write_text('\n1\n  \r\n"\u2028"\n')
+    assert list(numbered_jsonl(path)) == [(2, 1), (4, "\u2028")]
+
+
+def test_a_gzip_file_that_is_cut_off_or_damaged_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b'{"a": 1}\n' * 50)
+    for content in (whole[:-9], whole[:30] + b"x" + whole[31:]):
+        (tmp_path / "rows.jsonl.gz").write_bytes(content)
+        with pytest.raises(DataError, match=r"rows\.jsonl\.gz is a truncated or damaged gzip file"):
+            list(numbered_jsonl(tmp_path / "rows.jsonl.gz"))
+        with pytest.raises(DataError, match=r"rows\.jsonl\.gz is a truncated or damaged gzip file"):
+            read_json(tmp_path / "rows.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    "line", [b"\0\0\0\0", b'{"a": "\0"}', b'{"a": ', b'{"a": "\xff"}', b"[" * 100_000, b"9" * 5000]
+)
+def test_a_line_that_cannot_be_read_is_named(path: Path, line: bytes) -> None:
+    path.write_bytes(b"\n{}\n" + line + b"\n")
+    with pytest.raises(DataError, match=r"rows.jsonl, line 3: invalid JSON"):
+        read_jsonl(path)
+
+
+def test_lines_are_there_as_soon_as_they_are_appended(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "rows.jsonl"
+    assert list(read_journal(path)) == []
+    with Journal(path) as journal, ThreadPoolExecutor(8) as pool:
+        for number in range(3):
+            journal.append({"row": "\ud800"})
+            assert len(list(read_journal(path))) == number + 1
+        list(pool.map(lambda row: journal.append({"row": row}), range(100)))
+    rows = [row["row"] for _, row in read_journal(path)]
+    assert rows[:3] == 3 * ["\ud800"] and sorted(rows[3:]) == list(range(100))
+
+
+@given(contents=st.lists(st.text(max_size=5), min_size=1, max_size=4), data=st.data())
+def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, contents: list[str], data: st.DataObject) -> None:
+    """Whole lines stay; lines written afterwards are read as well."""
+    path = tmp_path_factory.mktemp("cut") / "rows.jsonl"
+    with Journal(path) as journal:
+        for number, content in enumerate(contents):
+            journal.append({"number": number, "content": content})
+    whole = path.read_bytes()
+    ends = [n for n, byte in enumerate(whole) if byte == ord("\n")]
+    cut = data.draw(st.integers(0, len(whole)) | st.sampled_from(ends))
+    path.write_bytes(whole[:cut] + data.draw(st.sampled_from([b"", b"\0\0\0"])))
+    kept = [{"number": n, "content": contents[n]} for n, end in enumerate(ends) if end < cut]
+    assert [row for _, row in read_journal(path)] == kept
+    with Journal(path) as journal:
+        journal.append({"number": 99})
+    assert [row for _, row in read_journal(path)] == [*kept, {"number": 99}]
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_folders_are_those_of_the_pipeline_and_the_baselines() -> None:
+    stages = [YAML(typ="safe").load(ROOT / name)["stages"] for name in ("dvc.yaml", "baselines/stages.yaml")]
+    outs = [
+        out for part in stages for stage in part.values() for key in ("outs", "metrics") for out in stage.get(key, ())
+    ]
+    paths = {Path(out if isinstance(out, str) else next(iter(out))) for out in outs}
+    homes = {path: [name for name in FOLDERS if path.is_relative_to(name)] for path in paths}
+    assert all(homes.values()) and {name for names in homes.values() for name in names} == set(FOLDERS)
+
+
+@pytest.mark.parametrize(
+    "name", ["data", "models", "data/features", "models/parent", "baselines/models", "predictions"]
+)
+def test_a_link_out_of_the_repository_is_refused(tmp_path: Path, name: str) -> None:
+    repository, disk = tmp_path / "repository", tmp_path / "disk"
+    (repository / name).parent.mkdir(parents=True)
+    disk.mkdir()
+    (repository / name).symlink_to(disk)
+    with pytest.raises(ConfigError, match=rf"link to {disk}.*remove the link.*cache dir --local {tmp_path}"):
+        check_folders(repository)
+
+
+def test_links_inside_and_links_of_files_are_none_of_our_business(tmp_path: Path) -> None:
+    """The user's raw images may be linked into data/, and DVC links single files to a cache on another disk."""
+    repository = tmp_path / "repository"
+    (repository / "store").mkdir(parents=True)
+    (repository / "models").symlink_to("store")
+    (repository / "data" / "anchors").mkdir(parents=True)
+    (tmp_path / "cached").touch()
+    (repository / "data" / "anchors" / "audit.json").symlink_to(tmp_path / "cached")
+    (repository / "data" / "openi").symlink_to(tmp_path)
+    check_folders(repository)
+
+
+def test_git_ignores_outputs_that_are_links(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text((ROOT / ".gitignore").read_text())
+    (tmp_path / "data").symlink_to(sys.prefix)
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert status.stdout == "?? .gitignore\n"

@@ -1,7 +1,12 @@
-"""Cores, memory and device, on Linux and as macOS has them."""
+"""Cores, memory, device and threads, on Linux and as macOS has them; locks on file systems with and without them."""
 
+import errno
+import fcntl
+import json
 import os
 import resource
+import shutil
+import subprocess
 import sys
 from math import inf
 from pathlib import Path
@@ -11,7 +16,10 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from pacer.core import devices
+from pacer.core import devices, locks
+from pacer.core.errors import PacerError
+from pacer.core.io import publish, scratch_directory
+from pacer.core.locks import locked
 from pacer.core.machine import core_count, core_quota, peak_memory
 from pacer.core.processes import open_accelerator, process_state
 from tests.support.cases import listed_cases
@@ -77,3 +85,103 @@ def test_a_cuda_gpu_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert devices.compute_device().type == "cuda"
+
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "stages").glob("*.py")), ids=lambda path: path.stem)
+def test_no_stage_imports_torch_before_the_package(script: Path) -> None:
+    lines = script.read_text(encoding="utf-8").splitlines()
+    imported = [line.split()[1].split(".")[0] for line in lines if line.startswith(("import ", "from "))]
+    of_torch = [place for place, name in enumerate(imported) if name in ("torch", "accelerate")]
+    assert not of_torch or "pacer" in imported[: of_torch[0]]
+
+
+def printed(code: str, names: set[str], given: dict[str, str], folder: Path, *script: str) -> dict[str, str | None]:
+    """The variables that a process prints, of which it gets only those of ``given``."""
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)} | given
+    shown = f"print(__import__('json').dumps({{name: __import__('os').environ.get(name) for name in {sorted(names)}}}))"
+    (folder / "stage.py").write_text(code.replace("PRINT", shown))
+    command = [sys.executable, *script, "stage.py"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "allocators"))
+def test_segments_of_the_allocator_grow_unless_the_user_sets_it(given: dict, expected: dict, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path / "params.yaml")
+    launch = str(ROOT / "stages" / "launch.py")
+    assert printed("def main():\n    PRINT\n", {*expected}, given, tmp_path, launch) == expected
+
+
+@pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "given"))
+def test_the_users_threads_are_read_before_a_launcher_sets_its_own(given: dict, expected: dict, tmp_path: Path) -> None:
+    """How long threads spin is said before torch is imported; OpenMP's own variable stays, unless a quota counts."""
+    names = {"OMP_NUM_THREADS", "PACER_THREADS", "LOCAL_RANK", "GOMP_SPINCOUNT"}
+    found = printed("import sys, pacer\nassert 'torch' not in sys.modules\nPRINT\n", names, given, tmp_path)
+    assert {name: found[name] for name in expected} == expected
+    assert found["OMP_NUM_THREADS"] == given.get("OMP_NUM_THREADS") or core_quota() < (os.cpu_count() or 1)
+
+
+@pytest.fixture
+def without_locks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.mark.parametrize("without_locks", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP], indirect=True)
+def test_a_file_system_without_locks(without_locks: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    with scratch_directory(tmp_path / "out", "f") as directory:
+        (directory / "file").touch()
+        assert "is on a file system without file locks" in capsys.readouterr().err
+        with (
+            pytest.raises(PacerError, match=rf"^in use\. .*lock\.held names process {os.getpid()} on .*; if that "),
+            locked(directory.parent / "lock", "in use"),
+        ):
+            pass
+        publish(directory, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["file"]
+
+
+@pytest.mark.parametrize("without_locks", [errno.ENOSYS], indirect=True)
+@pytest.mark.parametrize(("holder", "taken"), listed_cases(__file__, "holders"))
+def test_the_lock_of_a_killed_process_is_taken_over(
+    without_locks: None, holder: str, taken: bool, tmp_path: Path
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    marker = tmp_path / "lock.held"
+    with locked(tmp_path / "lock", "in use"):
+        own = marker.read_text()
+    marker.write_text(holder.format(dead=ended.pid, here=own.splitlines()[1]))
+    if taken:
+        with locked(tmp_path / "lock", "in use"):
+            assert marker.read_text() == own
+        assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    else:
+        with pytest.raises(PacerError, match="if that process has ended, delete"), locked(tmp_path / "lock", "in use"):
+            pass
+        assert marker.exists()
+
+
+def test_without_locks_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks._Chosen, "locks", "none")
+    monkeypatch.setattr(fcntl, "flock", lambda *_: pytest.fail("locked"))
+    with locked(tmp_path / "lock", "in use"), locked(tmp_path / "lock", "in use"):
+        assert not list(tmp_path.iterdir())
+
+
+def test_other_faults_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with locked(tmp_path / "lock", "in use"):
+        with pytest.raises(PacerError, match=r"^in use$"), locked(tmp_path / "lock", "in use"):
+            pass
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        with pytest.raises(PacerError, match="cannot be locked: Input/output error"), locked(tmp_path / "lock", "used"):
+            pass

@@ -1,5 +1,6 @@
-"""The stage: released and computed marks, what is counted, and a run that was stopped."""
+"""The stage: released and computed marks, what is counted and audited, and a run that was stopped."""
 
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write
 from pacer.emphasis import attribution
 from pacer.emphasis import build_emphasis as room
 from pacer.emphasis.attribution import Attributor
+from pacer.emphasis.audit import Audit
 from pacer.model.assemble import load_tokenizer
 from pacer.training.examples import RecordTable
 from pacer.training.trajectory import Span, TrajectoryBuilder
@@ -183,3 +185,28 @@ def test_only_new_texts_and_settings_of_the_attribution_are_attributed(case: Cas
     read.clear()
     case.make()
     assert not read, "scores of other settings are kept"
+
+
+CONFIG = Emphasis.model_validate(
+    {"source": "computed", "steps": 4, "smoothing": 1.0, "threshold": 0.4, "batch_size": 8}
+)
+
+
+def test_lines() -> None:
+    audit = Audit(CONFIG)
+    audit.counts["train", "sn"].update(sentences=30, marked_sentences=12, shortened=3)
+    audit.counts["train", "mn"].update(sentences=10, marked_sentences=3, dropped=2)
+    audit.counts["val", "sn"].update(sentences=5, marked_sentences=1, dropped=1, not_binary=0)
+    audit.agreement["train"] = Counter({(True, True): 7, (True, False): 1, (False, True): 7})
+    assert {line["name"]: (line["detail"], line["good"]) for line in audit.content()["checks"]} == {
+        "Emphasis in training (computed)": ("37.5 % of 40 sentences", True),
+        "Records whose released emphasis was changed": ("3 shortened, 3 dropped", False),
+        "Precision and recall of computed emphasis against released, by sentence (train)": ("0.875 and 0.500", True),
+    }
+
+
+def test_a_doubt_is_marked_unless_no_marks_are_wanted() -> None:
+    for source, good in (("computed", False), ("none", True)):
+        audit = Audit(CONFIG.model_copy(update={"source": source}))
+        [line] = audit.content()["checks"]
+        assert (line["detail"], line["good"]) == (audit.doubt(), good)

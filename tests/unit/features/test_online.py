@@ -19,6 +19,7 @@ from pacer.features.prepare import Preparation
 from pacer.features.store import FeatureStore, content_hash
 from tests.support.building import CONFIG as HALF
 from tests.support.building import make_images
+from tests.support.cases import listed_cases
 
 CONFIG = HALF.model_copy(update={"dtype": "float32"})
 TEXTS = ["no effusion .", "edema ."]
@@ -115,10 +116,7 @@ def test_another_processor_prepares_again(
             build.build_store(config.model_copy(update={"mode": mode}), images, TEXTS, other, tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    ("mode", "free", "remedy"),
-    [("states", 10_000, "free some space$"), ("pixels", 30_000, "set features.mode: states, or free some space")],
-)
+@pytest.mark.parametrize(("mode", "free", "remedy"), listed_cases(__file__, "plans"))
 def test_a_plan_that_does_not_fit_names_the_setting_that_does(
     backbones: Path,
     images: pl.DataFrame,

@@ -1,7 +1,5 @@
 """References and reports as files and objects hold them: how they are read, paired and changed; cases: inputs.yaml."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping, Sequence
@@ -17,10 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.metrics.pairing import without_repeats
-from pacer.metrics.report_files import REFERENCE_COLUMNS, reports_of
+from pacer.metrics.pairing import Protocol, pair_reports, without_repeats
+from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
 from tests.support.cases import listed_cases
-from tests.support.metrics import paired
+
+
+def paired(
+    references: Source, hypotheses: Source, **protocol: Any
+) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
+    """Reference and report of each case, and the counts of what was done."""
+    chosen = Protocol(**protocol)
+    expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
+    given = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
+    cases, counts = pair_reports(expected, given, chosen)
+    rows = cases.select("record_id", "report", "hypothesis").iter_rows()
+    return {key: (reference, report) for key, reference, report in rows}, counts
+
 
 THREE = {"101": "no effusion .", "102": "the heart is large .", "103": "a tube ."}
 
@@ -40,7 +50,7 @@ class Frame:
             self.content = content["columns"]
             self.columns = [*self.content, *content.get("repeated", [])]
 
-    def to_frame(self, name: str) -> Frame:
+    def to_frame(self, name: str) -> "Frame":
         return Frame(self.index, self.index.names, columns={name: self.values})
 
     def __getitem__(self, name: str) -> list[Any]:

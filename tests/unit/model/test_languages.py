@@ -1,18 +1,24 @@
-"""Language models of each family: what training and decoding compute is what the model itself computes."""
+"""Families of language models, the prompt that they read, and the size of the published model."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from pacer.backbones.tokenizer import read_tokenizer
+from pacer.data.prompt import build_prompt, instruction, task
 from pacer.decoding.beam import BeamSearch, Generate, unknown_attention
 from pacer.model.assemble import from_modules
 from pacer.model.batch import TrainingBatch
+from pacer.model.checkpoint import specification_of
 from pacer.model.pacer import Pacer
+from pacer.training.phases import phase_of
+from tests.support.cases import listed_cases
 from tests.support.families import LANGUAGES, write_language
 from tests.support.models import DEPTHS, GRID, QUERIES, WIDTH, specification
+from tests.support.profiles import profile
 from tests.support.searches import found, settings
 
 
@@ -91,3 +97,85 @@ def test_the_beam_search_takes_the_attention_that_it_knows(folder: Path) -> None
     eos, decode = read_tokenizer(folder).eos_token_id, settings(max_new_tokens=12)
     expected = found(Generate(language, decode, eos), prefixes)
     assert found(BeamSearch(language, decode, eos), prefixes) == expected
+
+
+RECORD = {"view": "PA", "sections": "findings+impression", "indication": None, "history": None, "commit": False}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(backbones):
+    return AutoTokenizer.from_pretrained(backbones / "language")
+
+
+DIRECT = (
+    "</Img> Write radiological finding and impression for this posterior anterior chest X-ray visual feature. "
+    "\nAssistant:"
+)
+COMMITMENT = (
+    "visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report "
+    "in <REPORT>. \nAssistant:"
+)
+
+
+def test_the_instruction_is_upstreams_and_the_commitment_suffix_part_of_it() -> None:
+    known = RECORD | {"indication": "Cough.", "history": "Smoker."}
+    assert instruction(**known) == ("Human: INDICATION: Cough. HISTORY: Smoker. <Img>", DIRECT)
+    assert instruction(**RECORD)[0] == "Human:  <Img>"
+    assert instruction(**RECORD | {"commit": True})[1].endswith(COMMITMENT)
+
+
+@pytest.mark.parametrize(("view", "sections", "unknown_view", "expected"), listed_cases(__file__, "tasks"))
+def test_task_strings(view: str, sections: str, unknown_view, expected: str) -> None:
+    assert task(view, sections, unknown_view) == "\n" * (view == "other") + f"Write radiological {expected}"
+
+
+def test_as_upstream_a_long_history_takes_the_image_marker_with_it(tokenizer) -> None:
+    record = {**RECORD, "history": "pain " * 100}
+    text = instruction(**record)[0]
+    upstreams = tokenizer(text, add_special_tokens=False, truncation=True, max_length=20)["input_ids"]
+    ids = build_prompt(tokenizer, record, commit=False, before_tokens=20, truncation="upstream").before
+    assert len(ids) == 20 and ids == upstreams
+    for short in (RECORD, {**RECORD, "history": "pain"}):
+        assert build_prompt(tokenizer, short, commit=False, truncation="upstream") == build_prompt(
+            tokenizer, short, commit=False
+        )
+
+
+#: Parts of the model, and the prefixes of their parameters' names.
+PARTS = {
+    "router": ("router.",),
+    "interfaces": ("interface.queries", "interface.frontal.", "interface.lateral.", "interface.prior."),
+    "fusion": ("interface.fusion", "interface.fusion_norm"),
+    "LoRA": ("language.",),
+    "calibrator": ("calibrator.",),
+}
+V, D, HIDDEN, TOKENS, RANK = 768, 4096, 2048, 128, 32
+
+
+def linear(inside: int, outside: int) -> int:
+    return inside * outside + outside
+
+
+def test_trainable_parameters_are_those_of_the_published_layers() -> None:
+    params = profile("mimic_rg4")
+    with torch.device("meta"):
+        language = LlamaForCausalLM(LlamaConfig(vocab_size=32_000))  # Vicuna-7B's shapes are its defaults
+        model = from_modules(language, torch.nn.LayerNorm(V), V, specification_of("calibrate", params))
+    counts = {phase: {} for phase in ("warmup", "parent", "calibrate")}
+    for phase, (part, starts) in product(counts, PARTS.items()):
+        trained = phase_of(phase, params).trainable
+        counts[phase][part] = sum(p.numel() for n, p in model.named_parameters() if n.startswith(starts) and trained(n))
+
+    router = 3 * (2 * V + linear(V, V)) + V + 3 + 2 * V + linear(V, V) + 1
+    attention = 3 * linear(V, V) + 2 * V + linear(V, V)  # with the bias key and value
+    branch = attention + 2 * V + linear(V, V) + 2 * V + linear(V, HIDDEN) + linear(HIDDEN, D) + 2 * D
+    fusion = linear(3 * D, D) + 2 * D
+    lora = 32 * 2 * RANK * (D + D)
+    calibrator = 4 * D + linear(3 * D, D) + linear(D, 1) + 2 * D + 2 * 16 * D
+    queries, nothing = TOKENS * V, dict.fromkeys(PARTS, 0)
+    assert counts["warmup"] == nothing | {"router": router, "interfaces": queries + branch}
+    parent = {"router": router, "interfaces": queries + 3 * branch, "fusion": fusion, "LoRA": lora}
+    assert counts["parent"] == nothing | parent
+    assert counts["calibrate"] == nothing | {"calibrator": calibrator}
+    rounded = [round(count / 1e6, 2) for count in (*parent.values(), calibrator)]
+    assert rounded == [2.37, 38.9, 50.34, 16.78, 50.5]

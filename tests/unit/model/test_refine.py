@@ -1,10 +1,15 @@
-"""The router with every mixer of ``MIXERS``, so that a new one needs no test of what all of them have in common."""
+"""The parts of the model: the router with every mixer of ``MIXERS``, the source interface, the calibrator."""
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from pacer.config.model import MIXERS
+from pacer.model.batch import RefinedSources
+from pacer.model.calibrate import PrefixCalibrator
+from pacer.model.interface import SourceInterface
 from pacer.model.mixers import Global
 from pacer.model.refine import DepthRouter
 from tests.support.models import moved
@@ -83,3 +88,101 @@ def test_the_residual_weight_starts_at_its_initial_value_below_its_bound() -> No
 def test_a_wrong_number_of_depths_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected 3 depths \(features.depths\), got 2"):
         DepthRouter(3, 8)(torch.randn(2, 2, 5, 8), torch.randn(2, 5, 8))
+
+
+def interface(**options) -> SourceInterface:
+    torch.manual_seed(0)
+    return SourceInterface(8, 10, 12, num_queries=3, num_heads=2, d_hidden=16, **options).eval()
+
+
+def sources() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return torch.randn(4, 5, 8), torch.randn(4, 5, 8), torch.randn(4, 6, 10)
+
+
+def observed(lateral: list[bool], prior: list[bool]) -> RefinedSources:
+    """Four rows, of which these have the lateral view and the previous report."""
+    frontal, *others = sources()
+    available = torch.tensor([lateral, prior]).T
+    rows = [own.nonzero().squeeze(1) for own in available.unbind(1)]
+    states = [own[places] if len(places) else None for own, places in zip(others, rows, strict=True)]
+    return RefinedSources(
+        availability=available,
+        frontal=frontal,
+        lateral=states[0],
+        lateral_rows=rows[0] if any(lateral) else None,
+        prior=states[1],
+        prior_rows=rows[1] if any(prior) else None,
+    )
+
+
+def test_identity_fusion_starts_as_the_normalised_frontal_slot() -> None:
+    model = interface(fusion_init="identity")
+    found = model(observed([False, False, True, True], [False, True, False, True]))
+    tokens, fused = found.tokens, found.fused
+    torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0]))
+
+
+@pytest.mark.parametrize(("source", "slot"), [("lateral", 1), ("prior", 2)])
+def test_a_source_may_start_as_the_frontal_does(source: str, slot: int) -> None:
+    """The previous report but for its attention, whose states are of another width."""
+    model = interface(fusion_init="identity")
+    part = getattr(model, source)
+    before = {name: value.clone() for name, value in part.attention.state_dict().items()}
+    model.start_from_frontal(source)
+    states = dict(zip(("frontal", "lateral", "prior"), sources(), strict=True))
+    found = model(observed([slot == 1] * 4, [slot == 2] * 4))
+    reader = model.frontal if source == "lateral" else part
+    own = reader(model.compress_frontal(states["frontal"]), states[source])
+    torch.testing.assert_close(found.tokens[:, slot], model.frontal.to_model(own))
+    torch.testing.assert_close(found.fused, model.fusion_norm(found.tokens[:, 0] + 0.5 * found.tokens[:, slot]))
+    if source == "prior":
+        torch.testing.assert_close(part.attention.state_dict(), before)
+        torch.testing.assert_close(part.mix.weight, model.frontal.mix.weight)
+
+
+@pytest.mark.parametrize("absent", ["lateral", "prior"])
+def test_an_absent_source_gets_no_gradient_at_all(absent: str) -> None:
+    model, available = interface(), {"lateral": [True] * 4, "prior": [True] * 4}
+    found = model(observed(**available | {absent: [False] * 4}))
+    (found.tokens.square().sum() + found.fused.sum()).backward()
+    slot = ("frontal", "lateral", "prior").index(absent)
+    assert not found.tokens[:, slot].any()
+    missing = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert missing == {name for name, _ in model.named_parameters() if name.startswith(f"{absent}.")}
+
+
+def calibrator() -> PrefixCalibrator:
+    torch.manual_seed(0)
+    return moved(PrefixCalibrator(12, rank=4).eval(), 0.3)
+
+
+def test_dropout_is_in_the_bottleneck() -> None:
+    """With one dimension there, a token's correction is dropped as a whole or not at all."""
+    torch.manual_seed(3)
+    module = PrefixCalibrator(12, rank=1, dropout=0.5).train()
+    torch.nn.init.normal_(module.up.weight)
+    mask, available = torch.ones(4, 25, dtype=torch.bool), torch.ones(4, 2, dtype=torch.bool)
+    dropped = module(torch.randn(4, 25, 12), mask, torch.randn(4, 3, 4, 12), available).residual == 0
+    assert torch.equal(dropped.any(-1), dropped.all(-1)) and 20 < dropped.all(-1).sum() < 80
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=5),
+    st.sampled_from([float("nan"), float("inf"), 1e38]),
+)
+def test_absent_sources_reach_neither_the_outputs_nor_the_gradients(sources: list, spoilt: float) -> None:
+    module, available = calibrator(), torch.tensor(sources)
+    torch.manual_seed(2)
+    prefix, mask = torch.randn(len(sources), 5, 12), torch.ones(len(sources), 5, dtype=torch.bool)
+    observed = torch.nn.functional.pad(available, (1, 0), value=True)[..., None, None]
+    own = torch.randn(len(sources), 3, 4, 12)
+    results = []
+    for absent in (0.0, spoilt):
+        tokens = torch.where(observed, own, absent).requires_grad_()
+        module.zero_grad()
+        result = module(prefix, mask, tokens, available)
+        (result.prefix.square().sum() + result.gate.sum()).backward()
+        assert torch.equal(tokens.grad * ~observed, torch.zeros_like(own))
+        results.append([*result, tokens.grad, *(parameter.grad for parameter in module.parameters())])
+    assert all(torch.equal(clean, other) for clean, other in zip(*results, strict=True))

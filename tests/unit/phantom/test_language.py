@@ -1,10 +1,13 @@
-"""The reports agree with the truth, context by context, over a whole world."""
+"""The reports agree with the truth, context by context, over a whole world; and the tokenizer that reads them."""
 
 import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
@@ -13,6 +16,7 @@ from pacer.data.findings import FINDINGS
 from pacer.phantom import language
 from pacer.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts
 from pacer.phantom.phrases import remarks
+from pacer.phantom.tokenizer import commitment_text, phantom_tokenizer
 from pacer.phantom.world import make_world
 
 
@@ -129,12 +133,44 @@ def test_each_draw_decides_one_thing() -> None:
         assert used == Counter(draw.name for draw in draws)
 
 
-def test_reversed_denials_do_not_foretell_the_impression(cases) -> None:
-    """As a tie of the two once did: .88 against .06 of the reports had a long impression."""
-    shares: dict[bool, list[bool]] = {True: [], False: []}
-    for study, _, report in cases:
-        choices = language._Choices(study.rng(language._PURPOSE))
-        if report.findings and len(report.listed("positive")) > 1:
-            shares[choices.number(language._OfReport.DENIES_IN_REVERSE) < 0.5].append(". " in report.impression)
-    rates = [sum(values) / len(values) for values in shares.values()]
-    assert min(map(len, shares.values())) > 200 and abs(rates[0] - rates[1]) < 0.1
+def test_which_sections_a_report_has_does_not_depend_on_the_order_of_denials() -> None:
+    """One impression in five is missing, whatever the order; a tie of the two once made it .88 against .06."""
+    halves = {True: [], False: []}
+    for report in sample_texts(23, 2000):
+        choices = language._Choices(report.study.rng(language._PURPOSE))
+        reverse = choices.number(language._OfReport.DENIES_IN_REVERSE) < 0.5
+        halves[reverse].append((not report.impression, not report.findings, ". " in report.impression))
+    shares = np.array(
+        [np.mean(half, axis=0) for half in halves.values()]
+    )  # without impression, findings; with a long one
+    assert np.abs(shares[:, :2] - (0.2, 0.18)).max() < 0.05 and np.ptp(shares[:, 2]) < 0.07
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return phantom_tokenizer(900)
+
+
+def test_layout_is_llamas(tokenizer):
+    assert tokenizer.get_vocab_size() == 900
+    assert [tokenizer.id_to_token(i) for i in range(3)] == ["<unk>", "<s>", "</s>"]
+    assert tokenizer.token_to_id("<0x0A>") == 3 + 0x0A
+    assert tokenizer.encode("edema .").ids[0] == 1
+    assert tokenizer.encode("edema .").tokens[1] == "▁edema"
+
+
+def test_whole_trajectories_round_trip(tokenizer):
+    for report in sample_texts(77, 300):
+        cleaned = clean_report(report.text)
+        for text in (cleaned, report.text, f"{commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>"):
+            ids = tokenizer.encode(text).ids
+            assert tokenizer.decode(ids) == text
+            assert 0 not in ids
+
+
+@given(st.text(max_size=40).filter(lambda text: not text.startswith((" ", "▁"))))
+def test_any_text_round_trips(text):
+    tokenizer = phantom_tokenizer(900)
+    if "▁" in text or any(token in text for token in ("<s>", "</s>", "<unk>")):
+        return
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text

@@ -1,12 +1,25 @@
-"""The latent world: determinism, plausible numbers, and the rules that the other parts rely on."""
+"""The latent world, and the corpus that is written from it: numbers, layout, truth, emphasis and recorded answers."""
 
-from itertools import pairwise
+import json
+from itertools import combinations, pairwise
+from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
+from PIL import Image
 
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl
+from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
-from pacer.phantom.world import FINDING_PRIORS, make_world
+from pacer.data.schemas import EMPHASIS_POSITIONS, TRUTH_SCHEMA
+from pacer.data.source import read_source
+from pacer.phantom.generate import emphasis_scores, generate_phantom
+from pacer.phantom.language import sample_texts
+from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.world import FINDING_PRIORS, _next_state, begin_finding, make_world
+from tests.support.profiles import profile
 
 LATERAL_CAPABLE = {name for name in FINDINGS if FINDING_PRIORS[name].lateral}
 CHRONIC = {name for name in FINDINGS if FINDING_PRIORS[name].chronic}
@@ -48,6 +61,57 @@ def test_numbers_of_findings_are_plausible(studies):
     for name in FINDINGS:
         assert 0.07 < np.mean([name in study.findings for study in studies]) < 0.5
     assert 0.05 < np.mean([not study.findings for study in studies]) < 0.25
+
+
+def chance(name, now, before):
+    """Probability of a finding in a patient without traits: log-odds of its prevalence, shifted by those drawn before;
+    and of one that was there to stay. In the long run as many begin as end."""
+    prior = FINDING_PRIORS[name]
+    shift = sum(value for other, value in (prior.given or {}).items() if other in now)
+    rate = 1 / (1 + (1 / prior.prevalence - 1) * np.exp(-shift))
+    if before is None:
+        return rate
+    return prior.persistence + 0.08 * np.tanh(shift) if name in before else rate * (1 - prior.persistence) / (1 - rate)
+
+
+def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
+    rng, level = np.random.default_rng(3), dict.fromkeys(FINDINGS, 0.0)
+    drawn = []
+    for _ in range(2500):
+        first, _ = _next_state(rng, None, level, True, 0.0)
+        second, ended = _next_state(rng, SimpleNamespace(findings=first), level, True, 0.0)
+        assert first.keys() - second.keys() == ended.keys()
+        drawn += [(None, first), (first, second)]
+    for name, prior in FINDING_PRIORS.items():
+        groups = {"first": [], "stays": [], "begins": []}
+        for before, now in drawn:
+            one = now, name in now, chance(name, now, before)
+            groups["first" if before is None else "stays" if name in before else "begins"].append(one)
+        for kind, group in groups.items():
+            for other in ("", *(prior.given or {})):
+                known = [(found, expected) for now, found, expected in group if not other or other in now]
+                found, expected = np.mean(known, axis=0)
+                assert abs(found - expected) < 4 * np.sqrt(expected * (1 - expected) / len(known)), (name, kind, other)
+
+
+@pytest.mark.parametrize("finding", [name for name in FINDINGS if name != "support devices"])
+def test_what_a_finding_looks_like_is_drawn_apart(finding):
+    """But for a hedge, which severity decides too."""
+    rng = np.random.default_rng(4)
+    states = [begin_finding(finding, rng.random(10), has_lateral=False) for _ in range(3000)]
+    drawn = {name: [getattr(state, name) for state in states] for name in ("severity", "side", "zone", "certainty")}
+    values = [
+        np.unique(values, return_inverse=True)[1] for values in (*drawn.values(), *zip(*(s.position for s in states)))
+    ]
+    pairs = [pair for pair in combinations(range(len(values)), 2) if pair != (0, 3)]
+    tied = [
+        pair
+        for pair in pairs
+        if np.ptp(values[pair[0]])
+        and np.ptp(values[pair[1]])
+        and abs(np.corrcoef(values[pair[0]], values[pair[1]])[0, 1]) > 4.5 / np.sqrt(len(states))
+    ]
+    assert tied == [] and len(pairs) == 20
 
 
 def test_copying_the_previous_study_is_good_but_not_unbeatable(studies):
@@ -107,3 +171,109 @@ def test_courses_follow_the_previous_study(studies):
                 assert {"worse": change > 0.15, "improved": change < -0.15, "stable": change == 0}[state.course]
         ended = study.prior.findings.keys() - study.findings.keys() if study.prior else set()
         assert study.resolved.keys() == ended
+
+
+CONFIG = profile("micro").corpus.phantom.model_copy(update={"image_size": 56, "vocabulary": 900})
+FIELDS = {"id", "finding", "impression", "APPA_flag", "APPA_imagepath", "history", "indication", "new_scores"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("phantom")
+    generate_phantom(CONFIG, 7, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def records(corpus):
+    return {context: read_json(corpus / f"{context}.json") for context in CONTEXTS}
+
+
+def test_fields_are_exactly_those_of_the_context(records):
+    for context, splits in records.items():
+        lateral, prior = availability(context)
+        fields = FIELDS | ({"lateral_imagepath"} if lateral else set())
+        fields |= {"last_finding", "last_impression", "last_APPA_imagepath"} if prior else set()
+        assert set(splits) == {"train", "val", "test"}
+        for rows in splits.values():
+            assert rows and all(set(row) == fields for row in rows)
+
+
+def test_sentinels_and_flags(records):
+    rows = [row for splits in records.values() for rows in splits.values() for row in rows]
+    assert {row["APPA_flag"] for row in rows} == {"AP", "PA"}
+    assert any(row["finding"] == "s" for row in rows) and any(row["impression"] == "s" for row in rows)
+    assert not any(row["finding"] == row["impression"] == "s" for row in rows)
+    assert any(row["history"] == 0 for row in rows) and any(isinstance(row["history"], str) for row in rows)
+    assert any(row["indication"] == 0 for row in rows)
+    assert max(len(row["new_scores"]) for row in rows) <= EMPHASIS_POSITIONS
+    assert {value for row in rows for value in row["new_scores"]} == {0.0, 1.0}
+
+
+def test_images_exist_and_paths_hold_subject_and_study(corpus, records):
+    for splits in records.values():
+        for row in splits["train"][:20]:
+            for field in ("APPA_imagepath", "lateral_imagepath", "last_APPA_imagepath"):
+                if field not in row:
+                    continue
+                group, subject, study, name = row[field].split("/")
+                assert subject.startswith(group) and subject[0] == "p" and study[0] == "s" and name.endswith(".jpg")
+                assert (study == f"s{row['id']}") == (not field.startswith("last"))
+                with Image.open(corpus / "images" / row[field]) as image:
+                    assert image.size == (56, 56) and image.mode == "L"
+
+
+def test_truth_lists_every_study(corpus, records):
+    truth = pl.read_parquet(corpus / "truth.parquet")
+    assert dict(truth.schema) == TRUTH_SCHEMA
+    assert set(truth["study_id"]) == {row["id"] for rows in records["sn"].values() for row in rows}
+    for row in truth.iter_rows(named=True):
+        assert all(row[name] for name in row["lateral_only"] + row["prior_only"])
+        assert [state["finding"] for state in row["states"]] == [name for name in FINDINGS if row[name]]
+        for box in row["boxes"]:
+            assert row[box["finding"]] and box["finding"] not in row["prior_only"]
+            assert box["view"] == "lateral" or box["finding"] not in row["lateral_only"]
+            assert box["x"] + box["width"] <= 1 and box["y"] + box["height"] <= 1 and box["width"] * box["height"] > 0
+        on_frontal = {box["finding"] for box in row["boxes"] if box["view"] == "frontal"}
+        assert on_frontal == {name for name in FINDINGS if row[name]} - {*row["lateral_only"], *row["prior_only"]}
+
+
+def test_answers_are_api_responses_for_every_train_record(corpus, records):
+    answers = {row["record_id"]: row["response"] for row in read_jsonl(corpus / "answers.jsonl")}
+    assert set(answers) == {f"{c}-{row['id']}" for c, splits in records.items() for row in splits["train"]}
+    readable = 0
+    for record_id, response in answers.items():
+        assert response["object"] == "chat.completion"
+        try:
+            content = json.loads(response["choices"][0]["message"]["content"])
+        except json.JSONDecodeError:
+            continue
+        readable += 1
+        assert content["sample_uid"] == record_id
+        assert set(content) == {"sample_uid", "positive", "negative", "uncertain", "rationale"}
+    assert readable > 0.9 * len(answers)
+
+
+def test_source_and_manifest_describe_the_files(corpus, records):
+    source, manifest = read_source(corpus), read_json(corpus / "manifest.json")
+    assert source.images == corpus / "images" and source.truth == corpus / "truth.parquet"
+    assert read_json(corpus / "source.json")["files"]["mw"]["sha256"] == hash_file(corpus / "mw.json")
+    assert manifest["tokenizer"]["sha256"] == hash_bytes(phantom_tokenizer(900).to_str().encode())
+    counted = {context: {split: len(rows) for split, rows in splits.items()} for context, splits in records.items()}
+    assert manifest["counts"]["records"] == counted
+    assert manifest["counts"]["images"] == sum(1 for _ in (corpus / "images").rglob("*.jpg"))
+
+
+def test_emphasis_marks_the_tokens_of_stating_sentences():
+    tokenizer = phantom_tokenizer(900)
+    for report in sample_texts(21, 200):
+        cleaned = clean_report(report.text)
+        encoding = tokenizer.encode(cleaned)
+        scores = emphasis_scores(report, tokenizer)
+        assert scores[0] == 0 and len(scores) == min(len(encoding.ids) + 1, EMPHASIS_POSITIONS)
+        marked = np.array(scores[: len(encoding.ids)], dtype=bool)
+        ids = np.array(encoding.ids)[: len(marked)]
+        if len(encoding.ids) < EMPHASIS_POSITIONS:
+            assert scores[-1] == 0
+            expected = " ".join(clean_report(text) for text, findings in report.sentences if findings)
+            assert tokenizer.decode(ids[marked].tolist()) == expected

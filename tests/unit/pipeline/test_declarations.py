@@ -1,13 +1,25 @@
-"""dvc.yaml against the code: what a stage's imports reach, and every parameter and path that it reads."""
+"""dvc.yaml against the code: what imports reach, and every parameter and path that a stage reads."""
 
 import ast
+import getpass
+import os
 import re
+import runpy
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import polars as pl
 import pytest
 from ruamel.yaml import YAML
 
 from pacer.config.model import MIXERS
+from pacer.data.schemas import read_table
+from pacer.model.checkpoint import specification_of
+from pacer.training.run import Inputs
+from tests.support.profiles import profile
 from tests.support.stage_deps import DEFINITIONS, ROOT, imports, script_of, with_deps
 
 PIPELINE = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
@@ -123,3 +135,85 @@ def test_the_baselines_have_names_and_paths_of_their_own() -> None:
 
 def test_every_stage_says_what_it_is() -> None:
     assert all(stage.get("desc") for stage in STAGES.values())
+
+
+PHASES = ("warmup", "parent", "calibrate")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_parameters_of_a_training_stage_are_those_that_its_phase_is_made_of(phase: str) -> None:
+    """The groups that the checkpoint's record names, the phase's own, and those of the training itself."""
+    made_of = {phase, "train", "batches", *specification_of(phase, profile("micro")).written()}
+    assert {parameter.partition(".")[0] for parameter in STAGES[phase]["params"]} == made_of
+
+
+def read_by(script: str, name: str, trainers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The files that a script gives to what trains, without the last paths and what logs."""
+    given: list[Path] = []
+
+    def note(settings: Any, params: Any, inputs: Inputs, *paths: Any) -> None:
+        *read, _out, _open_log = paths
+        given.extend(path for path in (*vars(inputs).values(), *read) if path is not None)
+
+    monkeypatch.setattr("sys.argv", [script, name])
+    monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
+    monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
+    monkeypatch.setattr("pacer.config.baselines.load_baseline_params", lambda: SimpleNamespace(simmlm=None, ragpt=None))
+    for trainer in trainers:
+        monkeypatch.setattr(trainer, note)
+    runpy.run_path(str(ROOT / "stages" / script))["main"]()
+    return set(map(str, given))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_training_stage_declares_the_files_that_its_phase_reads(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = read_by("train.py", phase, ("pacer.training.run.run_phase",), monkeypatch)
+    assert len(read) >= 4 and read <= set(STAGES[phase]["deps"])
+
+
+def test_curves_of_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is started with the number of a user."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    runpy.run_path(str(ROOT / "stages" / "curves.py"))["name_user"]()
+    monkeypatch.setenv("LOGNAME", os.environ["LOGNAME"])  # taken back after the test
+    assert getpass.getuser() == f"user-{os.getuid()}"
+
+
+@pytest.mark.parametrize("baseline", ["simmlm", "ragpt"])
+def test_a_baseline_declares_the_files_that_its_training_reads(baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainers = tuple(f"pacer.baselines.{name}.train_{name}" for name in ("simmlm", "ragpt"))
+    read = read_by("baseline_train.py", baseline, trainers, monkeypatch)
+    assert len(read) == 6 + (baseline == "ragpt") and read <= set(BASELINES[baseline]["deps"])
+
+
+FOLDERS = "pacer", "stages", "baselines", "scorers"
+CALLS = [
+    (file, call)
+    for folder in FOLDERS
+    for file in sorted((ROOT / folder).rglob("*.py"))
+    for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "pl"
+]
+
+
+def test_no_reader_of_polars_takes_a_path_for_a_pattern() -> None:
+    readers = [(file, call) for file, call in CALLS if call.func.attr.startswith(("read_", "scan_"))]
+    for file, call in readers:
+        given, options = ast.unparse(call.args[0]), {option.arg: ast.unparse(option.value) for option in call.keywords}
+        fixed = isinstance(call.args[0], ast.Constant) and "*" not in given
+        is_name = fixed or given == "file" or options.get("glob") == "False"
+        assert is_name, f"{file.relative_to(ROOT)}, line {call.lineno}: pass glob=False, or an opened file"
+    assert len(readers) > 7
+
+
+@pytest.mark.parametrize(
+    "name", ["exp[1]", "a*b", "is it?", "{a,b}", "100 %", "#1", "it's", 'in "quotes"', "-out", "größe"]
+)
+def test_a_table_is_read_from_the_folder_with_this_name(name: str, tmp_path: Path) -> None:
+    for folder, number in (("exp1", 1), ("ab", 2), ("a", 3), (name, 4)):
+        (tmp_path / folder).mkdir()
+        pl.DataFrame({"number": [number]}).write_parquet(tmp_path / folder / "table.parquet")
+    found = read_table(tmp_path / name / "table.parquet", {"number": pl.Int64()})
+    assert found["number"].to_list() == [4]

@@ -1,46 +1,115 @@
-"""Figures that README and docs give of the default run, and what `make repro` says of its own."""
+"""Figures in README.md and docs/ are those of the committed results: sentences, sections, tables and charts."""
 
 import re
-import runpy
 import shutil
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import evidence
+import expected
 import pytest
 from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
 from pacer.metrics.signature import read_scores
+from tests.support.cases import cases
+from tests.support.repository import ROOT
 
-ROOT = Path(__file__).parents[3]
-BENCH = runpy.run_path(str(ROOT / "bench" / "expected.py"))
-SEEN = YAML(typ="safe").load(BENCH["SEEN"].read_text(encoding="utf-8"))
 PAGES = {page.name: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
 #: A part of `scores.json` that a section gives figures of: "`truth` of `metrics/scores.json`".
 NAMED = re.compile(r"`(\w+)` of `metrics/scores\.json`(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE)
 
 
-def unknown_figures(text: str, scores: dict[str, Any]) -> list[str]:
-    """Figures such as .653, after the name of a part of `scores.json`, that none of its numbers rounds to."""
-    return [
-        figure
-        for part, section in NAMED.findall(text)
-        for figure in re.findall(r"(?<![\w.])\.\d+", section)
-        if figure.lstrip("0") not in {f"{value:.{len(figure) - 1}f}".lstrip("0") for value in scores[part].values()}
-    ]
+def differences(study: str, label: str, metric: str) -> dict[str, str]:
+    if study == "suppress":
+        one = read_json(ROOT / "bench/results/suppress.json")[label][metric]
+    else:
+        known = read_json(ROOT / evidence.RESULTS / f"{study}.json")["differences"]
+        (one,) = (each for each in known if (each["label"], each["metric"]) == (label, metric))
+    plain, low, high = (evidence.short(one[key], sign="+") for key in ("difference", "low", "high"))
+    return {"plain": plain, "size": plain.strip("+−"), "all": f"{plain} ({low} to {high})"}
 
 
-def test_the_difference_that_readme_quotes_is_from_the_committed_scores() -> None:
-    mean = read_json(ROOT / "metrics" / "scores.json")["mean"]
-    quoted = re.findall(r"scores\.json  mean\.(\w+) +([\d.]+)", PAGES["README.md"])
-    assert len(quoted) == 3 and all(round(mean[key], 5) == float(value) for key, value in quoted)  # as DVC prints it
+def values(file: str, decimals: int | str, *paths: list[str]) -> list[str]:
+    found = []
+    for path in paths:
+        value = read_json(ROOT / file)
+        for key in path:
+            value = value[key]
+        value = fmean(value.values()) if isinstance(value, dict) else value
+        found.append(f"{100 * value:.0f}" if decimals == "percent" else str(round(value, int(decimals))))
+    return found
+
+
+def extremes(file: str, start: str, cell: int) -> list[str]:
+    (line,) = (one for one in (ROOT / file).read_text(encoding="utf-8").splitlines() if one.startswith(start))
+    figures = sorted(line.split("|")[cell].replace(",", " ").split(), key=float)
+    return [figures[0], figures[-1]]
+
+
+def seen() -> list[str]:
+    known = YAML(typ="safe").load(expected.SEEN.read_text(encoding="utf-8"))
+    return [" to ".join(dict.fromkeys(f"{known[end]:.2f}".lstrip("0") for end in ("low", "high")))]
+
+
+def promises() -> dict[str, list[str]]:
+    """The files have, of each dataset: given, exceeded, exceeded by much, true risk above."""
+    means: dict[str, list[list[float]]] = {"same": [], "dataset": [], "context": []}
+    for name, datasets in read_json(ROOT / "bench/results/promise.json").items():
+        source, used = name.split(" → ")
+        columns = [fmean(value for value in column if value is not None) for column in list(zip(*datasets))[:4]]
+        means["same" if used == source else "dataset" if "dataset" in used else "context"].append(columns)
+    assert all(much == 0 for _, _, much, _ in means["same"])
+    found = {"refused": [1 - given for given, *_ in means["same"]]}
+    for kind, rows in means.items():
+        for name, place in {"": 1, "_much": 2, "_true": 3}.items():
+            found[f"{kind}{name}"] = [row[place] for row in rows]
+    decimals = {name: 3 if name.endswith("_true") else 2 for name in found}
+    return {name: [evidence.short(end(of), decimals[name]) for end in (min, max)] for name, of in found.items()}
+
+
+def worst_of_populations() -> dict[str, list[float]]:
+    """The row of each simulated population, and its highest share of broken promises at each of three confidences."""
+    rows = (ROOT / "bench/results/promise_populations.md").read_text(encoding="utf-8").splitlines()[2:]
+    figures = {row: [float(cell) for cell in row.split("|")[2:-1]] for row in rows}
+    return {
+        row: [max(one[part : part + len(one) // 3]) for part in range(0, len(one), len(one) // 3)]
+        for row, one in figures.items()
+    }
+
+
+def populations() -> list[str]:
+    """All but the last two have to hold."""
+    worst = [*worst_of_populations().values()]
+    return [f"{share:.3f}"[1:] for share in (*map(max, zip(*worst[:-2], strict=True)), max(map(max, worst)))]
+
+
+@cases(__file__)
+def test_sentences_quote_the_committed_figures(kind: str, case: list[Any]) -> None:
+    page, sentence, *arguments = case
+    figures = globals()[kind](*arguments)
+    named, listed = (figures, []) if isinstance(figures, dict) else ({}, figures)
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert sentence.format(*listed, **named) in text
+
+
+def test_the_page_has_the_worst_of_each_simulated_population() -> None:
+    for row, of_levels in worst_of_populations().items():
+        (line,) = (line for line in PAGES["method.md"].splitlines() if line.startswith(row[:5]))
+        assert line.endswith("".join(f" | {share:.3f}" for share in of_levels).replace("0.", ".") + " |")
 
 
 def test_figures_of_the_committed_run_are_those_of_its_scores() -> None:
+    """Figures such as .653, after the name of a part of `scores.json`, are rounded from its numbers."""
     scores = read_json(ROOT / "metrics" / "scores.json")
-    assert any(NAMED.search(text) for text in PAGES.values())
-    assert {name: wrong for name, text in PAGES.items() if (wrong := unknown_figures(text, scores))} == {}
+    sections = [found for text in PAGES.values() for found in NAMED.findall(text)]
+    assert sections
+    for part, section in sections:
+        for figure in re.findall(r"(?<![\w.])\.\d+", section):
+            rounded = {f"{value:.{len(figure) - 1}f}".lstrip("0") for value in scores[part].values()}
+            assert figure in rounded, (part, figure)
 
 
 def test_scores_and_signature_of_the_committed_run_belong_together(tmp_path: Path) -> None:
@@ -53,28 +122,22 @@ def test_scores_and_signature_of_the_committed_run_belong_together(tmp_path: Pat
         read_scores(tmp_path)
 
 
-def test_readme_gives_the_range_that_was_seen() -> None:
-    low, high = (f"{SEEN[end]:.2f}".lstrip("0") for end in ("low", "high"))
-    assert f"mean F1 {low}{f' to {high}' if high != low else ''};" in PAGES["README.md"]
+def test_differences_on_open_i_are_those_of_the_answers() -> None:
+    answers = (ROOT / "bench/results/openi/answers.md").read_text(encoding="utf-8").replace("-.", "−.")
+    table, _, _ = PAGES["results.md"].partition("¹ The parent")
+    column = [line.split("|")[-2] for line in table.splitlines() if line[:1] == "|"]
+    section = re.split(r"^## ", PAGES["evidence.md"], flags=re.MULTILINE)[3]
+    quoted = re.findall(r"([+−]\.\d{3}) \(([+−]\.\d{3}) to ([+−]\.\d{3})[;)]", "\n".join([*column, section]))
+    assert len(quoted) > 12
+    assert [one for one in quoted if "{} ({} to {})".format(*one) not in answers] == []
 
 
-def test_a_run_is_placed_by_the_range() -> None:
-    seen = {"low": 0.653, "high": 0.68, "seeds": [42, 43, 44], "processors": 3}
-    places = {0.6526: "0.653 is within", 0.6521: "0.652 is below", 0.69: "0.690 is above"}
-    assert all(words in BENCH["verdict"](f1, 42, seen) for f1, words in places.items())
-    other = BENCH["verdict"](0.66, 7, seen)
-    assert "this run: seed 7" in other and "0.653 to 0.680 (seeds 42, 43, 44" in other
+@pytest.mark.parametrize("page", evidence.PAGES, ids=str)
+def test_tables_of_the_pages_are_those_of_the_committed_files(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert evidence.with_tables(text) == text, "run `python bench/evidence.py`"
 
 
-def test_other_parameters_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    committed = (ROOT / "configs" / "phantom.yaml").read_text(encoding="utf-8")
-    (tmp_path / "configs").mkdir()
-    (tmp_path / "metrics").mkdir()
-    (tmp_path / "configs" / "phantom.yaml").write_text(committed)
-    (tmp_path / "metrics" / "scores.json").write_text('{"mean": {"f1": 0.66}}')
-    main = BENCH["main"]
-    main.__globals__["ROOT"] = tmp_path
-    for changed, said in ((committed, True), (committed.replace("rank: 16", "rank: 4", 1), False)):
-        (tmp_path / "params.yaml").write_text(changed.replace("seed: 42", "seed: 43"))
-        main()
-        assert bool(capsys.readouterr().out) == said
+def test_charts_are_those_of_the_committed_files() -> None:
+    for study, path in evidence.CURVES.items():
+        assert evidence.curve(study) == (ROOT / path).read_text(encoding="utf-8"), "run `python bench/evidence.py`"

@@ -1,8 +1,11 @@
-"""Definitions of studies and the runs that they plan: those of the repository fit every profile."""
+"""Definitions of studies and the runs that they plan: those of the repository, orders of several jobs, and Slurm's."""
 
 import os
 import re
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -11,8 +14,10 @@ from pacer.config.profiles import names_in
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
 from pacer.studies.plan import Run, overridden, plan, read_stages
+from pacer.studies.run import StudyRunner
 from pacer.studies.study import Study, load_study
 from pacer.studies.worktree import Share, shares
+from tests.support.cli import REPOSITORY
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[3]
@@ -179,3 +184,66 @@ def test_jobs_share_out_the_devices_and_the_cores(monkeypatch: pytest.MonkeyPatc
         assert set(given) == cores and len(given) == max(len(cores), jobs)
     monkeypatch.setattr("pacer.studies.worktree.core_count", lambda: 1)  # by a container's quota
     assert {share.cores for share in shares("", 3)} == {(min(cores),)}
+
+
+def runner(tmp_path: Path, *names: str) -> StudyRunner:
+    """Rows a and b of every dataset share a training."""
+    keys = [{"train": name[1], "score": name} for name in names]
+    runs = [Run(0, name[1], f"study-{name}", [], {}, {}, key) for name, key in zip(names, keys, strict=True)]
+    repository: Any = SimpleNamespace(root=tmp_path)
+    dvc: Any = SimpleNamespace(cache=lambda root: str(root))
+    study: Any = None
+    return StudyRunner(study, repository, tmp_path, dvc, runs, print)
+
+
+@pytest.mark.parametrize(("jobs", "order"), [(1, "a1 b1 a2 b2"), (2, "a1 a2 b1 b2")])
+def test_a_job_takes_the_first_run_that_shares_the_fewest_stages_with_those_in_progress(
+    tmp_path: Path, jobs: int, order: str
+) -> None:
+    """Of two jobs the second would wait for the training of a1 if it took b1."""
+    made, names = runner(tmp_path, "a1", "b1", "a2", "b2"), []
+    while (following := made._take()) is not None:
+        names.append(following[1].name.removeprefix("study-"))
+        made._busy[:] = made._busy[-1:] if jobs == 2 else []
+    assert " ".join(names) == order
+
+
+#: In the place of Slurm's programs: each writes down its arguments, one by one between bars.
+PROGRAM = '#!/bin/sh\n(printf "%s" "${0##*/}"; printf "|%s" "$@"; echo) >> calls\n'
+ROWS = """\
+pacer study run main --row PACER
+pacer study run main --row 'PACER, select: agreement'  # after 1
+pacer study run main --row '"R" (+ 1)'  # after 1, 2
+"""
+
+
+def start(folder: Path, script: str, *arguments: str, given: str = "", **endings: str) -> tuple[int, list[str]]:
+    """Run a script; its exit code, and the calls of the programs that have these ``endings``."""
+    for name, ending in endings.items():
+        (folder / name).write_text(f"{PROGRAM}{ending}\n")
+        (folder / name).chmod(0o755)
+    variables = os.environ | {"SLURM_CPUS_PER_TASK": "12", "SLURM_JOB_ID": "7"}
+    variables["PATH"] = f"{folder}:{variables['PATH']}"
+    command = ["bash", str(REPOSITORY / "docs/examples/slurm" / script), *arguments]
+    code = subprocess.run(command, cwd=folder, env=variables, input=given, text=True, check=False).returncode
+    return code, (folder / "calls").read_text().splitlines()
+
+
+def test_each_row_is_a_job_after_those_that_it_needs(tmp_path: Path) -> None:
+    code, calls = start(tmp_path, "submit.sh", given=ROWS, sbatch="echo $((100 + $(wc -l < calls)))';here'")
+    row = f"{REPOSITORY}/docs/examples/slurm/row.sh|pacer|study|run|main|--row"
+    assert code == 0 and calls == [
+        f"sbatch|--parsable|{row}|PACER",
+        f"sbatch|--parsable|--dependency=afterok:101|{row}|PACER, select: agreement",
+        f'sbatch|--parsable|--dependency=afterok:101:102|{row}|"R" (+ 1)',
+    ]
+    code, refused = start(tmp_path, "submit.sh", given=ROWS, sbatch="exit 1")
+    assert code == 1 and refused == [*calls, calls[0]], "the rest is not submitted"
+
+
+@pytest.mark.parametrize(("ending", "requeued"), [(0, False), (1, False), (130, True), (143, False)])
+def test_a_job_that_was_stopped_at_its_limit_and_no_other_is_queued_again(
+    tmp_path: Path, ending: int, requeued: bool
+) -> None:
+    code, calls = start(tmp_path, "row.sh", "pacer", "--row", "a b", srun=f"exit {ending}", scontrol="")
+    assert calls == ["srun|--cpus-per-task=12|pacer|--row|a b", *["scontrol|requeue|7"] * requeued] and code == ending

@@ -1,10 +1,21 @@
-"""What a phase will do is known beforehand, and is what it then does."""
+"""What a phase will do is known beforehand: its records, its plan, and its validation loss in whatever batches."""
 
+from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
+import torch
 
+from pacer.commitments.anchor import POLARITIES
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA
+from pacer.training.examples import RecordTable
+from pacer.training.loop import validate
+from pacer.training.losses import objective
 from pacer.training.phases import phase_of
 from pacer.training.sampler import Sampler
 from tests.support.training import parameters
@@ -58,3 +69,89 @@ def test_records_with_a_positive_finding_are_drawn_more_often(name: str, setting
         affirms = {int(row): bool(examples.table.row(int(row)).get("positive")) for row in rows}
         assert any(affirms.values()) == (name != "warmup")  # the warm-up reads no commitments
         assert times == {row: 4 if positive else 1 for row, positive in affirms.items()}
+
+
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_it_is_the_objective_of_the_whole_context_as_one_batch(name: str, setting, accelerator) -> None:
+    model, examples = setting(name)
+    for size in (1, 2):
+        params = parameters(**{name: {"batch_size": size}})
+        phase = phase_of(name, params)
+        losses = validate(model, examples, phase, accelerator)
+        expected = {}
+        with torch.no_grad():
+            for context, rows in examples.table.rows("val", phase.contexts).items():
+                if len(rows):
+                    batch = examples.batch(rows, [name != "warmup"] * len(rows), phase.losses.lambda_q)
+                    losses_alone = replace(phase.losses, lambda_cons=None, lambda_drift=None)
+                    found = objective(model, batch, losses_alone, frontal_only=phase.frontal_only)
+                    expected[f"validation/{context}"] = found.total.item()
+        mean = sum(expected.values()) / len(expected)
+        assert losses == pytest.approx(expected | {"validation/mean": mean}, rel=1e-5)
+    assert len(expected) == (1 if name == "warmup" else 4)
+
+
+def test_validation_records_bounds_each_context(setting, accelerator) -> None:
+    model, examples = setting("parent")
+    asked: list[int] = []
+    batch = examples.batch
+
+    def noting(rows, commits, lambda_q):
+        asked.extend(int(row) for row in rows)
+        return batch(rows, commits, lambda_q)
+
+    examples.batch = noting
+    params = parameters(train={"validation_records": 1})
+    validate(model, examples, phase_of("parent", params), accelerator)
+    assert asked == [int(rows[0]) for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values()]
+
+
+@pytest.mark.parametrize(("processes", "largest"), [(1, 2), (2, 1)])
+def test_a_process_validates_in_batches_of_its_share(processes: int, largest: int, setting, accelerator) -> None:
+    model, examples = setting("parent")
+    sizes: list[int] = []
+    batch = examples.batch
+    examples.batch = lambda rows, *others: sizes.append(len(rows)) or batch(rows, *others)
+    several = SimpleNamespace(
+        process_index=0, num_processes=processes, device=accelerator.device, reduce=accelerator.reduce
+    )
+    validate(model, examples, phase_of("parent", parameters(parent={"batch_size": 2})), several)
+    assert max(sizes) == largest and sum(sizes) == 8 // processes
+
+
+@pytest.fixture
+def files(records: pl.DataFrame, anchors: pl.DataFrame, tmp_path):
+    """Paths of records, emphasis and anchors as the stages write them."""
+    complete = pl.DataFrame(records.to_dicts(), schema=RECORD_SCHEMA)
+    paths = [tmp_path / f"{name}.parquet" for name in ("records", "emphasis", "anchors")]
+    complete.with_columns(emphasis=pl.lit(None)).cast(pl.Schema(RECORD_SCHEMA)).write_parquet(paths[0])
+    complete.select(list(EMPHASIS_SCHEMA)).write_parquet(paths[1])
+    anchors.write_parquet(paths[2])
+    return paths
+
+
+def test_rows_are_those_of_the_tables(files, records, anchors) -> None:
+    contexts = ("sn", "mw")
+    table = RecordTable.read(*files, contexts)
+    columns = ["record_id", "context", "split", "report", "prior_report", "emphasis", *POLARITIES]
+    expected = (
+        records.join(anchors, on="record_id").filter(pl.col("context").is_in(contexts)).select(columns).to_dicts()
+    )
+    assert len(table) == len(expected) == 16 and table.labelled
+    rows = [table.row(number) for number in range(len(table))]
+    assert [{name: row[name] for name in columns} for row in rows] == expected
+    assert "report_raw" not in rows[0]  # the text of every target once
+    assert [table.record_id(number) for number in range(len(table))] == [row["record_id"] for row in expected]
+    numbers = table.rows("val", ("mw", "sn"))
+    assert list(numbers) == ["mw", "sn"]
+    assert [table.row(int(number))["record_id"] for number in numbers["mw"]] == ["mw-6", "mw-7"]
+    assert not RecordTable.read(*files[:2], None, contexts).labelled
+
+
+@pytest.mark.parametrize(("stage", "place"), [("emphasis", 1), ("anchors", 2)])
+def test_rows_of_other_records_are_refused(files, stage: str, place: int) -> None:
+    made = pl.read_parquet(files[place])
+    for other in (made.reverse(), made.head(20), pl.concat([made, made.tail(1)])):
+        other.write_parquet(files[place])
+        with pytest.raises(DataError, match=f"{stage}: its records do not match the corpus"):
+            RecordTable.read(*files, CONTEXTS)

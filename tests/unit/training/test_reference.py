@@ -1,12 +1,14 @@
 """The phases' objective and its gradients against loops over samples, from the paper's equations, in float64."""
 
 from dataclasses import fields
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from ruamel.yaml import YAML
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
@@ -22,31 +24,9 @@ from tests.support.reference import Sample, Token, Weights
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
 COMMITMENT = 0.25
-SHAPE = {
-    "vocab_size": 600,
-    "hidden_size": 24,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "initializer_range": 0.3,
-}
-LANGUAGES = {
-    "llama": (LlamaForCausalLM, LlamaConfig(**SHAPE, num_attention_heads=2)),
-    "llama, grouped heads, tied": (
-        LlamaForCausalLM,
-        LlamaConfig(**SHAPE, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True),
-    ),
-    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**SHAPE, num_attention_heads=4, num_key_value_heads=2, head_dim=8)),
-    "qwen3, tied": (
-        Qwen3ForCausalLM,
-        Qwen3Config(**SHAPE, num_attention_heads=2, num_key_value_heads=1, head_dim=12, tie_word_embeddings=True),
-    ),
-}
+GIVEN = YAML(typ="safe").load(Path(__file__).with_name("reference.yaml"))
 #: Rows of the records, the route of each, and whether all of them have one context.
-BATCHES = {
-    "sn": ([0, 1, 2], [True, False, True]),
-    "mixed": ([27, 0, 9, 18, 12], [True, False, True, True, False]),
-    "alone": ([28], [False]),
-}
+BATCHES: dict[str, tuple[list[int], list[bool]]] = GIVEN["batches"]
 PHASES = {
     "warmup": (LossWeights(lambda_q=1.0, lambda_tlw=0.75), ("router.", "interface.queries", "interface.frontal.")),
     "parent": (LossWeights(lambda_q=COMMITMENT, lambda_tlw=0.75), ("router.", "interface.", "language.")),
@@ -62,32 +42,30 @@ def exact(module: Any, x: torch.Tensor) -> torch.Tensor:
     return module.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + module.variance_epsilon))
 
 
-#: Settings of the model under which the objective is another one, and the phase that they are tried in.
-VARIANTS = [
-    ("parent", {"refine": {"variant": "global", "d_routing": 5, "max_scale": 0.7, "init_scale": 0.2}}),
-    ("parent", {"refine": {"variant": "global"}}),
-    ("parent", {"refine": {"d_routing": 20}}),
-    ("parent", {"interface": {"mask_prior_padding": True}}),
-    *(("calibrate", {"calibrate": {"gate_inputs": cues}}) for cues in ("h", "he", "hz")),
-    ("calibrate", {"calibrate": {"d_availability": 3, "d_gate": 11}}),
-]
 CASES = [
-    *((language, phase, rows, {}) for language in LANGUAGES for phase in PHASES for rows in BATCHES),
-    *(("llama", phase, "mixed", groups) for phase, groups in VARIANTS),
+    *((language, phase, rows, {}) for language in GIVEN["languages"] for phase in PHASES for rows in BATCHES),
+    *(("llama", phase, "mixed", groups) for phase, groups in GIVEN["variants"]),
 ]
+
+
+def language_model(language: str) -> torch.nn.Module:
+    """In float64, with the weights of norms off one."""
+    config = AutoConfig.for_model(**GIVEN["shape"] | GIVEN["languages"][language])
+    model = AutoModelForCausalLM.from_config(config).double().eval()
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            torch.nn.init.normal_(module.weight, 1.0, 0.3)
+            module.forward = MethodType(exact, module)
+    return model
 
 
 def built(language: str, phase: str, groups: dict[str, dict]) -> Pacer:
     """A model in float64 and eval mode, with no parameter where its initialisation put it."""
     torch.manual_seed(3)
-    make, config = LANGUAGES[language]
     endpoint_norm = torch.nn.LayerNorm(WIDTH)
     torch.nn.init.normal_(endpoint_norm.weight, 1.0, 0.3)
-    model = moved(from_modules(make(config), endpoint_norm, 20, specification(phase, **groups)).double().eval(), 0.3)
-    for module in model.language.modules():
-        if type(module).__name__.endswith("RMSNorm"):
-            torch.nn.init.normal_(module.weight, 1.0, 0.3)
-            module.forward = MethodType(exact, module)
+    made = language_model(language)
+    model = moved(from_modules(made, endpoint_norm, 20, specification(phase, **groups)).double().eval(), 0.3)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.startswith(PHASES[phase][1]) and ("lora_" in name or "language." not in name))
     return model
@@ -153,7 +131,7 @@ def test_objective_and_gradients_are_the_papers(
     for name in trained:
         values[name].requires_grad_()
     fixed = {"max_scale": model.router.max_scale, "cues": groups.get("calibrate", {}).get("gate_inputs", "hze")}
-    w = Weights(values, model.language.config, heads=2, lora_scale=2.0, endpoint_eps=1e-5, **fixed)
+    w = Weights(values, language_model(language), heads=2, lora_scale=2.0, endpoint_eps=1e-5, **fixed)
     samples = [sample(examples, row, commit, phase) for row, commit in zip(numbers, commits, strict=True)]
     if model.interface.mask_prior_padding:
         for row, mask in zip(batch.prior_rows.tolist(), batch.prior_mask, strict=True):

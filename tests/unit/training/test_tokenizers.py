@@ -13,7 +13,8 @@ from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.pointers import read_pieces
 from pacer.data.prompt import BEFORE_END, build_prompt, continuation_ids
 from pacer.decoding.candidates import extract_report
-from pacer.training.trajectory import CLOSING_TEXT, OPENING_TEXT, Span, TrajectoryBuilder
+from pacer.model.assemble import load_tokenizer
+from pacer.training.trajectory import CLOSING_TEXT, OPENING_TEXT, RouteSeed, Span, TrajectoryBuilder
 from tests.support.families import write_tokenizer
 
 KINDS = ("sentencepiece", "bytes", "bytes with BOS", "gemma")
@@ -121,3 +122,37 @@ def test_special_tokens_in_a_text_are_text_to_bert(tmp_path: Path) -> None:
             numbers = tokenizer([f"edema {name} edema", "edema"], padding=True)["input_ids"][0]
             assert set(tokenizer.all_special_ids) & set(numbers[1:-1]) == set(), name
             assert (numbers[0], numbers[-1]) == (2, 3)
+
+
+LISTED = "<LISTED> positive: edema; negative: none; uncertain: none </LISTED>"
+REPORT = "there is edema . no effusion ."
+
+
+@pytest.fixture(scope="module")
+def builder(backbones) -> TrajectoryBuilder:
+    return TrajectoryBuilder(load_tokenizer(backbones), 100)
+
+
+def pieces(builder: TrajectoryBuilder, text: str) -> list[int]:
+    return builder.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def test_emphasis_moves_to_the_report_span(builder: TrajectoryBuilder) -> None:
+    count = len(pieces(builder, REPORT))
+    scores = [1.0, *([1.0, 0.0] * count)[:count], 1.0]  # BOS, report, EOS
+    for anchor in (LISTED, None):
+        trajectory = builder.build(REPORT, anchor, scores)
+        assert trajectory.s[trajectory.spans == Span.REPORT].tolist() == scores[1 : count + 1]
+        assert trajectory.s[-1] == 1.0
+        assert trajectory.s[trajectory.spans < Span.REPORT].sum() == 0
+        assert trajectory.s[trajectory.spans == Span.CLOSING].sum() == 0
+    cut = builder.build("heart " * 160, None, [0.0] * 99 + [1.0, 1.0])  # the last token that is kept, and a lost one
+    assert cut.s.tolist() == [0.0] * 99 + [1.0]
+
+
+def test_the_route_is_a_function_of_its_arguments() -> None:
+    draws = [RouteSeed(42, "parent").uniform(0, f"sn-{i}") for i in range(2000)]
+    assert draws == [RouteSeed(42, "parent").uniform(0, f"sn-{i}") for i in range(2000)]
+    assert all(0 <= d < 1 for d in draws)
+    assert abs(np.mean(np.array(draws) < 0.3) - 0.3) < 0.04
+    assert RouteSeed(42, "parent").uniform(1, "sn-0") != draws[0] != RouteSeed(43, "parent").uniform(0, "sn-0")
