@@ -60,6 +60,7 @@ _NO_TEXT_AT_ALL: list[str] = [*map(re.escape, sorted(ABSENT_WORDS)), *_TABLE["no
 _ABSENT = re.compile(
     rf"[\W_]*(?:(?:{PLACEHOLDER}|{_TABLE['template']}|(?i:{'|'.join(_NO_TEXT_AT_ALL)})\b)[\W_]*)*|\s*\\N\s*"
 )
+_EMPTY = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?|\s*\\N\s*", re.IGNORECASE)
 _LONGEST_ABSENT = 300
 #: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too narrow: what was there is
 #: lost. The pattern is also polars'. ``#N/A`` (``#NV`` in German) can mean that there was nothing.
@@ -77,6 +78,11 @@ def is_absent(text: str) -> bool:
     report to come, empty fields of a template, or an error of a spreadsheet. Case and punctuation are ignored."""
     may_be = len(text) < _LONGEST_ABSENT
     return may_be and bool((_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.search(text))
+
+
+def is_empty(cell: str) -> bool:
+    """Return whether a cell that holds no report has no letter or digit, or is one of :data:`ABSENT_WORDS`."""
+    return bool(_EMPTY.fullmatch(cell))
 
 
 #: A number as spreadsheets and decimal types write a long id: with an exponent, or whole with a decimal point.

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_absent
+from pacer.core.hygiene import is_absent, is_empty
 from pacer.core.io import read_json
 from pacer.data.tables import Table, open_table, other_separator
 from pacer.data.values import shown
@@ -133,7 +133,7 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
     for name in EXTRA_COLUMNS:
         values = cells[further[name]] if name in further else [None] * len(keys)
-        written = [None if value is None or says_nothing(value) else value for value in values]
+        written = [None if value is None or is_empty(value) else value for value in values]
         content[name] = pl.Series(written, dtype=pl.String)
     for name in also:
         content[f"{ALSO}{name}"] = cells[name].str.strip_chars().str.replace(r"(\d)\.0+$", "$1").replace("", None)

@@ -66,7 +66,7 @@ class TinyCorpus:
 
     def config(self) -> Corpus:
         annotations = {"contexts": list(self.files), "annotations": {c: f"{c}.json" for c in self.files}}
-        return files_config(self.root, **{"images": "files"} | annotations | self.settings)
+        return files_config(**{"root": self.root, "images": "files"} | annotations | self.settings)
 
     def write(self) -> None:
         for context, content in self.files.items():

@@ -10,13 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from pacer.metrics.predictions import read_cases
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
 from pacer.config.decode import Score
 from pacer.core.io import read_json
-from pacer.metrics.cases import contexts_of
+from pacer.metrics.cases import contexts_of, read_cases
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_absent
+from pacer.core.hygiene import is_empty
 from pacer.data.account import Account
 from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
 from pacer.data.readers.moments import YEAR_FIRST
@@ -76,9 +76,7 @@ def _image_rows(studies: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row per image; a study
     without images keeps a row. ``view`` is that of the frontal image."""
     absent = {name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns}
-    filled = [
-        mapped(name, lambda cell: cell if cell.strip() and not is_absent(cell) else None) for name in (*_IMAGES, "view")
-    ]
+    filled = [mapped(name, lambda cell: None if is_empty(cell) else cell) for name in (*_IMAGES, "view")]
     studies = studies.with_columns(**absent).with_columns(*filled)
     is_other = mapped("view", lambda view: (parsed := parse_view(view)) is None or parsed.kind != "frontal", pl.Boolean)
     for view in studies.filter(is_other)["view"]:

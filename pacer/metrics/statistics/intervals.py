@@ -238,10 +238,15 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
 
 def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
     """Return the contexts in which commitments, or reports, agree with their own references no better than with those
-    of other patients. Cases without a commitment do not count, nor contexts whose references affirm nothing."""
+    of other patients. Cases without a commitment do not count, nor contexts whose references affirm nothing; of
+    unknown patients there are none."""
+    if "subject_id" not in cases.columns:
+        return {}
     found = {}
     references = [f"reference_{polarity}" for polarity in POLARITIES]
     for name, side in (("Commitments", "anchor"), ("Reports", "report")):
+        if f"{side}_positive" not in cases.columns:
+            continue
         known = cases.filter(pl.col(f"{side}_positive").is_not_null())
         others = exchange(known, references, ["context"])
         others = others.filter(pl.col("reference_positive").list.len().sum().over("context") > 0)

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pacer.decoding.attributes import cells
 
 from pacer.commitments.anchor import Anchor, read_list
 from pacer.commitments.description import KINDS, Attributes
@@ -14,7 +13,7 @@ from pacer.data.findings import FINDINGS
 from pacer.decoding import fit_reader, regression
 from pacer.decoding.candidates import within
 from pacer.decoding.fit_reader import PENALTIES
-from pacer.decoding.reader import CLASSES, AttributeReader, FindingsReader, Probabilities, read_reader
+from pacer.decoding.reader import CLASSES, AttributeReader, FindingsReader, Probabilities, cells, read_reader
 from pacer.decoding.regression import FOLDS, attribute_classes, fit_attributes
 from tests.support.cases import listed_cases
 from tests.support.sentences import anchor_of
