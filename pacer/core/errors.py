@@ -21,6 +21,7 @@ _NO_MEMORY = "out of memory; docs/training.md lists how much each phase needs an
 _ADVICE = {
     os.strerror(errno.ENOSPC): _FULL,
     os.strerror(errno.EDQUOT): _FULL,
+    "unexpected pos": _FULL,  # torch.save's, after a write that failed
     **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
 }
 #: An option in a message, and commands, in which options stay: ``--missing=empty``, ```pacer score --labels```.
@@ -118,7 +119,8 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, MemoryError):
         return _NO_MEMORY
     if advice := next((advice for words, advice in _ADVICE.items() if words in str(error)), None):
-        return advice
+        named = getattr(error, "__notes__", []) or [getattr(error, "filename", None)]
+        return f"{named[0]}: {advice}" if advice == _FULL and named[0] else advice
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}; fix this and run the same command again"
     return None

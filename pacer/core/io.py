@@ -82,11 +82,22 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
     temporary.touch()
     permissions = temporary.stat().st_mode  # those of the user's umask; some libraries write files for the owner only
     try:
-        yield temporary
-        _settle(temporary, permissions, durable)
-        os.replace(temporary, target)
+        with _noted(target):
+            yield temporary
+            _settle(temporary, permissions, durable)
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _noted(target: str | Path) -> Generator[None]:
+    """Note in an error of the block what was being written, which the error of a full disk does not say."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"writing {target}")
+        raise
 
 
 def _settle(path: Path, permissions: int, durable: bool) -> None:
@@ -190,7 +201,7 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
         yield directory
         return
     refusal = f"{parent} is in use by another process that is writing {out}; wait for it, or stop it"
-    with locked(parent / "lock", refusal):
+    with locked(parent / "lock", refusal), _noted(out):
         aside = parent / _ASIDE
         if os.path.lexists(aside) and not os.path.lexists(out):
             os.replace(aside, out)

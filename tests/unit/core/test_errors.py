@@ -5,6 +5,8 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +14,10 @@ import pytest
 import torch
 
 from pacer.core.errors import DataError, run_cleanly
+from pacer.core.io import atomic_directory, atomic_path, scratch_directory
 
 STOPPED = "stopped; run the same command again to continue from what was saved\n"
-FULL = "error: the disk is full; free some space and run the same command again\n"
+FULL = "the disk is full; free some space and run the same command again\n"
 NO_MEMORY = "error: out of memory; docs/training.md lists how much each phase needs and how to reduce it\n"
 
 
@@ -32,8 +35,9 @@ def fail(error: BaseException) -> None:
             1,
             "error: /gone: No such file or directory; fix this and run the same command again\n",
         ),
-        (lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.safetensors")), 1, FULL),
-        (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, FULL),
+        (lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.parquet")), 1, f"error: out/a.parquet: {FULL}"),
+        (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, f"error: {FULL}"),
+        (lambda: torch.save({"weights": torch.zeros(20_000)}, "/dev/full"), 1, f"error: {FULL}"),
         (lambda: torch.empty(1 << 62, dtype=torch.uint8), 1, NO_MEMORY),
         (lambda: fail(MemoryError()), 1, NO_MEMORY),
         (lambda: fail(torch.OutOfMemoryError("CUDA out of memory.")), 1, NO_MEMORY),
@@ -47,6 +51,21 @@ def test_what_a_user_can_act_on_is_one_line(
     with pytest.raises(SystemExit) as ended:
         run_cleanly(work)
     assert ended.value.code == code and capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("writing", [atomic_path, atomic_directory, partial(scratch_directory, fingerprint="0" * 64)])
+def test_a_full_disk_names_what_was_to_be_written(
+    writing: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Neither a write nor the errors of safetensors, pyarrow and polars name a file."""
+
+    def work() -> None:
+        with writing(tmp_path / "out"), open("/dev/full", "wb", buffering=0) as file:
+            file.write(b"text")
+
+    with pytest.raises(SystemExit):
+        run_cleanly(work)
+    assert capsys.readouterr().err == f"error: writing {tmp_path / 'out'}: {FULL}"
 
 
 @pytest.mark.parametrize(
