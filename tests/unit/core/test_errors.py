@@ -35,7 +35,11 @@ def fail(error: BaseException) -> None:
             1,
             "error: /gone: No such file or directory; fix this and run the same command again\n",
         ),
-        (lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.parquet")), 1, f"error: out/a.parquet: {FULL}"),
+        (
+            lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.parquet")),
+            1,
+            f"error: out/a.parquet: {FULL}",
+        ),
         (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, f"error: {FULL}"),
         (lambda: torch.save({"weights": torch.zeros(20_000)}, "/dev/full"), 1, f"error: {FULL}"),
         (lambda: torch.empty(1 << 62, dtype=torch.uint8), 1, NO_MEMORY),
