@@ -21,7 +21,8 @@ _NO_MEMORY = "out of memory; docs/training.md lists how much each phase needs an
 _ADVICE = {
     os.strerror(errno.ENOSPC): _FULL,
     os.strerror(errno.EDQUOT): _FULL,
-    "unexpected pos": _FULL,  # torch.save's, after a write that failed
+    # what torch.save and polars say after a write that failed
+    **dict.fromkeys(("unexpected pos", "thrift: transport error"), _FULL),
     **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
 }
 #: An option in a message, and commands, in which options stay: ``--missing=empty``, ```pacer score --labels```.

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -41,6 +42,7 @@ def fail(error: BaseException) -> None:
             f"error: out/a.parquet: {FULL}",
         ),
         (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, f"error: {FULL}"),
+        (lambda: fail(pl.exceptions.ComputeError("Invalid thrift: transport error")), 1, f"error: {FULL}"),
         (lambda: torch.save({"weights": torch.zeros(20_000)}, "/dev/full"), 1, f"error: {FULL}"),
         (lambda: torch.empty(1 << 62, dtype=torch.uint8), 1, NO_MEMORY),
         (lambda: fail(MemoryError()), 1, NO_MEMORY),
