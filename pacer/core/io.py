@@ -15,7 +15,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from pacer.core.errors import DataError
+from pacer.core.errors import DataError, PacerError
 from pacer.core.locks import locked
 
 #: Name in the scratch directory of the output that is being replaced.
@@ -96,7 +96,8 @@ def _noted(target: str | Path) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        error.add_note(f"writing {target}")
+        if not isinstance(error, PacerError):
+            error.add_note(f"writing {target}")
         raise
 
 

@@ -16,8 +16,10 @@ from pacer.core.children import signal_at_parents_end
 
 #: Seconds after which a process ends even if something still blocks it; launchers kill after 30.
 _GRACE = 25.0
+#: What to do after a run that ended early.
+GO_ON = "run the same command again to continue from what was saved"
 #: What a process that was stopped says.
-LAST_WORDS = "stopped; run the same command again to continue from what was saved"
+LAST_WORDS = f"stopped; {GO_ON}"
 
 
 class Stopped(KeyboardInterrupt):

@@ -19,6 +19,10 @@ from pacer.core.io import atomic_directory, atomic_path, scratch_directory
 
 STOPPED = "stopped; run the same command again to continue from what was saved\n"
 FULL = "the disk is full; free some space and run the same command again\n"
+LEFT = (
+    "error: another process of this run has ended, and its own message may say why; "
+    "run the same command again to continue from what was saved\n"
+)
 NO_MEMORY = "error: out of memory; docs/training.md lists how much each phase needs and how to reduce it\n"
 
 
@@ -43,6 +47,11 @@ def fail(error: BaseException) -> None:
         ),
         (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, f"error: {FULL}"),
         (lambda: fail(pl.exceptions.ComputeError("Invalid thrift: transport error")), 1, f"error: {FULL}"),
+        (
+            lambda: fail(RuntimeError("Connection closed by peer. Typically caused by a remote worker crashing")),
+            1,
+            LEFT,
+        ),
         (lambda: torch.save({"weights": torch.zeros(20_000)}, "/dev/full"), 1, f"error: {FULL}"),
         (lambda: torch.empty(1 << 62, dtype=torch.uint8), 1, NO_MEMORY),
         (lambda: fail(MemoryError()), 1, NO_MEMORY),
