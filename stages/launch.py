@@ -14,8 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # where PYTHONSAFEPATH is set, P
 from run import run_script
 
 from pacer import THREADS
+from pacer.core.errors import PacerError
 from pacer.core.outputs import run_stage
-from pacer.core.stops import Stopped
+from pacer.core.stops import GO_ON, Stopped
 
 #: Variables with which a user sets CUDA's allocator; without them, its segments may grow: batches differ in length, and
 #: segments of one size would leave gaps.
@@ -29,6 +30,7 @@ def main() -> None:
     import torch
     from accelerate.commands.config import default_config_file
     from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     from pacer.core.devices import share_cores
 
@@ -45,6 +47,12 @@ def main() -> None:
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")
     try:
         accelerate()
+    except ChildFailedError as error:
+        first = error.get_first_failure()[1]
+        reason = f"was killed ({first.signal_name()})" if first.exitcode < 0 else f"failed (exit code {first.exitcode})"
+        raise PacerError(
+            f"process {first.local_rank} of this machine {reason}, so the others were ended; {GO_ON}"
+        ) from None
     except SignalException as stop:  # it has stopped the processes
         raise Stopped(stop.sigval) from None
     except Stopped:  # with a single process, it has not

@@ -13,14 +13,19 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from io import TextIOWrapper
 
-from pacer.core.stops import LAST_WORDS, Stopped
+from pacer.core.stops import GO_ON, LAST_WORDS, Stopped
 
 _FULL = "the disk is full; free some space and run the same command again"
+#: What a process says that another one left.
+_LEFT = f"another process of this run has ended, and its own message may say why; {GO_ON}"
 _NO_MEMORY = "out of memory; docs/training.md lists how much each phase needs and how to reduce it"
 #: Advice for each phrase in an error of the system or a library; a thread that cannot start lacks memory.
 _ADVICE = {
     os.strerror(errno.ENOSPC): _FULL,
     os.strerror(errno.EDQUOT): _FULL,
+    # what torch.save and polars say after a write that failed
+    **dict.fromkeys(("unexpected pos", "thrift: transport error"), _FULL),
+    "remote worker": _LEFT,  # gloo's
     **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
 }
 #: An option in a message, and commands, in which options stay: ``--missing=empty``, ```pacer score --labels```.
@@ -118,7 +123,8 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, MemoryError):
         return _NO_MEMORY
     if advice := next((advice for words, advice in _ADVICE.items() if words in str(error)), None):
-        return advice
+        named = getattr(error, "__notes__", []) or [getattr(error, "filename", None)]
+        return f"{named[0]}: {advice}" if advice == _FULL and named[0] else advice
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}; fix this and run the same command again"
     return None

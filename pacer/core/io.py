@@ -15,7 +15,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from pacer.core.errors import DataError
+from pacer.core.errors import DataError, PacerError
 from pacer.core.locks import locked
 
 #: Name in the scratch directory of the output that is being replaced.
@@ -80,11 +80,23 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
     temporary.touch()
     permissions = temporary.stat().st_mode  # those of the user's umask; some libraries write files for the owner only
     try:
-        yield temporary
-        _settle(temporary, permissions, durable)
-        os.replace(temporary, target)
+        with _noted(target):
+            yield temporary
+            _settle(temporary, permissions, durable)
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _noted(target: str | Path) -> Generator[None]:
+    """Note in an error of the block what was being written, which the error of a full disk does not say."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, PacerError):
+            error.add_note(f"writing {target}")
+        raise
 
 
 def _settle(path: Path, permissions: int, durable: bool) -> None:
@@ -182,7 +194,7 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
         yield directory
         return
     refusal = f"{parent} is in use by another process that is writing {out}; wait for it, or stop it"
-    with locked(parent / "lock", refusal):
+    with locked(parent / "lock", refusal), _noted(out):
         aside = parent / _ASIDE
         if os.path.lexists(aside) and not os.path.lexists(out):
             os.replace(aside, out)

@@ -19,8 +19,10 @@ from typing import Any
 _PARENT_DEATH_SIGNAL = 1
 #: Seconds after which a process ends even if something still blocks it; launchers kill after 30.
 _GRACE = 25.0
+#: What to do after a run that ended early.
+GO_ON = "run the same command again to continue from what was saved"
 #: What a process that was stopped says.
-LAST_WORDS = "stopped; run the same command again to continue from what was saved"
+LAST_WORDS = f"stopped; {GO_ON}"
 
 
 def environment_without(names: Collection[str]) -> dict[str, str]:

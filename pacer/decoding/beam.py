@@ -131,7 +131,7 @@ class _Search:
         inputs = pad_sequence(inputs, batch_first=True)
         self.type = inputs.dtype
         with self.tree.filling(rows, lengths, inputs.shape[1]), autocast_to_weights(self.language):
-            hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
+            hidden = self._forward(inputs, torch.arange(inputs.shape[1])[None].to(lengths))
             last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
             logits = self.language.lm_head(last)
         self.prefix[rows] = lengths - opened
@@ -147,13 +147,14 @@ class _Search:
         positions = self.prefix[rows, None] + self.hypotheses.generated(rows) - 1
         embedded = self.language.get_input_embeddings()(tokens).to(self.type)
         with self.tree.stepping(active) as mask, autocast_to_weights(self.language):
-            hidden = self._forward(inputs_embeds=embedded, attention_mask=mask, position_ids=positions)
+            hidden = self._forward(embedded, positions, mask)
             logits = self.language.lm_head(hidden)
         return self._settle(rows, *self.hypotheses.advance(rows, logits, longest))
 
-    def _forward(self, **inputs: Tensor) -> Tensor:
+    def _forward(self, embedded: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         with attending(self.language.model, ATTENTION):
-            return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
+            # the cache by its place: its name differs among versions of transformers
+            return self.language.model(None, mask, positions, self.tree, embedded, use_cache=True).last_hidden_state
 
     def _settle(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
         """Branch the tree, return the records that ended, and move the last rows into the freed ones: of a b c d, where

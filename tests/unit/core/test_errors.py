@@ -7,8 +7,11 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -28,11 +31,16 @@ from pacer.core.hygiene import (
     rounding_fault,
     without_residue,
 )
+from pacer.core.io import atomic_directory, atomic_path, scratch_directory
 from pacer.core.progress import Ticker
 from tests.support.cases import cases
 
 STOPPED = "stopped; run the same command again to continue from what was saved\n"
-FULL = "error: the disk is full; free some space and run the same command again\n"
+FULL = "the disk is full; free some space and run the same command again\n"
+LEFT = (
+    "error: another process of this run has ended, and its own message may say why; "
+    "run the same command again to continue from what was saved\n"
+)
 NO_MEMORY = "error: out of memory; docs/training.md lists how much each phase needs and how to reduce it\n"
 
 
@@ -50,8 +58,19 @@ def fail(error: BaseException) -> None:
             1,
             "error: /gone: No such file or directory; fix this and run the same command again\n",
         ),
-        (lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.safetensors")), 1, FULL),
-        (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, FULL),
+        (
+            lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.parquet")),
+            1,
+            f"error: out/a.parquet: {FULL}",
+        ),
+        (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, f"error: {FULL}"),
+        (lambda: fail(pl.exceptions.ComputeError("Invalid thrift: transport error")), 1, f"error: {FULL}"),
+        (
+            lambda: fail(RuntimeError("Connection closed by peer. Typically caused by a remote worker crashing")),
+            1,
+            LEFT,
+        ),
+        (lambda: torch.save({"weights": torch.zeros(20_000)}, "/dev/full"), 1, f"error: {FULL}"),
         (lambda: torch.empty(1 << 62, dtype=torch.uint8), 1, NO_MEMORY),
         (lambda: fail(MemoryError()), 1, NO_MEMORY),
         (lambda: fail(torch.OutOfMemoryError("CUDA out of memory.")), 1, NO_MEMORY),
@@ -65,6 +84,21 @@ def test_what_a_user_can_act_on_is_one_line(
     with pytest.raises(SystemExit) as ended:
         run_cleanly(work)
     assert ended.value.code == code and capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("writing", [atomic_path, atomic_directory, partial(scratch_directory, fingerprint="0" * 64)])
+def test_a_full_disk_names_what_was_to_be_written(
+    writing: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Neither a write nor the errors of safetensors, pyarrow and polars name a file."""
+
+    def work() -> None:
+        with writing(tmp_path / "out"), open("/dev/full", "wb", buffering=0) as file:
+            file.write(b"text")
+
+    with pytest.raises(SystemExit):
+        run_cleanly(work)
+    assert capsys.readouterr().err == f"error: writing {tmp_path / 'out'}: {FULL}"
 
 
 @pytest.mark.parametrize(
