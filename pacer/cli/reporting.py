@@ -74,7 +74,7 @@ def audit(
             checks += [_splits(result, config), _token_limit(config, read / "records.parquet")]
     print_table(corpus_table(result))
     console.print()
-    print_rows((Text("ok") if check.good else Text("look", "yellow"), check.name, check.detail) for check in checks)
+    print_rows((Text("ok") if check.good else Text("check", "yellow"), check.name, check.detail) for check in checks)
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what was rejected or left out ({listed:,})")

@@ -124,7 +124,7 @@ def decode_records(
             if promise is not None:
                 write_json(final / PROMISE, promise)
             if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
-                print(f"decode: empty reports (every sentence affirmed an unlisted finding): {empty:,}")
+                print(f"decode: empty reports (the list allowed none of their sentences): {empty:,}")
             _collect(finished, runs, final)
             # safetensors' own writer creates files that only the owner can read
             (final / "routing.safetensors").write_bytes(save(_routing(generator, shown)))

@@ -196,7 +196,7 @@ def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tup
             if time.monotonic() - since > STUCK_AFTER:
                 raise MeteorError(
                     f"METEOR's Java process used no CPU time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "
-                    "has hung, or the machine is too busy; score again, or omit METEOR with --without=meteor"
+                    "has hung, or the machine is too busy; score again, or leave METEOR out"
                 )
         raise MeteorError("METEOR was stopped")
     finally:

@@ -223,7 +223,7 @@ def notes_of(results: Collection[Result]) -> list[str]:
                 f"{result.context.upper()}: the report departs from the commitment on: {', '.join(departures)}"
             )
         if not result.report:
-            notes.append(f"{result.context.upper()}: empty report: every sentence affirmed an unlisted finding")
+            notes.append(f"{result.context.upper()}: empty report: the list allowed none of its sentences")
         if result.fallback:
             notes.append(f"{result.context.upper()}: no report was found in the generated text; all of it is shown")
         if result.truncated:

@@ -92,7 +92,7 @@ def _columns(path: Path, *columns: str) -> pl.DataFrame:
 def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFrame:
     """Add the output columns of a ``stage``, which must have one row per record, in the records' order."""
     if not records["record_id"].equals(other["record_id"]):
-        raise DataError(f"{stage}: its records do not match the corpus; rerun the `{stage}` stage")
+        raise DataError(f"the output of stage `{stage}` does not match the corpus; rerun that stage")
     return records.hstack(other.drop("record_id"))
 
 

@@ -11,7 +11,7 @@ from pacer.data.schemas import RECORD_SCHEMA, write_table
 from tests.support.made_records import few_records
 
 SHARED, CHANGED, CONTEXT, NOTHING = (
-    "Identical texts of different patients, over 20 words",
+    "Texts over 20 words shared by several patients",
     "Targets in which the cleaner changes the findings that the rules read, by kind of mark",
     "Findings that the indication or history affirms and the target does not mention",
     "Targets that over 2 % of the studies share and that neither affirm nor deny a finding",

@@ -59,7 +59,7 @@ def test_what_the_previous_report_contributes_is_paired() -> None:
 
 def test_a_run_is_placed_by_the_range() -> None:
     seen = {"low": 0.653, "high": 0.68, "seeds": [42, 43, 44], "processors": 3}
-    places = {0.6526: "0.653 is within", 0.6521: "0.652 is below", 0.69: "0.690 is above"}
+    places = {0.6526: "0.653 matches", 0.6521: "0.652 is below", 0.69: "0.690 is above"}
     assert all(words in expected.verdict(f1, 42, seen) for f1, words in places.items())
     other = expected.verdict(0.66, 7, seen)
     assert "this run: seed 7" in other and "0.653 to 0.680 (seeds 42, 43, 44" in other
