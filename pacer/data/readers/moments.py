@@ -81,7 +81,7 @@ def _in_one_zone(images: pl.DataFrame, role: str, account: Account) -> pl.DataFr
         zones = mapped("offset", lambda offset: f"UTC{offset / timedelta(hours=1):+g}").fill_null("no zone")
         topic = "no_zone" if timed["offset"].null_count() else "zones"
         account.count_first(topic, role, timed.select(zones, "id").iter_rows())
-    moment = pl.coalesce(moment - offset + offset.mode().min(), moment)
+    moment = pl.coalesce(moment - offset + offset.drop_nulls().mode().min(), moment)
     return images.with_columns(day=pl.coalesce(moment.dt.date(), "day"), clock=moment.dt.time())
 
 
