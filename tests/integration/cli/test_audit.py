@@ -67,14 +67,14 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     pacer, corpus, backbones: Path, repository: Path
 ):
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
-    assert "look Training targets over 100 tokens unknown until you run `dvc repro backbones`" in words
+    assert "check Training targets over 100 tokens unknown until you run `dvc repro backbones`" in words
     corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
     write(repository / "mine", corpus)
     language = repository / "models" / "backbones" / "language"
     shutil.copytree(backbones / "language", language)
     (language / "provenance.json").write_text('{"provider": "bundled"}')
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
-    assert "look Training targets over 100 tokens 1 of 2 (50.0 %): truncated, without an end token" in words
+    assert "check Training targets over 100 tokens 1 of 2 (50.0 %): truncated, without an end token" in words
 
 
 def test_the_phantom_is_generated_first(pacer):
@@ -82,7 +82,7 @@ def test_the_phantom_is_generated_first(pacer):
     assert refused.code == 1 and "run `dvc repro source` first" in refused.error
 
 
-def test_what_deserves_a_look_is_marked_and_without_out_nothing_is_written(pacer, corpus, repository: Path):
+def test_what_deserves_a_check_is_marked_and_without_out_nothing_is_written(pacer, corpus, repository: Path):
     corpus["train"].clear()
     corpus["val"][0]["[red]colour[/nonsense]"] = "grey"  # names of fields are no markup
     write(Path("mine"), corpus)
@@ -90,7 +90,7 @@ def test_what_deserves_a_look_is_marked_and_without_out_nothing_is_written(pacer
     outcome = pacer("audit", "--params", "mine.yaml")
     assert outcome.code == 0, outcome.error
     words = " ".join(outcome.out.split())
-    assert "look Fields that are not used sn: 1 × [red]colour[/nonsense]" in words
+    assert "check Fields that are not used sn: 1 × [red]colour[/nonsense]" in words
     assert "Context val paper test paper" in words and "train" not in words.lower()  # it is only evaluated
     assert sorted(repository.rglob("*")) == before
 
