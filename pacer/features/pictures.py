@@ -20,6 +20,7 @@ def read_looks(path: Path) -> dict[str, Look]:
 
 
 def write_looks(path: Path, looks: Mapping[str, Look]) -> None:
+    """Write looks by the key of the image's entry in the store, in the order of the keys."""
     with atomic_path(path) as temporary:
         rows = [(key, *look) for key, look in sorted(looks.items())]
         pl.DataFrame(rows, _SCHEMA, orient="row").write_parquet(temporary)

@@ -246,9 +246,9 @@ def lists_kept(
     findings = stated = contradicting = 0
     for (text, *_), tokens in zip(cases, written.tolist(), strict=True):
         report = extract_anchor(tokenizer.decode(tokens).rpartition(OPEN_REPORT)[2].partition(CLOSE_REPORT)[0])
-        listed, denied = set(text.anchor.positive), set(text.anchor.negative)
+        listed = set(text.anchor.positive)
         findings, stated = findings + len(listed), stated + len(listed & set(report.positive))
-        contradicting += bool(listed & set(report.negative) | denied & set(report.positive))
+        contradicting += bool(text.anchor.contradicted(report))
     shares = {"stated": stated / max(findings, 1), "contradictions": contradicting / len(cases)}
     return {name: round(share, 4) for name, share in shares.items()}
 
