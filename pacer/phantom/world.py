@@ -178,7 +178,8 @@ def _make_studies(
         has_lateral = bool(rng.random() < lateral_fraction)
         moment = np.random.default_rng([*key, 4, number])
         prior = studies[-1] if studies else None
-        findings, resolved = _next_state(rng, prior, shifts, has_lateral, boost)
+        further = np.random.default_rng([*key, 5, number])
+        findings, resolved = _next_state(rng, further, prior, shifts, has_lateral, boost)
         devices = findings["support devices"].devices if "support devices" in findings else ()
         bedside = "intensive care" in traits or "endotracheal tube" in devices
         portable = bool(rng.random() < (0.2 if has_lateral else 0.75 if bedside else 0.4))
@@ -204,12 +205,17 @@ def _make_studies(
 
 
 def _next_state(
-    rng: np.random.Generator, prior: PhantomStudy | None, shifts: dict[str, float], has_lateral: bool, boost: float
+    rng: np.random.Generator,
+    further: np.random.Generator,
+    prior: PhantomStudy | None,
+    shifts: dict[str, float],
+    has_lateral: bool,
+    boost: float,
 ) -> tuple[dict[str, FindingState], dict[str, FindingState]]:
     """Draw the findings present now and those that ended, given the previous study."""
     now: dict[str, FindingState] = {}
     resolved: dict[str, FindingState] = {}
-    draws = rng.random((len(FINDINGS), 10))
+    draws = np.hstack([rng.random((len(FINDINGS), 10)), further.random((len(FINDINGS), 2))])
     for finding, finding_prior in FINDING_PRIORS.items():
         draw = draws[FINDINGS.index(finding)]
         shift = shifts[finding] + sum(value for other, value in (finding_prior.given or {}).items() if other in now)
@@ -237,15 +243,15 @@ def _certainty(finding: str, severity: float, draw: float) -> Certainty:
 
 
 def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingState:
-    """Create the state of a new finding from ten random numbers in [0, 1)."""
+    """Create the state of a new finding from twelve random numbers in [0, 1)."""
     severity = round(float(0.15 + 0.85 * draw[1]), 3)
     lateral_only = bool(FINDING_PRIORS[finding].lateral and has_lateral and draw[2] < LATERAL_ONLY)
     zones: tuple[Zone, ...] = ("upper", "mid", "lower")
     devices = ()
     if finding == "support devices":
         first = DEVICES[int(draw[6] * len(DEVICES))]
-        second = DEVICES[int(draw[7] * len(DEVICES))]
-        both = draw[1] < 0.35 and first != second
+        second = DEVICES[int(draw[10] * len(DEVICES))]
+        both = draw[11] < 0.35 and first != second
         devices = tuple(d for d in DEVICES if d in (first, second)) if both else (first,)
     kind = ""
     if finding == "fracture":

@@ -19,7 +19,7 @@ def example_study(finding: str | None, seed: int, severity: float = 0.6, lateral
     findings = {}
     rng = np.random.default_rng([seed, 50])
     while finding is not None and not findings:
-        state = begin_finding(finding, rng.random(10), has_lateral=True)
+        state = begin_finding(finding, rng.random(12), has_lateral=True)
         if state.lateral_only == lateral_only:
             findings[finding] = replace(state, severity=severity, certainty="definite")
     return replace(study, findings=findings, resolved={})

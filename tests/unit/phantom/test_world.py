@@ -18,7 +18,7 @@ from pacer.data.source import read_source
 from pacer.phantom.generate import emphasis_scores, generate_phantom
 from pacer.phantom.language import sample_texts
 from pacer.phantom.tokenizer import phantom_tokenizer
-from pacer.phantom.world import FINDING_PRIORS, _next_state, begin_finding, make_world
+from pacer.phantom.world import DEVICES, FINDING_PRIORS, _next_state, begin_finding, make_world
 from tests.support.profiles import profile
 
 LATERAL_CAPABLE = {name for name in FINDINGS if FINDING_PRIORS[name].lateral}
@@ -78,8 +78,8 @@ def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
     rng, level = np.random.default_rng(3), dict.fromkeys(FINDINGS, 0.0)
     drawn = []
     for _ in range(2500):
-        first, _ = _next_state(rng, None, level, True, 0.0)
-        second, ended = _next_state(rng, SimpleNamespace(findings=first), level, True, 0.0)
+        first, _ = _next_state(rng, rng, None, level, True, 0.0)
+        second, ended = _next_state(rng, rng, SimpleNamespace(findings=first), level, True, 0.0)
         assert first.keys() - second.keys() == ended.keys()
         drawn += [(None, first), (first, second)]
     for name, prior in FINDING_PRIORS.items():
@@ -98,7 +98,7 @@ def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
 def test_what_a_finding_looks_like_is_drawn_apart(finding):
     """But for a hedge, which severity decides too."""
     rng = np.random.default_rng(4)
-    states = [begin_finding(finding, rng.random(10), has_lateral=False) for _ in range(3000)]
+    states = [begin_finding(finding, rng.random(12), has_lateral=False) for _ in range(3000)]
     drawn = {name: [getattr(state, name) for state in states] for name in ("severity", "side", "zone", "certainty")}
     values = [
         np.unique(values, return_inverse=True)[1] for values in (*drawn.values(), *zip(*(s.position for s in states)))
@@ -112,6 +112,18 @@ def test_what_a_finding_looks_like_is_drawn_apart(finding):
         and abs(np.corrcoef(values[pair[0]], values[pair[1]])[0, 1]) > 4.5 / np.sqrt(len(states))
     ]
     assert tied == [] and len(pairs) == 20
+
+
+def test_devices_are_drawn_apart_from_what_they_look_like():
+    rng = np.random.default_rng(6)
+    states = [begin_finding("support devices", rng.random(12), has_lateral=False) for _ in range(3000)]
+    several = [len(state.devices) > 1 for state in states]
+    first, last = ([DEVICES.index(state.devices[at]) for state in states] for at in (0, -1))
+    seen = [[state.severity for state in states], *zip(*(state.position for state in states))]
+    for devices in (several, first, last):
+        for values in seen:
+            assert abs(np.corrcoef(devices, values)[0, 1]) < 4.5 / np.sqrt(len(states))
+    assert abs(np.mean(several) - 0.35 * (1 - 1 / len(DEVICES))) < 0.03
 
 
 def test_copying_the_previous_study_is_good_but_not_unbeatable(studies):
