@@ -117,9 +117,9 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
         commits=commits,
         overlays=overlays,
         spans=marked,
-        wrong_side=any("wrong-side" in span.marks for span in marked),
+        described_otherwise=any({"wrong-side", "other-severity"}.intersection(span.marks) for span in marked),
         sources=SOURCES[result.context],
-        unbacked=[(finding, kind) for finding, kind in uncommitted if kind in POLARITIES],
+        unlisted=[(finding, kind) for finding, kind in uncommitted if kind in POLARITIES],
         notes=notes_of([result]),
     )
 
