@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
 from PIL import Image
 
 from pacer.commitments.anchor import Anchor
@@ -53,8 +54,8 @@ LEGEND = (
     (MISSING, "missing here"),
     (COMPARES, "compares with an earlier study"),
 )
-#: Size of the two forms in inches.
-WIDE, NARROW = (13, 8.2), (5.2, 14.5)
+#: Size of the two forms in inches; what stays empty below is cut.
+WIDE, NARROW = (13, 11), (5.2, 18)
 #: Findings are shown from this probability on, and if reference or commitment affirm them.
 SHOWN = 0.3
 #: A word and the colour behind it, or None.
@@ -96,6 +97,11 @@ class Column:
         self._canvas = FigureCanvasAgg(axes.figure.figure)
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.axis("off")
+
+    @property
+    def end(self) -> float:
+        """Where the texts end, as a share of the figure's height from below."""
+        return self._axes.get_position().y0 + self._down * self._axes.get_position().height
 
     def heading(self, text: str) -> None:
         self._down -= 0.3 * self._line
@@ -205,27 +211,24 @@ def main() -> None:
     options = parser.parse_args()
     case = study_case(results, chosen_study(results))
     reports = [report for report in case.reports if not options.narrow or report.record["context"] in ("sn", "mw")]
-    columns, line = (1, 0.235) if options.narrow else (len(reports), 0.2)
-    figure = Figure(figsize=NARROW if options.narrow else WIDE, dpi=160)
-    high, wide = figure.get_figheight(), figure.get_figwidth()
-    top = legend(figure, line)
-    rows = len(reports) // columns
-    for place, report in enumerate(reports):
-        row, column = divmod(place, columns)
-        left, upper = (column + 0.05) / columns, top - row * top / rows
-        figure.text(left, upper, report.record["context"].upper(), weight="bold", va="top", fontsize=11)
-        figure.text(left + 0.4 / wide, upper, report.sources, va="top", fontsize=9, color=LIGHT["--muted"])
-        side = 0.42 / columns
-        images = [
-            figure.add_axes(
-                (left + half * 1.05 * side, upper - 0.25 / high - side * wide / high, side, side * wide / high)
-            )
-            for half in range(len(case.images))
-        ]
-        pictures(images, case, report)
-        height = top / rows - 0.35 / high - side * wide / high
-        context(Column(figure.add_axes((left, upper - top / rows, 0.9 / columns, height)), line), report)
-    figure.savefig(options.out)
+    columns, line, size, share = (1, 0.235, NARROW, 0.3) if options.narrow else (len(reports), 0.2, WIDE, 0.42)
+    figure = Figure(figsize=size, dpi=160)
+    wide, high = size
+    upper = legend(figure, line)
+    for start in range(0, len(reports), columns):
+        ends = []
+        for place, report in enumerate(reports[start : start + columns]):
+            left, side = (place + 0.05) / columns, share / columns
+            figure.text(left, upper, report.record["context"].upper(), weight="bold", va="top", fontsize=11)
+            figure.text(left + 0.4 / wide, upper, report.sources, va="top", fontsize=9, color=LIGHT["--muted"])
+            below = upper - 0.25 / high - side * wide / high
+            boxes = [(left + half * 1.05 * side, below, side, side * wide / high) for half in range(len(case.images))]
+            pictures([figure.add_axes(box) for box in boxes], case, report)
+            column = Column(figure.add_axes((left, 0, 0.9 / columns, below - 0.1 / high)), line)
+            context(column, report)
+            ends.append(column.end)
+        upper = min(ends) - 0.15 / high
+    figure.savefig(options.out, bbox_inches=Bbox.from_extents(0, upper * high, wide, high))
     print(f"study {case.study_id}")
 
 
