@@ -13,6 +13,7 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
     contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
     attributes     how often side, severity and course agree with the reference, and with those of other patients
+    components     F1 of each row, its difference from the first row, and its F1 on Open-I
     lists          F1 of reports, of generated lists, of read lists, and of reports for the references' lists
 """
 
@@ -44,7 +45,11 @@ from pacer.studies.table import collect, compare_rows, student
 from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
-PAGES = (Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/default.md"))
+PAGES = (Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/default.md"))
+#: The row of README's table that is not compared with the first.
+READ = "PACER, read, agreement"
+#: Scores of the reports on Open-I (bench/openi_scores.py).
+OPENI = Path("bench/results/openi/answers.md")
 #: Charts by study.
 CURVES = {"commitment": Path("docs/figures/threshold.svg")}
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -250,6 +255,22 @@ def lists(result: Stored) -> list[str]:
     return table(["Row", *keys.values()], lines)
 
 
+def components(result: Stored) -> list[str]:
+    first, f1 = next(iter(result["rows"])), tested(result, "f1")
+    answers = [line.strip("| ").split(" | ") for line in OPENI.read_text(encoding="utf-8").splitlines()]
+    lines = []
+    for name, row in result["rows"].items():
+        of_reports = [cells for cells in answers if cells[0] == name and cells[2:3] == ["report"]]
+        real, chance = (
+            short(fmean(float(cells[column].split()[0]) for cells in of_reports)) if of_reports else ""
+            for column in (3, 4)
+        )
+        against = f1.get(f"{name} − {first}", "").rpartition(" ")[0]
+        if against or name in (first, READ):
+            lines.append([name, mean_of(row, "f1"), against, f"{real} ({chance})" if real else ""])
+    return table(["Row", "F1", f"− {first} (95 %), ✓ shown", "Open-I, F1 by rules (chance)"], lines)
+
+
 def mean_of(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
     values = row[MEAN].get(key)
     return short(fmean(values.values())) if values else ""
@@ -280,7 +301,9 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {kind.__name__: kind for kind in (rows, differences, gains, seeds, contexts, previous, attributes, lists)}
+KINDS = {
+    kind.__name__: kind for kind in (rows, differences, gains, seeds, contexts, previous, attributes, lists, components)
+}
 
 
 def curve(name: str) -> str:
