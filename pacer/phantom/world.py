@@ -16,7 +16,6 @@ from ruamel.yaml import YAML
 
 from pacer.data.findings import FINDINGS
 from pacer.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
-from pacer.phantom.wording import WORDING, clinical_text
 
 Side = Literal["left", "right", "bilateral", "central"]
 Zone = Literal["upper", "mid", "lower"]
@@ -192,8 +191,8 @@ def _make_studies(
                 has_lateral=has_lateral,
                 findings=findings,
                 resolved=resolved,
-                indication=clinical_text(rng, traits, WORDING.indications, 0.75),
-                history=clinical_text(rng, traits, WORDING.histories, 0.5),
+                indication=_clinical_text(rng, traits, "indications", 0.75),
+                history=_clinical_text(rng, traits, "histories", 0.5),
                 anatomy=draw_anatomy(moment, body, portable),
                 exposure=draw_exposure(moment, portable),
                 lateral_exposure=draw_exposure(moment, False),
@@ -202,6 +201,17 @@ def _make_studies(
             )
         )
     return tuple(studies)
+
+
+def _clinical_text(
+    rng: np.random.Generator, traits: list[str], kind: Literal["indications", "histories"], share: float
+) -> str | None:
+    """Draw a text that fits a trait of the patient, with probability ``share``."""
+    known, general, trait, choice = rng.random(4)
+    if known > share:
+        return None
+    texts = _WORLD[kind]["" if not traits or general < 0.4 else traits[int(trait * len(traits))]]
+    return texts[int(choice * len(texts))]
 
 
 def _next_state(
