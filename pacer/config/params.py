@@ -14,7 +14,7 @@ from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajecto
 from pacer.config.strict import Strict, read_params, validated
 from pacer.config.training import Batches, Calibrate, Parent, Schedule, Train
 from pacer.core.errors import DataError
-from pacer.core.locks import Locks
+from pacer.core.io import Locks
 
 
 class Params(Strict):

@@ -1,23 +1,33 @@
-"""Atomic files and directories, content hashes, JSON files.
+"""Atomic files and directories, locks on them, content hashes, JSON files, journals.
 
 Nothing is ever half-written under its final name: content goes to a temporary path next to the target, then is renamed.
 """
 
+import errno
+import fcntl
 import gzip
 import hashlib
 import json
 import os
 import shutil
+import sys
+import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 from pacer.core.errors import DataError, PacerError
-from pacer.core.locks import locked
 
+#: How folders are locked (``locks`` in ``params.yaml``): ``auto``, or ``none`` if the user runs one process at a time.
+Locks = Literal["auto", "none"]
+#: What network and FUSE mounts without locks say.
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+#: Seconds for a second try, after the mark of a process that was killed has been removed.
+_SECOND_TRY = 0.1
 #: Name in the scratch directory of the output that is being replaced.
 _ASIDE = "replaced"
 
@@ -172,6 +182,97 @@ def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int,
 def read_jsonl(path: str | Path) -> list[Any]:
     """Return the values of :func:`numbered_jsonl`."""
     return [value for _, value in numbered_jsonl(path)]
+
+
+def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number and value of each line, except a last one that a kill cut off; nothing if there is no file.
+    Raises a DataError if a line is malformed; the message names file and line."""
+    content = Path(path).read_bytes() if Path(path).exists() else b""
+    return parse_lines(content[: content.rfind(b"\n") + 1].split(b"\n"), path)
+
+
+class Journal:
+    """Appends to a journal, after removing an incomplete last line. Thread-safe; a context manager."""
+
+    def __init__(self, path: str | Path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "a+b")  # noqa: SIM115  open for as long as the journal is
+        self._file.seek(0)
+        self._file.truncate(self._file.read().rfind(b"\n") + 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Hand a line to the system, which keeps it even if this process dies."""
+        self._file.write(json.dumps(row).encode() + b"\n")  # whole, whatever other threads write
+        self._file.flush()
+
+
+class Busy(PacerError):
+    """Another process holds a lock."""
+
+
+class _Chosen:
+    locks: Locks = "auto"
+
+
+def choose_locks(locks: Locks) -> None:
+    """Choose how this process locks folders from now on."""
+    _Chosen.locks = locks
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Generator[None]:
+    """Hold a lock on a file; the system releases it when the process ends for any reason.
+
+    On a file system without locks, a second file names the process that holds the lock. After a kill, another process
+    of the same machine takes it over.
+
+    Raises:
+        Busy: another process holds the lock; the message begins with ``refusal``. PacerError: it cannot be locked.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if _Chosen.locks == "none":
+        yield
+        return
+    with open(path, "a") as lock, ExitStack() as marked:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(refusal) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise PacerError(f"{path} cannot be locked: {error.strerror}") from None
+            from filelock import SoftFileLock, Timeout  # takes 50 ms, and few need it
+
+            marker = path.with_name(f"{path.name}.held")
+            try:
+                marked.enter_context(SoftFileLock(marker, timeout=_SECOND_TRY))
+            except Timeout:
+                holder = " on ".join(marker.read_text(errors="replace").split()[:2])
+                advice = f"{marker} names process {holder or 'unknown'}; if that process has ended, delete the file"
+                raise Busy(f"{refusal}. {advice}") from None
+            print(f"{path.parent} is on a file system without file locks; {marker} marks it as in use", file=sys.stderr)
+        yield
+
+
+@contextmanager
+def awaited(path: Path, waiting: Callable[[int], object]) -> Generator[None]:
+    """Hold a lock on a file as soon as nobody else does; until then ``waiting`` is called every second, with the number
+    of calls before, and may raise. Raises a :class:`PacerError` if the file cannot be locked."""
+    with ExitStack() as held:
+        for tries in count():
+            try:
+                held.enter_context(locked(path, str(path)))
+                break
+            except Busy:
+                waiting(tries)
+                time.sleep(1)
+        yield
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.anchors import Emphasis
-from pacer.core.io import hash_bytes, hash_json, write_json
-from pacer.core.journal import Journal, read_journal
+from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, write_json
 from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
 from pacer.data.schemas import EMPHASIS_SCHEMA, read_records, write_table
