@@ -18,8 +18,7 @@ import polars as pl
 from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, PLACEHOLDER, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.patients import TABLE, is_nobody
-from pacer.data.priors import CHOICE_SCHEMA, choose_priors
-from pacer.data.readers.moments import read_moments
+from pacer.data.priors import CHOICE_SCHEMA, choose_priors, read_moments
 from pacer.data.readers.views import header_views, is_special, parse_view
 from pacer.data.sections import Sections, cut_report
 from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, quoted

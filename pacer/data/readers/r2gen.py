@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from pacer.config import Corpus
 from pacer.data.account import LEFT_OUT, Account
-from pacer.data.readers.annotations import Name, Text, read_records
+from pacer.data.readers.files import Name, Text, read_records
 from pacer.data.readers.views import choose_images, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pacer.config import Corpus
 from pacer.core.contexts import availability
 from pacer.data.account import Account
-from pacer.data.readers.annotations import Name, Text, Unread, read_records
+from pacer.data.readers.files import Name, Text, Unread, read_records
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 

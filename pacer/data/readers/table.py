@@ -16,8 +16,8 @@ from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.hygiene import is_empty
 from pacer.data.account import Account
+from pacer.data.priors import YEAR_FIRST
 from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
-from pacer.data.readers.moments import YEAR_FIRST
 from pacer.data.readers.views import parse_view
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
