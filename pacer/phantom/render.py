@@ -65,7 +65,6 @@ def render(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict
     is_frontal = view == "frontal"
     draw, painters = _VIEWS[view]
     drawing, visible = draw(study, size), visible_findings(study, view)
-    canvas = drawing.canvas
     density = None if is_frontal else drawing.body()
     for name, state in study.findings.items():
         if name in visible and (paint := getattr(painters, name.replace(" ", "_"), None)):
@@ -73,9 +72,9 @@ def render(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict
     if density is None:  # in the frontal view findings hide the vessels
         density = drawing.body()
     exposure = study.exposure if is_frontal else study.lateral_exposure
-    _add_distractor(canvas, exposure)
-    image = density - np.float32(drawing.air_depth) * drawing.lung * canvas.clear + canvas.added
-    return _expose(image, exposure, drawing.rng, is_frontal), canvas.regions
+    _add_distractor(drawing, exposure)
+    image = density - np.float32(drawing.air_depth) * drawing.lung * drawing.clear + drawing.added
+    return _expose(image, exposure, drawing.rng, is_frontal), drawing.regions
 
 
 def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> tuple[np.ndarray, np.ndarray]:

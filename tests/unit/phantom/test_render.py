@@ -95,8 +95,8 @@ def test_masks_are_shares_and_cover_exactly_the_visible_findings(view):
 
 def test_strokes_lie_where_the_coordinates_say():
     for seed in range(30):
-        anatomy = make_world(seed, 1)[0].studies[0].anatomy
-        canvas = Canvas(SIZE, anatomy, anatomy.scoliosis, anatomy.turned)
+        study = make_world(seed, 1)[0].studies[0]
+        canvas = Canvas(study, SIZE, study.anatomy.scoliosis, purpose=10, turned=study.anatomy.turned)
         for x, y in ((0.4, -0.3), (-0.5, 0.5), (0.1, 0.7)):
             spot = canvas.stroke([[(x - 0.02, y), (x + 0.02, y)]], 0.04)
             assert abs((canvas.x * spot).sum() / spot.sum() - x) < 0.015
