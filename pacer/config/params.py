@@ -81,14 +81,8 @@ def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
 
 
 def check_splits(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], params: Params) -> None:
-    """Check, before features are computed, that the pipeline will have records to train on and to decode.
-
-    Args:
-        contexts: context -> split -> counts, as in the corpus's audit.
-
-    Raises:
-        DataError: a split that a later stage needs has no record.
-    """
+    """Raise a DataError, before features are computed, if a split that a later stage needs has no record; ``contexts``
+    has the counts by context and split, as in the corpus's audit."""
     present = {(c, split) for c, splits in contexts.items() for split in splits if splits[split]["records"]}
     needed = [("train", "the phases train on")]
     if params.train.checkpoint == "best":

@@ -22,11 +22,8 @@ USER_NAMES = ("columns",)
 
 
 def names_in(folder: Path, what: str) -> list[str]:
-    """Return the names of the YAML files in ``folder``, sorted.
-
-    Raises:
-        ConfigError: there are none, for example because the command runs outside the repository.
-    """
+    """Return the names of the YAML files in ``folder``, sorted. Raises a ConfigError if there are none, for example
+    because the command runs outside the repository."""
     names = sorted(path.stem for path in folder.glob("*.yaml"))
     if not names:
         raise ConfigError(f"{folder.resolve()} contains no {what}; run the command from the root of the repository")
@@ -34,11 +31,8 @@ def names_in(folder: Path, what: str) -> list[str]:
 
 
 def profile_text(path: str | Path) -> str:
-    """Return a complete parameter file as YAML: the profile that it extends, with its own values and comments.
-
-    Raises:
-        ConfigError: the file, or one that it extends, is missing or is not YAML.
-    """
+    """Return a complete parameter file as YAML: the profile that it extends, with its own values and comments. Raises a
+    ConfigError if the file, or one that it extends, is missing or is not YAML."""
     yaml, text = YAML(), io.StringIO()
     yaml.width = 1000  # columns; no line of a profile is folded
     yaml.representer.add_representer(
@@ -49,20 +43,13 @@ def profile_text(path: str | Path) -> str:
 
 
 def load_profile(path: str | Path) -> Params:
-    """Read and validate a parameter file, complete or not.
-
-    Raises:
-        ConfigError: as for :func:`profile_text`, or a value is not valid.
-    """
+    """Read and validate a parameter file, complete or not. Raises a ConfigError as :func:`profile_text` does, or if a
+    value is not valid."""
     return parse_params(YAML(typ="safe").load(profile_text(path)), str(path))
 
 
 def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> CommentedMap:
-    """Return the values of a file, those of the files that it extends included.
-
-    Args:
-        extending: the files from which this one was reached.
-    """
+    """Return the values of a file and of those that it extends; it was reached from the files ``extending``."""
     values = read_mapping(path, yaml)
     if EXTENDS not in values:
         return values

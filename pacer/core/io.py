@@ -78,12 +78,9 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
-    """Yield a temporary path next to ``path``, which is renamed to ``path`` on success, else removed.
-
-    Args:
-        durable: also wait for the disk, so that the content survives a power failure. For content that is costly to
-            make again: training state, answers that were paid for.
-    """
+    """Yield a temporary path next to ``path``, which is renamed to ``path`` on success, else removed. ``durable``: also
+    wait for the disk, so that content that is costly to make again (training state, answers that were paid for)
+    survives a power failure."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -230,10 +227,8 @@ def locked(path: Path, refusal: str) -> Generator[None]:
     """Hold a lock on a file; the system releases it when the process ends for any reason.
 
     On a file system without locks, a second file names the process that holds the lock. After a kill, another process
-    of the same machine takes it over.
-
-    Raises:
-        Busy: another process holds the lock; the message begins with ``refusal``. PacerError: it cannot be locked.
+    of the same machine takes it over. Raises :class:`Busy`, whose message begins with ``refusal``, if another process
+    holds the lock, and a PacerError if the file cannot be locked.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if _Chosen.locks == "none":
@@ -281,13 +276,11 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
 
     The fingerprint covers parameters and the inputs' manifests, so stale state is never used with changed settings;
     directories of other fingerprints are removed. The caller renames finished content to ``out`` (:func:`publish`),
-    which also removes the scratch directory. An output that a killed process had put aside there is put back.
+    which also removes the scratch directory. An output that a killed process had put aside there is put back. Raises
+    :class:`Busy` if another process holds the directory.
 
     Args:
         main: False in all but the first process of a run; they only get the name, and the first holds the lock.
-
-    Raises:
-        PacerError: another process holds the directory.
     """
     parent = Path(f"{out}.scratch")
     directory = parent / fingerprint[:16]
@@ -307,14 +300,8 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
 
 
 def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
-    """Refuse to replace a folder that holds anything but an earlier output, before any work.
-
-    Args:
-        known: names of the files and folders that an output consists of.
-
-    Raises:
-        DataError: ``out`` is a file, or a folder with something else in it.
-    """
+    """Raise a DataError, before any work, if ``out`` is a file, or a folder that holds anything but an earlier output:
+    files and folders with the ``known`` names."""
     out = Path(out)
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file; choose a folder for the output")
@@ -325,11 +312,7 @@ def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:
     """Rename a finished directory to ``out`` and remove the emptied scratch parent. An earlier output is put aside, and
-    removed when the new one stands.
-
-    Args:
-        durable: as in :func:`atomic_path`.
-    """
+    removed when the new one stands. ``durable`` as in :func:`atomic_path`."""
     directory, out = Path(directory), Path(out)
     permissions = directory.stat().st_mode & 0o666  # as in atomic_path
     for file in directory.rglob("*"):
