@@ -46,16 +46,12 @@ class Account:
             self.notes.setdefault(topic, {}).setdefault(source, Counter())[value] += number
 
     def count_first(self, topic: str, source: str, values: Iterable[tuple[str, str]]) -> None:
-        """Count each value, and name the first that has it.
-
-        Args:
-            values: each value, and the id or path that has it.
-        """
-        places: dict[str, list[str]] = {}
-        for value, place in values:
-            places.setdefault(value, []).append(place)
-        for value, having in places.items():
-            self.count(topic, source, f"{value} (first: {quoted(having[0])})", len(having))
+        """Count each value, and name the first id or path that has it; ``values`` has pairs of both."""
+        having: dict[str, list[str]] = {}
+        for value, owner in values:
+            having.setdefault(value, []).append(owner)
+        for value, owners in having.items():
+            self.count(topic, source, f"{value} (first: {quoted(owners[0])})", len(owners))
 
     def without_absent(self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]) -> pl.DataFrame:
         """Set the texts of a column that only say that there is none to null, and count them as ``absent_words``."""
@@ -78,13 +74,12 @@ class Account:
             frame: has the columns ``file``, ``row`` and ``id``, and ``rows`` if a row can stand for several.
             reason: may quote only ids, dates, views, splits and paths. value: see :attr:`problems`.
         """
-        listed = frame.select(where.fill_null(False)).to_series()
-        if not listed.any():
-            return frame
-        reason = pl.lit(reason) if isinstance(reason, str) else reason
-        reasons = frame.with_columns(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
-        self.add(reasons.filter(listed))
-        return frame.filter(~listed)
+        is_listed = frame.select(where.fill_null(False)).to_series()
+        if is_listed.any():
+            reason = pl.lit(reason) if isinstance(reason, str) else reason
+            listed = frame.with_columns(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
+            self.add(listed.filter(is_listed))
+        return frame.filter(~is_listed)
 
     def doubt(self, frame: pl.DataFrame, field: pl.Expr, reason: pl.Expr, value: pl.Expr) -> None:
         """List the rows of a frame, which are used, as doubtful; see :meth:`divert`."""
@@ -118,11 +113,8 @@ class Account:
         with_values.with_columns(pl.col(pl.String).replace("", None)).write_csv(path)
 
     def message(self, allowed: int, table: Path) -> str:
-        """Return the error message for more bad rows than ``allowed``, or for no remaining record.
-
-        Args:
-            table: path of the file that lists all rows.
-        """
+        """Return the error message for more bad rows than ``allowed``, or for no remaining record; ``table`` is the
+        path of the list of all rows."""
         reasons = self.reasons(BAD)
         bad = sum(reasons.values())
         if bad <= allowed:

@@ -43,15 +43,13 @@ def task(view: str, sections: str, unknown_view: UnknownView = "upstream") -> st
     For an unknown view, upstream always asks for the findings, on a separate line; ``by_sections`` asks for the
     sections that exist.
     """
+    start, image = "", f"{_VIEWS.get(view, '')}chest X-ray visual feature"
     if view not in _VIEWS:
-        asked = "findings" if unknown_view == "upstream" else sections
-        if asked == "findings+impression":
-            return "\nWrite radiological finding and impression for this chest X-ray examination"
-        return f"\nWrite radiological {asked.removesuffix('s')} section of report for chest X-ray examination"
+        start, image = "\n", "chest X-ray examination"
+        sections = "findings" if unknown_view == "upstream" else sections
     if sections == "findings+impression":
-        return f"Write radiological finding and impression for this {_VIEWS[view]}chest X-ray visual feature"
-    section = sections.removesuffix("s")
-    return f"Write radiological {section} section of report for {_VIEWS[view]}chest X-ray visual feature"
+        return f"{start}Write radiological finding and impression for this {image}"
+    return f"{start}Write radiological {sections.removesuffix('s')} section of report for {image}"
 
 
 def instruction(

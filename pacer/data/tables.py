@@ -86,11 +86,8 @@ class Table(NamedTuple):
         return [f"{unit} {number}" for number in self.numbers]
 
     def only(self, name: str) -> str | None:
-        """Return the column with a name, ignoring case and surrounding spaces; None if there is none.
-
-        Raises:
-            DataError: several columns have this name.
-        """
+        """Return the column with a name, ignoring case and surrounding spaces; None if there is none. Raises a
+        DataError if several columns have this name."""
         columns = [column for column in self.columns if column.strip().lower() == name.lower()]
         if len(columns) > 1:
             raise DataError(f"{self.path} has several columns named {name} ({', '.join(columns)}); keep one")
@@ -108,8 +105,7 @@ class Table(NamedTuple):
             decimals: columns whose whole numbers keep their decimal point; elsewhere 7.0 becomes 7, because gaps in a
                 column can turn integer ids into decimals.
 
-        Raises:
-            DataError: a value is neither text nor a number, date or time.
+        Raises a DataError if a value is neither text nor a number, date or time.
         """
         texts = {}
         for name in columns:
@@ -122,11 +118,7 @@ class Table(NamedTuple):
         return frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
 
     def check_ids(self, columns: Sequence[str]) -> None:
-        """Refuse ids that were rounded, because they would join what does not belong together.
-
-        Raises:
-            DataError: a column holds such an id.
-        """
+        """Raise a DataError if an id was rounded, because it would join what does not belong together."""
         for name in columns:
             for place, text in zip(self.places, self.frame([name])[name], strict=True):
                 if text is not None and (fault := rounding_fault(text)):

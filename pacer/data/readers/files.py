@@ -53,13 +53,8 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_annotations(path: Path) -> dict[str, list[Any]]:
-    """Read the records of each split, in the file's order.
-
-    The file is in UTF-8, with or without a byte order mark, and may be compressed by gzip.
-
-    Raises:
-        DataError: the file cannot be read as JSON, or is not an object of splits with lists.
-    """
+    """Read the records of each split, in the order of a file in UTF-8, with or without a byte order mark, maybe
+    compressed by gzip. Raises a DataError if it cannot be read as JSON, or is not an object of splits with lists."""
     try:
         with opened(path) as file:
             splits = json.load(file, object_pairs_hook=_without_repeats)
@@ -73,10 +68,7 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
 
 def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:
     """Return a row per valid record: the fields of ``model``, and ``file``, ``row``, ``split``; list the other records.
-
-    Args:
-        source: the input under which rows, and fields that the model lacks, are counted.
-    """
+    Rows, and fields that the model lacks, are counted under the input ``source``."""
     schema = dict.fromkeys(("file", "row", "split"), pl.String()) | {
         name: _KINDS.get(name, pl.String()) for name in model.model_fields
     }
@@ -110,14 +102,8 @@ def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
 
 
 def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file with an ending: sorted by name in a folder, in stored order in an archive.
-
-    Args:
-        path: the folder, or a zip or tar archive of it. Hidden files are skipped.
-
-    Raises:
-        DataError: the path cannot be read, or has no such file.
-    """
+    """Yield name and content of each file with an ending in a folder (sorted by name) or a zip or tar archive of it (in
+    stored order), without hidden files. Raises a DataError if the path cannot be read, or has no such file."""
     number = 0
     with Ticker("reports", None) as ticker:
         try:
