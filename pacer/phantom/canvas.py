@@ -38,15 +38,8 @@ def _sheet(size: int, cells: int, pattern: int) -> Array:
 
 
 def smooth_noise(size: int, cells: int, choice: float, place: Point = (0.0, 0.0)) -> Array:
-    """Return smooth noise with ``cells`` lattice cells per side, approximately zero mean and unit deviation.
-
-    Args:
-        choice: number in [0, 1) that selects the sheet.
-        place: two numbers in [0, 1) that select the window on it.
-
-    Returns:
-        float32 [size, size].
-    """
+    """Return smooth noise with ``cells`` lattice cells per side, approximately zero mean and unit deviation; float32
+    [size, size]. Numbers in [0, 1) select the sheet (``choice``) and the window on it (``place``)."""
     left, top = int(place[0] * size), int(place[1] * size)
     return _sheet(size, cells, int(choice * PATTERNS))[top : top + size, left : left + size]
 
@@ -121,11 +114,8 @@ class Canvas:
     def draw_devices(
         self, state: FindingState, lines: dict[str, list[list[Point]]], case: Sequence[Point], brightness: float
     ) -> None:
-        """Draw support devices: their thin catheters and leads, thick tubes, and the case of a pacemaker.
-
-        Args:
-            lines: of each device. case: corners. brightness: of the case.
-        """
+        """Draw support devices: the ``lines`` of each, which are thick for tubes, and the ``case`` of a pacemaker, with
+        its brightness."""
         if "pacemaker" in state.devices:
             opaque = self.polygon(case)
             self.added += brightness * opaque

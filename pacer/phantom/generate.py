@@ -165,10 +165,8 @@ def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
     """Return ``new_scores`` as in the released files: the tokens of a report that state findings.
 
     The list has one number per token of ``<s> cleaned report </s>``: 1.0 in sentences that state a finding, else 0.0.
-    A possible finding counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100 entries.
-
-    Raises:
-        ValueError: cleaning changed the number of sentences.
+    A possible finding counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100 entries. Raises a
+    ValueError if cleaning changed the number of sentences.
     """
     cleaned = clean_report(report.text)
     ends = sentence_ends(cleaned)

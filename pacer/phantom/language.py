@@ -108,8 +108,9 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
     }
     body = _statements(stated, study, prior, statuses, choices)
     if prior and body and choices.number("is_compared") < _OPENING:
-        opening, sentence = choices.pick(WORDING.compared, "comparison"), body[0][0]
-        body[0] = (f"{opening}, {_lowered(sentence)}", body[0][1])
+        opening, (sentence, names) = choices.pick(WORDING.compared, "comparison"), body[0]
+        lowered = sentence if sentence[:2].isupper() else sentence[0].lower() + sentence[1:]
+        body[0] = (f"{opening}, {lowered}", names)
     body += _endings(study, lateral, prior, statuses, choices)
     denials = _denials(study, statuses, choices)
     body = denials + body if choices.number("denies_first") < 0.2 else body + denials
@@ -272,10 +273,6 @@ def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> l
         frame = choices.pick(frames, "summary_frame", state.finding)
         sentences.append((fill(frame, phrase), frozenset({state.finding})))
     return sentences
-
-
-def _lowered(text: str) -> str:
-    return text if text[:2].isupper() else text[0].lower() + text[1:]
 
 
 def contexts_of(study: PhantomStudy) -> tuple[Context, ...]:

@@ -216,7 +216,10 @@ def _expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal:
     """
     size = image.shape[0]
     x, y = pixel_centres(size)
-    image = _blurred(image, np.float32(exposure.blur))
+    # a share of every pixel spreads to its four neighbours
+    share, padded = np.float32(exposure.blur), np.pad(image, 1, mode="edge")
+    across = padded[1:-1, :-2] + padded[1:-1, 2:] + padded[:-2, 1:-1] + padded[2:, 1:-1]
+    image = image * (1 - share) + across * (share / 4)
     corner = np.square(x - np.float32(exposure.centre[0])) + np.square(y - np.float32(exposure.centre[1]))
     image = image * (1.0 - np.float32(0.5 * exposure.vignette) * corner)
     # fewer quanta pass through dense tissue, so bright parts are noisier
@@ -226,35 +229,18 @@ def _expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal:
         rows = np.arange(size, dtype=np.float32) * np.float32(2.0 * np.pi / exposure.grid_period)
         image += (np.float32(exposure.grid) * np.sin(rows))[:, None]
     steps = (np.clip(image, 0.0, 1.0) * np.float32(_STEPS - 1)).astype(np.int16)
-    printed = _scale(exposure)[steps]
-    _collimate(printed, exposure)
+    # the grey value of each step
+    level = np.linspace(0.0, 1.0, _STEPS, dtype=np.float32) ** np.float32(exposure.gamma)
+    level = (level - 0.4) * np.float32(exposure.gain) + np.float32(0.4 + exposure.brightness)
+    printed = (np.clip(level, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)[steps]
+    left, top, right, bottom = (round(width * size / 2) for width in exposure.collimation)
+    printed[:, :left] = printed[:, size - right :] = 3
+    printed[:top] = printed[size - bottom :] = 3
     if exposure.label:
         _burn_label(printed, exposure)
     if exposure.marker:
         _place_marker(printed, exposure, frontal)
     return printed
-
-
-def _blurred(image: Array, share: np.float32) -> Array:
-    """Spread a share of every pixel to its four neighbours."""
-    padded = np.pad(image, 1, mode="edge")
-    across = padded[1:-1, :-2] + padded[1:-1, 2:] + padded[:-2, 1:-1] + padded[2:, 1:-1]
-    return image * (1 - share) + across * (share / 4)
-
-
-def _scale(exposure: Exposure) -> Array:
-    """Return the grey value of each brightness step, uint8 [1024]."""
-    level = np.linspace(0.0, 1.0, _STEPS, dtype=np.float32) ** np.float32(exposure.gamma)
-    level = (level - 0.4) * np.float32(exposure.gain) + np.float32(0.4 + exposure.brightness)
-    return (np.clip(level, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
-
-
-def _collimate(printed: Array, exposure: Exposure) -> None:
-    """Draw black borders outside the collimated beam."""
-    size = len(printed)
-    left, top, right, bottom = (round(width * size / 2) for width in exposure.collimation)
-    printed[:, :left] = printed[:, size - right :] = 3
-    printed[:top] = printed[size - bottom :] = 3
 
 
 def _burn_label(printed: Array, exposure: Exposure) -> None:

@@ -56,15 +56,12 @@ def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """Learn a Llama-style tokenizer.
+    """Learn a Llama-style tokenizer, which puts ``<s>`` first if special tokens are requested. ``decode`` inverts
+    ``encode`` for every text that does not begin with a space; unlearned characters become byte tokens.
 
     Args:
         texts: training texts. They are split at newlines, so a newline is always a byte token.
         vocabulary: number of tokens, including the three special and 256 byte tokens; at least 260.
-
-    Returns:
-        A tokenizer that puts ``<s>`` first if special tokens are requested. ``decode`` inverts ``encode`` for every
-        text that does not begin with a space; unlearned characters become byte tokens.
     """
     special = [*SPECIAL_TOKENS, *_BYTES]
     learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))

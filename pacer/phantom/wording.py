@@ -69,12 +69,10 @@ def style_of(choice: float) -> Style:
 
 
 def by_style(frames: ByName, style: Style) -> Texts:
-    """Return the frames of a style."""
     return frames["plain" if style == "numbered" else style]
 
 
 def capitalised(text: str) -> str:
-    """Capitalise the first letter."""
     return text[0].upper() + text[1:]
 
 

@@ -78,8 +78,8 @@ def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
     rng, level = np.random.default_rng(3), dict.fromkeys(FINDINGS, 0.0)
     drawn = []
     for _ in range(2500):
-        first, _ = _next_state(rng, rng, None, level, True, 0.0)
-        second, ended = _next_state(rng, rng, SimpleNamespace(findings=first), level, True, 0.0)
+        first, _ = _next_state(rng.random((13, 12)), None, level, True, 0.0)
+        second, ended = _next_state(rng.random((13, 12)), SimpleNamespace(findings=first), level, True, 0.0)
         assert first.keys() - second.keys() == ended.keys()
         drawn += [(None, first), (first, second)]
     for name, prior in FINDING_PRIORS.items():
