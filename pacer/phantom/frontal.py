@@ -97,44 +97,30 @@ class Frontal(Canvas):
 
     def body(self) -> Array:
         """Draw everything except the air of the lungs; return its brightness [size, size]."""
-        y, anatomy = self.y, self.anatomy
+        x, y, across, anatomy, bone = self.x, self.y, self.across, self.anatomy, np.float32(self.anatomy.bone)
         heart = self._heart()
         self.fill(0.86 * heart)
         shoulder = 0.90 - 0.75 * np.square(np.clip((-np.float32(anatomy.shoulder) - y) * 2.2, 0.0, 1.0))
-        trunk = ramp(shoulder + 0.07 * np.float32(anatomy.fat) - self.across, 0.05)
+        trunk = ramp(shoulder + 0.07 * np.float32(anatomy.fat) - across, 0.05)
         density = trunk * np.float32(0.60) + np.float32(0.03)
         density += (0.10 * ramp(self.below, 0.05)) * self.thorax
         density += 0.10 * heart * ramp(-self.below, 0.05)
-        density += 0.07 * np.float32(anatomy.bone) * self.ribs
-        self._vessels(density)
-        self._great_vessels_and_airway(density, trunk)
-        self._skeleton(density, trunk)
-        self._soft_tissue(density)
-        return density + 0.018 * smooth_noise(self.size, 5, self.texture, self.window) * trunk
-
-    def _vessels(self, density: Array) -> None:
-        """Draw the hila and the texture of vessels in the lungs."""
-        anatomy = self.anatomy
+        density += 0.07 * bone * self.ribs
+        # hila, and the texture of vessels in the lungs
         vessels = smooth_noise(self.size, 22, self.texture, self.window)
-        hilar = bump(np.square(self.across - 0.24) / 0.10 + np.square(self.y - 0.06) / 0.22)
+        hilar = bump(np.square(across - 0.24) / 0.10 + np.square(y - 0.06) / 0.22)
         prominence = np.float32(1.0 + 4.0 * anatomy.hilum)
         density += self.lung * self.clear * (0.014 + 0.05 * prominence * hilar) * np.clip(vessels, -1.0, 2.0)
         density += (0.07 + 0.35 * anatomy.hilum) * hilar * self.lung
-
-    def _great_vessels_and_airway(self, density: Array, trunk: Array) -> None:
-        """Draw aortic knob, descending aorta, and windpipe."""
-        x, y, anatomy = self.x, self.y, self.anatomy
+        # aortic knob, descending aorta, and windpipe
         place, width = 0.09 + 0.055 * anatomy.knob, 0.010 + 0.008 * anatomy.knob
         knob = bump((np.square(x - np.float32(place)) + np.square(y + 0.30)) / np.float32(width))
         self.fill(0.7 * knob)
         stripe = ramp(0.018 - np.abs(x - np.float32(0.10 + 0.05 * anatomy.knob)), 0.04) * ramp(y + 0.25, 0.1)
         density += np.float32(0.05 * anatomy.age) * stripe
         density -= 0.16 * ramp(0.035 - np.abs(x - 0.01), 0.02) * ramp(-0.22 - y, 0.08) * trunk
-
-    def _skeleton(self, density: Array, trunk: Array) -> None:
-        """Draw spine, clavicles and shoulder blades."""
-        y, anatomy, bone = self.y, self.anatomy, np.float32(self.anatomy.bone)
-        spine = ramp(0.075 - self.across, 0.03)
+        # spine, clavicles and shoulder blades
+        spine = ramp(0.075 - across, 0.03)
         density += spine * bone * (0.08 + 0.02 * np.cos(y * np.float32(2 * math.pi / (0.73 * anatomy.rib_spacing))))
         slope = anatomy.clavicle_slope
         clavicles = [
@@ -142,23 +128,21 @@ class Frontal(Canvas):
             for s, h in zip((-1, 1), anatomy.clavicles, strict=True)
         ]
         density += 0.10 * bone * self.stroke(clavicles, 0.055)
-        edge = self.across - np.float32(0.78 - anatomy.scapula) - 0.10 * (y + 0.35)
+        edge = across - np.float32(0.78 - anatomy.scapula) - 0.10 * (y + 0.35)
         blade = ramp(edge, 0.03) * ramp(0.05 - y, 0.15) * ramp(y + 0.72, 0.1)
         density += 0.055 * bone * blade * trunk
-
-    def _soft_tissue(self, density: Array) -> None:
-        """Draw breasts, and gas in stomach and colon."""
-        y, anatomy = self.y, self.anatomy
+        # breasts, and gas in stomach and colon
         if anatomy.breast:
-            low = np.square((self.across - 0.50) / 0.30) + np.square((y - np.float32(anatomy.breast_height)) / 0.30)
+            low = np.square((across - 0.50) / 0.30) + np.square((y - np.float32(anatomy.breast_height)) / 0.30)
             shade = ramp(1.0 - low, 0.25) * (0.55 + 0.45 * np.clip((y - anatomy.breast_height + 0.3) / 0.5, 0.0, 1.0))
             density += np.float32(anatomy.breast) * shade
-        bubble = self.gas(self.x - np.float32(anatomy.gas[0]))
+        bubble = self.gas(x - np.float32(anatomy.gas[0]))
         if anatomy.colon:
-            x = self.x - np.float32(-0.48 if anatomy.colon > 0.6 else 0.62)
-            loop = bump(np.square(x) / 0.016 + np.square(y - 0.86) / 0.006)
+            from_colon = x - np.float32(-0.48 if anatomy.colon > 0.6 else 0.62)
+            loop = bump(np.square(from_colon) / 0.016 + np.square(y - 0.86) / 0.006)
             bubble = np.maximum(bubble, np.float32(anatomy.colon) * loop)
         density -= 0.22 * bubble * ramp(self.below, 0.05)
+        return density + 0.018 * smooth_noise(self.size, 5, self.texture, self.window) * trunk
 
 
 def atelectasis(view: Frontal, state: FindingState) -> None:

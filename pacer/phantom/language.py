@@ -83,7 +83,8 @@ class _Choices:
         self._of_report = dict(zip(_OF_REPORT, rng.random(len(_OF_REPORT)).tolist(), strict=True))
         of_findings = rng.random((len(FINDINGS), len(_OF_FINDING))).tolist()
         self._of_findings = {name: dict(zip(_OF_FINDING, row)) for name, row in zip(FINDINGS, of_findings)}
-        self.style: Style = wording.style_of(self.number("style"))
+        drawn = self.number("style")
+        self.style: Style = next(style for style, share in wording.STYLES.items() if drawn < share)
 
     def number(self, decision: str, finding: str = "") -> float:
         return (self._of_findings[finding] if finding else self._of_report)[decision]
@@ -156,7 +157,11 @@ def _statements(
         if pair and state is pair[1]:
             continue
         if pair and state is pair[0]:
-            body.append((_joined(*pair, prior, choices), frozenset(s.finding for s in pair)))
+            first, second = pair
+            also = wording.short(second, choices.number("second_name", second.finding))
+            frames = WORDING.joint_changes[first.course] if prior else by_style(WORDING.joint, choices.style)
+            sentence = fill(choices.frame(frames, first), choices.phrase(first), also)
+            body.append((sentence, frozenset({first.finding, second.finding})))
         elif absent and not prior and state.certainty == "definite" and state.finding != "support devices":
             name = choices.pick(WORDING.denied_names[absent], "absent_name", state.finding)
             frame = choices.frame(by_style(WORDING.without, choices.style), state)
@@ -176,13 +181,6 @@ def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, Findin
             if not prior or first.course == second.course:
                 return first, second
     return None
-
-
-def _joined(first: FindingState, second: FindingState, prior: bool, choices: _Choices) -> str:
-    """Write one sentence for two findings."""
-    also = wording.short(second, choices.number("second_name", second.finding))
-    frames = WORDING.joint_changes[first.course] if prior else by_style(WORDING.joint, choices.style)
-    return fill(choices.frame(frames, first), choices.phrase(first), also)
 
 
 def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:

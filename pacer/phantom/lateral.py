@@ -69,7 +69,13 @@ class Lateral(Canvas):
         density -= 0.15 * ramp(0.045 - np.abs(x - 0.10 - 0.12 * (y + 0.6)), 0.02) * ramp(-0.28 - y, 0.08) * trunk
         breastbone = curve((-0.50, -0.72), (-0.74 + 0.2 * anatomy.apex, -0.20), (-0.66, 0.36), 8)
         density += 0.13 * bone * self.stroke([breastbone], 0.05)
-        self._soft_tissue(density, trunk)
+        # raised arms above, breasts in front, and gas under the diaphragm
+        arm = np.abs(x - np.float32(0.55 - 2.0 * anatomy.scapula) - 0.5 * (y + 0.9))
+        density += np.float32(0.05 + 0.05 * anatomy.fat) * ramp(0.14 - arm, 0.06) * ramp(-0.58 - y, 0.15) * trunk
+        if anatomy.breast:
+            low = np.square((x + 0.62) / 0.28) + np.square((y - np.float32(anatomy.breast_height)) / 0.34)
+            density += np.float32(anatomy.breast) * ramp(1.0 - low, 0.3)
+        density -= 0.20 * self.gas(x + np.float32(anatomy.gas[0] - 0.32)) * ramp(self.below, 0.05)
         hilum = bump((np.square(x - 0.05) + np.square(y + 0.02)) / 0.035)
         density += (0.10 + 0.4 * anatomy.hilum) * hilum * self.lung
         ribs = np.clip(np.cos((y - 0.45 * x + 0.3) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.8, 0.0, 0.8)
@@ -92,16 +98,6 @@ class Lateral(Canvas):
             self.claim("cardiomegaly", heart)
         arch = np.sqrt(np.square(x - 0.10) + np.square(y + 0.34))
         self.fill(np.float32(0.35 * anatomy.knob) * ramp(0.05 - np.abs(arch - 0.14), 0.05) * ramp(-0.20 - y, 0.1))
-
-    def _soft_tissue(self, density: Array, trunk: Array) -> None:
-        """Draw raised arms above, breasts in front, and gas under the diaphragm."""
-        x, y, anatomy = self.x, self.y, self.anatomy
-        arm = np.abs(x - np.float32(0.55 - 2.0 * anatomy.scapula) - 0.5 * (y + 0.9))
-        density += np.float32(0.05 + 0.05 * anatomy.fat) * ramp(0.14 - arm, 0.06) * ramp(-0.58 - y, 0.15) * trunk
-        if anatomy.breast:
-            low = np.square((x + 0.62) / 0.28) + np.square((y - np.float32(anatomy.breast_height)) / 0.34)
-            density += np.float32(anatomy.breast) * ramp(1.0 - low, 0.3)
-        density -= 0.20 * self.gas(x + np.float32(anatomy.gas[0] - 0.32)) * ramp(self.below, 0.05)
 
     def _upper_mediastinum(self) -> None:
         """Fill the retrosternal space if the mediastinum is enlarged; otherwise it stays clear."""

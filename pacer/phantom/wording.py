@@ -63,11 +63,6 @@ def pick(options: Sequence[Option], choice: float) -> Option:
     return options[int(choice**_HABIT * len(options))]
 
 
-def style_of(choice: float) -> Style:
-    """Map a number in [0, 1) to a style."""
-    return next(style for style, share in STYLES.items() if choice < share)
-
-
 def by_style(frames: ByName, style: Style) -> Texts:
     return frames["plain" if style == "numbered" else style]
 
