@@ -14,10 +14,9 @@ from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.hygiene import ANY_RESIDUE, CONTROL, ENGLISH, LINE_ENDS, LOST, RESIDUE, fault_of, id_fault, is_absent
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.cleaning import CLEANERS, changed_number
+from pacer.data.cleaning import CLEANERS, changed_number, says_something, without_sentences
 from pacer.data.schemas import PRIOR_SCHEMA
 from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
-from pacer.data.sentences import says_something, without_sentences
 from pacer.data.values import bare_id, mapped, quoted
 from pacer.data.wording import compares_with_prior
 

@@ -14,7 +14,7 @@ from captum.attr import IntegratedGradients
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
-from pacer.data.sentences import sentence_ends
+from pacer.data.cleaning import sentence_ends
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 

@@ -16,8 +16,8 @@ from pacer.core.audits import Check, counted, number, share
 from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, write_json
 from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
+from pacer.data.cleaning import sentence_ends, token_marks
 from pacer.data.schemas import EMPHASIS_SCHEMA, SPLITS, read_records, write_table
-from pacer.data.sentences import sentence_ends, token_marks
 
 CACHE = "attributions.jsonl"
 #: The splits that training reads.
@@ -48,7 +48,7 @@ class Audit:
         token_ends: Sequence[int],
     ) -> None:
         """Count a record: the ``chosen`` marks, which training reads, and the ``released`` ones. Its sentences end at
-        ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.sentences`)."""
+        ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.cleaning`)."""
         counts = self.counts[row["split"], row["context"]]
         counts["records"] += 1
         if chosen is None:

@@ -18,14 +18,12 @@ from pacer.config.corpus import Phantom
 from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
-from pacer.data.cleaning import clean_report
+from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
-from pacer.data.sentences import sentence_ends, token_marks
 from pacer.data.source import describe_source
-from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
+from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, phantom_tokenizer, report_of
 from pacer.phantom.render import count_images, image_path, write_images
-from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.wording import degree
 from pacer.phantom.world import FindingState, PhantomStudy, make_world
 

@@ -2,15 +2,23 @@
 
 The context determines the content of a report. Without a previous report there is no comparison of any kind. Without a
 lateral view, lateral-only findings are not mentioned, either as present or as absent.
+
+The tokenizer of these texts has Llama's layout (``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, the 256 byte tokens, then the
+learned pieces), dummy space before the first word, and byte fallback, so texts map to tokens as with the real model. It
+is trained on a fixed sample of cleaned reports, commitments and prompts: the same vocabulary size always yields the
+same tokenizer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from pacer.core.contexts import Context, availability, contexts_within
+from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.phantom import wording
 from pacer.phantom.wording import WORDING, Option, Phrase, Style, by_style, fill, pick
@@ -50,6 +58,20 @@ _OF_FINDING = (
     "order", "name", "detail", "frame", "has_clause", "clause", "elaboration", "absent_name", "second_name",
     "ended_name", "ended_frame", "denied", "silhouette", "summary_name", "summary_frame",
 )  # fmt: skip
+SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
+_BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
+#: Maximum number of distinct characters learned.
+_LETTERS = 100
+_SAMPLE_SEED, _SAMPLE_SIZE = 20_240_607, 5_000
+_TASKS = (
+    "Human: <Img><ImageHere></Img> Write radiological finding and impression for this posterior anterior chest X-ray"
+    " visual feature. Assistant:",
+    "Human: <Img><ImageHere></Img> Write radiological finding section of report for this anterior posterior chest X-ray"
+    " visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report in"
+    " <REPORT>. Assistant:",
+    "Write radiological impression section of report for this posterior anterior chest X-ray visual feature",
+    "Write radiological finding section of report for chest X-ray examination",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,3 +324,57 @@ def sample_texts(seed: int, count: int) -> list[PhantomReport]:
                 reports.append(write_report(study, context, rng))
         chunk += 1
     return reports[:count]
+
+
+def commitment_text(report: PhantomReport) -> str:
+    """Format the statuses of a report as a commitment."""
+    lists = {status: ", ".join(report.listed(status)[:8]) for status in ("positive", "negative", "uncertain")}
+    fields = "; ".join(f"{status}: {names or 'none'}" for status, names in lists.items())
+    return f"<ANCHOR> {fields} </ANCHOR>"
+
+
+@lru_cache(maxsize=1)
+def _training_texts() -> tuple[str, ...]:
+    texts: list[str] = []
+    for report in sample_texts(_SAMPLE_SEED, _SAMPLE_SIZE):
+        texts += [clean_report(report.text), commitment_text(report), "<REPORT>", "</REPORT>"]
+    for patient in make_world(_SAMPLE_SEED + 1, 400):
+        for study in patient.studies:
+            texts += [f"INDICATION: {study.indication}. HISTORY: {study.history}."]
+    return (*texts, *_TASKS * 200, *FINDINGS * 20)
+
+
+@lru_cache(maxsize=4)
+def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
+    """Return the tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
+    return train_tokenizer(_training_texts(), vocabulary)
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Learn a Llama-style tokenizer, which puts ``<s>`` first if special tokens are requested. ``decode`` inverts
+    ``encode`` for every text that does not begin with a space; unlearned characters become byte tokens.
+
+    Args:
+        texts: training texts. They are split at newlines, so a newline is always a byte token.
+        vocabulary: number of tokens, including the three special and 256 byte tokens; at least 260.
+    """
+    special = [*SPECIAL_TOKENS, *_BYTES]
+    learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    learner.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        show_progress=False,
+        special_tokens=special,
+        limit_alphabet=min(_LETTERS, vocabulary - len(special)),
+    )
+    learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
+    tokenizer = Tokenizer(learner.model)  # without the learner's special tokens, so that byte tokens are ordinary
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
+    tokenizer.pre_tokenizer = learner.pre_tokenizer
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
+    )
+    return tokenizer

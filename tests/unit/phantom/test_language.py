@@ -14,8 +14,14 @@ from pacer.core.contexts import availability
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.phantom import language
-from pacer.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts
-from pacer.phantom.tokenizer import commitment_text, phantom_tokenizer
+from pacer.phantom.language import (
+    commitment_text,
+    contexts_of,
+    fullest_report_of,
+    phantom_tokenizer,
+    report_of,
+    sample_texts,
+)
 from pacer.phantom.wording import remarks
 from pacer.phantom.world import make_world
 

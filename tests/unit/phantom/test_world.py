@@ -16,8 +16,7 @@ from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS, TRUTH_SCHEMA
 from pacer.data.source import read_source
 from pacer.phantom.generate import emphasis_scores, generate_phantom
-from pacer.phantom.language import sample_texts
-from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.language import phantom_tokenizer, sample_texts
 from pacer.phantom.world import DEVICES, FINDING_PRIORS, _next_state, begin_finding, make_world
 from tests.support.profiles import profile
 
