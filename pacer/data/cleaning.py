@@ -43,10 +43,8 @@ _IU_PUNCTUATION = _PUNCTUATION | str.maketrans("", "", ":<=>@")
 
 
 def clean_report(text: str) -> str:
-    """Return the report as lower-case sentences, each followed by ``" ."`` (``" ."`` for an empty text).
-
-    The result equals that of LLM-RG4's MIMIC cleaner on every input.
-    """
+    """Return the report as lower-case sentences, each followed by ``" ."`` (``" ."`` for an empty text). The result
+    equals that of LLM-RG4's MIMIC cleaner on every input."""
     text = text.replace("\n", " ")
     for run, single, times in _RUNS:
         while times and run in text:
@@ -56,10 +54,8 @@ def clean_report(text: str) -> str:
 
 
 def clean_report_iu_xray(text: str) -> str:
-    """Return the report in the form of :func:`clean_report`, by R2Gen's rules for IU X-Ray (the same in LLM-RG4).
-
-    The result equals that of R2Gen's ``clean_report_iu_xray`` on every input.
-    """
+    """Return the report in the form of :func:`clean_report`, by R2Gen's rules for IU X-Ray (the same in LLM-RG4). The
+    result equals that of R2Gen's ``clean_report_iu_xray`` on every input."""
     for _ in range(3):
         text = text.replace("..", ".")
     return _sentences(_without_marks(text), _IU_PUNCTUATION)
@@ -156,6 +152,7 @@ CLEANERS: Mapping[str, Callable[[str], str]] = {
     "iu_xray": clean_report_iu_xray,
     "decimals": clean_report_decimals,
 }
+#: What divides raw text; a piece can be a part of a sentence.
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 #: An abbreviation that does not end a sentence.
 _UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
@@ -203,11 +200,7 @@ def sentence_ends(report: str) -> list[int]:
 
 def token_marks(ends: Sequence[int], marked: Sequence[bool], token_ends: Sequence[int]) -> list[float]:
     """Return emphasis as released (``new_scores``) for ``<s> report </s>``: 1.0 for every token whose last character is
-    in a marked sentence, else 0.0; BOS and EOS are 0.0.
-
-    Args:
-        ends: ends of the sentences (:func:`sentence_ends`). marked: one value per sentence. token_ends: the end of each
-            token of the report, ascending.
-    """
+    in a marked sentence, else 0.0; BOS and EOS are 0.0. Sentences end at ``ends`` (:func:`sentence_ends`), the tokens
+    of the report, in ascending order, at ``token_ends``."""
     sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in token_ends]
     return [0.0, *(float(marked[sentence]) for sentence in sentences), 0.0]

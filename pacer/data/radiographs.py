@@ -74,14 +74,8 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
 
 def image_header(path: str | Path, decode: bool = False) -> Header:
     """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper files, whose pixels
-    decide what is shown.
-
-    Args:
-        decode: whether to decode 8-bit files, too.
-
-    Raises:
-        ImageError: the file is missing, is not an image, or cannot be used.
-    """
+    decide what is shown, and with ``decode`` 8-bit files, too. Raises an ImageError if the file is missing, is not an
+    image, or cannot be used."""
     with problems_of(path), open(path, "rb") as file:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
@@ -158,11 +152,8 @@ def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
 
 def _load_undamaged(image: Image.Image) -> None:
     """Decode a JPEG file that Pillow has opened, or check the checksums of a PNG file; do nothing for other images.
-    Pillow decodes silently over a hole of zeros or bytes of another file.
-
-    Raises:
-        OSError, SyntaxError: the file is truncated, or its compressed data is damaged.
-    """
+    Pillow decodes silently over a hole of zeros or bytes of another file. Raises an OSError or SyntaxError if the file
+    is truncated, or its compressed data is damaged."""
     if not isinstance(image, ImageFile.ImageFile) or image.format not in ("JPEG", "MPO", "PNG") or image.fp is None:
         return
     place = image.fp.tell()

@@ -96,8 +96,7 @@ class _Part(NamedTuple):
 def find_sections(text: str) -> Sections:
     """Find the sections of a report file. If a section occurs more than once, the last non-empty one counts, because
     preliminary readings precede the final report. Only the first paragraph of indication and history is used, because
-    the rest of a report without more headings may follow it.
-    """
+    the rest of a report without more headings may follow it."""
     return _sections(_parts(text))
 
 
@@ -184,12 +183,9 @@ def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
         pairs = pairwise([*begins, len(text)])
         of_image = [pair[0] for pair in pairs if _OF_IMAGE.search(text, *pair) and not _OF_PATIENT.search(text, *pair)]
         if of_image and name not in _MAIN and not _AFTER.search(heading):
-            split = [_Part(name, text[: of_image[0]], heading), _Part("findings", text[of_image[0] :])]
-            return [
-                *parts[:place],
-                *split,
-                *parts[place + 1 :],
-            ], f"below {quoted(heading, words=5)}" if heading else "above the others"
+            above, findings = text[: of_image[0]], text[of_image[0] :]
+            parts[place : place + 1] = [_Part(name, above, heading), _Part("findings", findings)]
+            return parts, f"below {quoted(heading, words=5)}" if heading else "above the others"
     return parts, ""
 
 

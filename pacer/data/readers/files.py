@@ -69,9 +69,7 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
 def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:
     """Return a row per valid record: the fields of ``model``, and ``file``, ``row``, ``split``; list the other records.
     Rows, and fields that the model lacks, are counted under the input ``source``."""
-    schema = dict.fromkeys(("file", "row", "split"), pl.String()) | {
-        name: _KINDS.get(name, pl.String()) for name in model.model_fields
-    }
+    columns = ("file", "row", "split", *model.model_fields)
     rows, problems = list[tuple[Any, ...]](), list[dict[str, Any]]()
     for split, records in read_annotations(path).items():
         account.read[source] += len(records)
@@ -84,9 +82,9 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
                 rows.append((*place.values(), split, *model.model_validate(raw).__dict__.values()))
             except ValidationError as error:
                 problems.append(place | _problem(raw, error))
-    columns = ("file", "row", "id", "field", "reason", "value")
-    account.add(pl.DataFrame(problems, dict.fromkeys(columns, pl.String())))
-    return pl.DataFrame(rows, schema, orient="row")
+    listed = ("file", "row", "id", "field", "reason", "value")
+    account.add(pl.DataFrame(problems, dict.fromkeys(listed, pl.String())))
+    return pl.DataFrame(rows, {name: _KINDS.get(name, pl.String()) for name in columns}, orient="row")
 
 
 def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
