@@ -13,9 +13,8 @@ from pydantic import model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
-from pacer.config.anchors import Anchors, Emphasis
 from pacer.config.backbones import Backbones, Features
-from pacer.config.corpus import Corpus
+from pacer.config.corpus import Anchors, Corpus, Emphasis
 from pacer.config.decode import Decode, Score
 from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.config.strict import Strict, read_mapping, read_params, validated

@@ -21,23 +21,16 @@ _SHOWN = 10
 
 
 class Account:
-    """List of the unused rows, and counts of other observations.
-
-    Attributes:
-        read: number of rows read, by input (a context, or the role of a file).
-        beyond_limit: number of rows whose studies are beyond ``corpus.limit``.
-        empty_priors: number of studies whose previous report was empty after cleaning.
-        wording: by context without a previous report, how many targets presuppose one, and how many targets there are.
-        notes: ``{topic: {input: {value: count}}}``.
-        problems: the list, with the columns of :data:`PROBLEM_SCHEMA`, and ``value``: the refused value, if it may be
-            quoted.
-    """
+    """List of the unused rows, and counts of other observations."""
 
     def __init__(self) -> None:
-        self.read: Counter[str] = Counter()
-        self.beyond_limit = self.empty_priors = 0
+        self.read: Counter[str] = Counter()  # number of rows read, by input (a context, or the role of a file)
+        self.beyond_limit = 0  # number of rows whose studies are beyond corpus.limit
+        self.empty_priors = 0  # number of studies whose previous report was empty after cleaning
+        # by context without a previous report, how many targets presuppose one, and how many targets there are
         self.wording: dict[str, tuple[int, int]] = {}
-        self.notes: dict[str, dict[str, Counter[str]]] = {}
+        self.notes: dict[str, dict[str, Counter[str]]] = {}  # {topic: {input: {value: count}}}
+        #: ``value``: the refused value, if it may be quoted.
         self.problems = pl.DataFrame(schema=_LIST_SCHEMA)
 
     def count(self, topic: str, source: str, value: str, number: int = 1) -> None:

@@ -126,11 +126,12 @@ def without_item_numbers(text: str) -> str:
     cased, item, end, parts = text != text.lower(), 0, 0, []
     for match in _ITEM.finditer(text):
         number, before, after = int(match[1]), text[end : match.start()], text[match.end() : match.end() + 9].lstrip()
-        told = before.rstrip()
-        begins = not told or told[-1] in ".!?;" or "\n" in before[len(told) :] or (told[-1] == ":" and number == 1)
+        text_before = before.rstrip()
+        sign, space = text_before[-1:], before[len(text_before) :]
+        begins = not sign or sign in ".!?;" or "\n" in space or (sign == ":" and number == 1)
         follows = item > 0 and number == item + 1 and (after[:1].isupper() or not cased)
         if begins or follows:
-            parts += [told, " " if not told or told[-1] in ".!?;:" else ". "]
+            parts += [text_before, " " if not sign or sign in ".!?;:" else ". "]
             item, end = number, match.end()
     return "".join(parts) + text[end:]
 

@@ -1,6 +1,5 @@
 """The images of a corpus: inspection of each image that a record names, and search for copies of one picture."""
 
-import hashlib
 import os
 import random
 from collections.abc import Collection, Iterable
@@ -11,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.core.hygiene import name_on_disk, path_outside_root
-from pacer.core.io import hash_file
+from pacer.core.io import hash_bytes, hash_file
 from pacer.core.progress import Ticker
 from pacer.data.account import Account
 from pacer.data.greyscale import ImageError, reading_problem
@@ -88,7 +87,7 @@ def find_copies(images: pl.DataFrame) -> pl.DataFrame:
 def _hash_of_end(path: str) -> str:
     with open(path, "rb") as file:
         file.seek(max(0, file.seek(0, 2) - _TAIL))
-        return hashlib.sha256(file.read()).hexdigest()
+        return hash_bytes(file.read())
 
 
 def pictures_of(records: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:

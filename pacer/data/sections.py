@@ -144,15 +144,19 @@ def _examination(lines: str) -> tuple[str, bool]:
     a title is followed by a section that it already has, or names another part of the body."""
     titles = [*_TITLE.finditer(lines)]
     bounds = [0, *(title.start() for title in titles), len(lines)]
-    found = [["", lines[: bounds[1]]]]
+    examinations = [["", lines[: bounds[1]]]]  # titles and text of each
     for title, (start, stop) in zip(titles, pairwise(bounds[1:]), strict=True):
-        name, stated = " ".join(filter(None, title.groups())), _stated(found[-1][1].strip())
-        is_elsewhere = bool(other_part(name)) != bool(other_part(found[-1][0]))
+        name, stated = " ".join(filter(None, title.groups())), _stated(examinations[-1][1].strip())
+        is_elsewhere = bool(other_part(name)) != bool(other_part(examinations[-1][0]))
         if stated and (is_elsewhere or stated & _stated(lines[start:stop])):
-            found.append(["", ""])
-        found[-1] = [f"{found[-1][0]} {name}", found[-1][1] + lines[start:stop]]
-    fit = [(bool(other_part(name)), "FINAL REPORT" not in name, bool(_NO_X_RAY.search(name))) for name, _ in found]
-    return found[fit.index(min(fit))][1], len(found) > 1
+            examinations.append(["", ""])
+        examinations[-1][0] += f" {name}"
+        examinations[-1][1] += lines[start:stop]
+    _, text = min(  # the first of those that fit best
+        examinations,
+        key=lambda one: (bool(other_part(one[0])), "FINAL REPORT" not in one[0], bool(_NO_X_RAY.search(one[0]))),
+    )
+    return text, len(examinations) > 1
 
 
 def _stated(text: str) -> set[str]:
@@ -169,10 +173,10 @@ def _is_main(heading: str) -> bool:
 def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
     """Give findings without a heading a part of their own, and say where they were: from the first sentence about the
     images on, below the last heading before the impression, else below the last heading."""
-    told = any(part.name == "findings" and part.text.strip() and _is_main(part.heading) for part in parts)
+    has_findings = any(part.name == "findings" and part.text.strip() and _is_main(part.heading) for part in parts)
     for place, part in enumerate(parts):  # the name of images is a title, unless the findings follow it
         is_title = part.name == "findings" and not _is_main(part.heading)
-        if is_title and (told or not re.search("[A-Za-z]{3}", part.text)):
+        if is_title and (has_findings or not re.search("[A-Za-z]{3}", part.text)):
             parts[place] = part._replace(name="other")
     if len(parts) == 1 or any(part.name == "findings" and part.text.strip() for part in parts):
         return parts, ""

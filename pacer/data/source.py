@@ -9,14 +9,13 @@ fails until the source is made again. A folder is recorded by the names and size
 """
 
 import glob
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.io import files_below, hash_file, read_json, write_json
+from pacer.core.io import files_below, hash_bytes, hash_file, read_json, write_json
 
 
 class Source(NamedTuple):
@@ -108,9 +107,9 @@ def _fingerprint(path: Path) -> dict[str, Any]:
     if not path.exists():
         parts = [_fingerprint(file) for file in matching_files(path)]
         hashes = "".join(part["sha256"] for part in parts)
-        return {"bytes": sum(part["bytes"] for part in parts), "sha256": hashlib.sha256(hashes.encode()).hexdigest()}
+        return {"bytes": sum(part["bytes"] for part in parts), "sha256": hash_bytes(hashes.encode())}
     if path.is_file():
         return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
     sizes = {file.relative_to(path): file.stat().st_size for file in files_below(path) if file.is_file()}
     listing = "".join(f"{name}\0{size}\0" for name, size in sizes.items())
-    return {"bytes": sum(sizes.values()), "sha256": hashlib.sha256(listing.encode()).hexdigest()}
+    return {"bytes": sum(sizes.values()), "sha256": hash_bytes(listing.encode())}

@@ -47,37 +47,26 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CsvForm(NamedTuple):
-    """The format of a CSV file, if it differs from the default for its name.
+    """The format of a CSV file, if it differs from the default for its name."""
 
-    ``delimiter``: a name of :data:`SEPARATORS`; None: a comma, or a tab in ``.tsv``. ``encoding``: one of Python's
-    names. ``settings``: prefix of the user's settings for these options, for messages. ``quotes``: how a quote within
-    quotes is written: ``doubled`` (``""``), or ``backslash`` (``\\"``, as Spark and Hive write it).
-    """
-
-    delimiter: str | None = None
-    encoding: str = "utf-8"
-    settings: str = ""
-    quotes: Literal["doubled", "backslash"] = "doubled"
+    delimiter: str | None = None  # a name of SEPARATORS; None: a comma, or a tab in .tsv
+    encoding: str = "utf-8"  # one of Python's names
+    settings: str = ""  # prefix of the user's settings for these options, for messages
+    quotes: Literal["doubled", "backslash"] = "doubled"  # a quote within quotes is "", or \" as Spark and Hive write it
 
 
 class Table(NamedTuple):
-    """The content of a file; see :func:`open_table`.
-
-    Attributes:
-        columns: names and order as in the file.
-        numbers: for each row, the line on which it begins; without lines: its number from 1.
-        rows: one value per column: text in CSV (None in a blank line), else of the type in the file.
-        of_32_bits: columns of decimal numbers of 32 bits.
-        unread: numbers of rows of the other sheets of a workbook.
-    """
+    """The content of a file; see :func:`open_table`."""
 
     path: Path
     kind: Kind
-    columns: list[str]
-    numbers: Sequence[int]
-    rows: list[tuple[Any, ...]]
-    of_32_bits: Collection[str] = ()
-    unread: Mapping[str, int] | None = None
+    columns: list[str]  # names and order as in the file
+    numbers: Sequence[int]  # for each row, the line on which it begins; without lines: its number from 1
+    rows: list[
+        tuple[Any, ...]
+    ]  # one value per column: text in CSV (None in a blank line), else of the type in the file
+    of_32_bits: Collection[str] = ()  # columns of decimal numbers of 32 bits
+    unread: Mapping[str, int] | None = None  # numbers of rows of the other sheets of a workbook
 
     @property
     def places(self) -> list[str]:
@@ -237,9 +226,7 @@ def _cell_value(cell: Any) -> Any:
 def _read_csv(path: Path, form: CsvForm) -> Table:
     """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped; a first line that
     names the separator goes before the setting."""
-    columns: list[str] = []
-    numbers: list[int] = []
-    rows: list[tuple[str | None, ...]] = []
+    columns, numbers, rows = list[str](), list[int](), list[tuple[str | None, ...]]()
     line = header = 1
     separator = form.delimiter or ("tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma")
     try:

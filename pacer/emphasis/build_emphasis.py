@@ -11,7 +11,7 @@ import polars as pl
 from transformers import PreTrainedTokenizerBase
 
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.config.anchors import Emphasis
+from pacer.config.corpus import Emphasis
 from pacer.core.audits import Check, counted, number, share
 from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, write_json
 from pacer.core.pointers import fingerprint, resolve

@@ -40,7 +40,11 @@ class Frontal(Canvas):
         radius = np.sqrt(outward + np.square((y - _LUNG_MIDDLE) / height))
         self.wall = (1.0 - radius) * np.float32(anatomy.lung_width)
         self.thorax = ramp(self.wall, 0.04)
-        dome = anatomy.diaphragm + np.where(x < 0, -0.03, 0.03) - self._elevation(x)
+        # volume loss elevates the diaphragm
+        loss, raised = study.findings.get("atelectasis"), 0.0
+        if loss is not None and not loss.lateral_only:
+            raised = sum(np.where(x * sign > 0, 0.06 + 0.07 * loss.severity, 0.0) for sign in self.sides(loss))
+        dome = anatomy.diaphragm + np.where(x < 0, -0.03, 0.03) - raised
         dome = dome + np.float32(anatomy.dome) * np.square((self.across - 0.34) / 0.38)
         self.below = y - dome
         half_width = self._mediastinum(y)
@@ -57,14 +61,6 @@ class Frontal(Canvas):
     def half(self, sign: int) -> Array:
         """Return the mask, 0 or 1, of one side of the midline."""
         return (self.x * sign > 0).astype(np.float32)
-
-    def _elevation(self, x: Array) -> Array | float:
-        """Return the elevation of each half of the diaphragm by volume loss."""
-        state = self.study.findings.get("atelectasis")
-        if state is None or state.lateral_only:
-            return 0.0
-        raised = 0.06 + 0.07 * state.severity
-        return sum(np.where(x * sign > 0, raised, 0.0) for sign in self.sides(state))
 
     def _mediastinum(self, y: Array) -> Array:
         """Return the half width of the mediastinum at each height."""

@@ -42,7 +42,14 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = phantom_tokenizer(config.vocabulary)
-    records = _write_annotations(studies, tokenizer, directory)
+    files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
+    with Ticker("reports", len(studies)) as ticker:
+        for study in studies:
+            for context in contexts_of(study):
+                files[context][study.split].append(_record(study, context, tokenizer))
+            ticker.advance()
+    for context, splits in files.items():
+        write_json(directory / f"{context}.json", splits)
     boxes = write_images(studies, config.image_size, directory / "images")
     answers = (
         _recorded_answer(report_of(study, context), study.rng(40 + CONTEXTS.index(context)))
@@ -52,9 +59,10 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     )
     write_jsonl(directory / "answers.jsonl", answers)
     truth_table(studies, boxes).write_parquet(directory / "truth.parquet")
-    files = {str(context): f"{context}.json" for context in CONTEXTS}
-    write_json(directory / "source.json", describe_source(directory, ".", "images", files))
+    annotations = {context: f"{context}.json" for context in files}
+    write_json(directory / "source.json", describe_source(directory, ".", "images", annotations))
     counts = {"patients": len(world), "studies": len(studies), "images": count_images(studies)}
+    records = {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
     manifest = {
         "kind": "phantom",
         "seed": seed,
@@ -120,19 +128,6 @@ def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
         "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total},
     }
     return {"record_id": record_id, "response": response}
-
-
-def _write_annotations(studies: list[PhantomStudy], tokenizer: Tokenizer, directory: Path) -> dict[str, dict[str, int]]:
-    """Write the four annotation files; return the number of records per context and split."""
-    files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
-    with Ticker("reports", len(studies)) as ticker:
-        for study in studies:
-            for context in contexts_of(study):
-                files[context][study.split].append(_record(study, context, tokenizer))
-            ticker.advance()
-    for context, splits in files.items():
-        write_json(directory / f"{context}.json", splits)
-    return {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
 
 
 def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict[str, object]:

@@ -61,7 +61,14 @@ class Lateral(Canvas):
         density = trunk * np.float32(0.56) + np.float32(0.03)
         density += 0.12 * ramp(self.below, 0.05) * self.thorax
         self._heart()
-        self._upper_mediastinum()
+        widened = self.study.findings.get("enlarged mediastinum")
+        if widened is not None:  # it fills the retrosternal space, which otherwise stays clear
+            u, v, _ = widened.position
+            reach = 0.25 + 0.12 * widened.severity
+            mass = np.square((x + 0.30 - 0.06 * u) / reach) + np.square((y + 0.40 - 0.08 * v) / (reach + 0.06))
+            mass = ramp(1.0 - mass, 0.25)
+            self.fill(0.70 * mass)
+            self.claim(widened.finding, mass * self.lung)
         axis = 0.50 + 0.10 * np.square(y)
         column = ramp(0.115 - np.abs(x - axis), 0.03)
         blocks = np.clip(np.cos((y - 0.04) * (2 * math.pi / VERTEBRA)) * 1.5 + 0.9, 0.0, 1.0)
@@ -98,19 +105,6 @@ class Lateral(Canvas):
             self.claim("cardiomegaly", heart)
         arch = np.sqrt(np.square(x - 0.10) + np.square(y + 0.34))
         self.fill(np.float32(0.35 * anatomy.knob) * ramp(0.05 - np.abs(arch - 0.14), 0.05) * ramp(-0.20 - y, 0.1))
-
-    def _upper_mediastinum(self) -> None:
-        """Fill the retrosternal space if the mediastinum is enlarged; otherwise it stays clear."""
-        state = self.study.findings.get("enlarged mediastinum")
-        if state is None:
-            return
-        u, v, _ = state.position
-        x, y = self.x, self.y
-        reach = 0.25 + 0.12 * state.severity
-        mass = np.square((x + 0.30 - 0.06 * u) / reach) + np.square((y + 0.40 - 0.08 * v) / (reach + 0.06))
-        mass = ramp(1.0 - mass, 0.25)
-        self.fill(0.70 * mass)
-        self.claim(state.finding, mass * self.lung)
 
 
 def atelectasis(view: Lateral, state: FindingState) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.config.anchors import Emphasis
+from pacer.config.corpus import Emphasis
 from pacer.core.io import hash_file, read_json, read_jsonl
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
 from pacer.emphasis import attribution
