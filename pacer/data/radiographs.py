@@ -80,19 +80,14 @@ def image_header(path: str | Path, decode: bool = False) -> Header:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
                 _check_header(image)
-                if not decode and not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
-                    return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
+                last = _LAST_BYTES.get(image.format or "")
+                if not decode and last and not image.mode.startswith(_DEEP):
+                    file.seek(-len(last), os.SEEK_END)
+                    if file.read() == last:  # a file that ends otherwise can still be whole
+                        return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
         file.seek(0)
         image = read_image(file, path)
         return Header(*image.size, image.info.get(NOTES, ()), image.info.get(OWNER, (None, [])))
-
-
-def _is_whole(file: BinaryIO, form: str | None) -> bool:
-    """Whether a file ends as a whole one of its format does; a file that does not can still be one."""
-    if (last := _LAST_BYTES.get(form or "")) is None:
-        return False
-    file.seek(-len(last), os.SEEK_END)
-    return file.read() == last
 
 
 def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:

@@ -20,7 +20,7 @@ from pacer.core.hygiene import LINE_ENDS, LOST, RESIDUE
 from pacer.data.dicom import other_part
 from pacer.data.values import quoted
 
-Name = Literal["findings", "impression", "indication", "history", "other"]
+SectionName = Literal["findings", "impression", "indication", "history", "other"]
 
 
 class Sections(NamedTuple):
@@ -50,7 +50,7 @@ def _any_of(*groups: list[str]) -> str:
     return joined
 
 
-_MEANINGS: list[tuple[Name, re.Pattern[str]]] = [(name, re.compile(words)) for name, words in _TEXT["meanings"]]
+_MEANINGS: list[tuple[SectionName, re.Pattern[str]]] = [(name, re.compile(words)) for name, words in _TEXT["meanings"]]
 _IMAGES = re.compile(_any_of(_TEXT["images"]))
 _IN_SMALL_LETTERS = re.compile(_any_of(_TEXT["in small letters"]))
 _IMAGES_IN_TABLES = re.compile(_any_of(["<images>"]))
@@ -88,7 +88,7 @@ _SENTENCE = re.compile(r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)|^[ \t]*[A-Z]?[a-z]+(?: [
 class _Part(NamedTuple):
     """The text between two headings, of which ``heading`` is the first."""
 
-    name: Name
+    name: SectionName
     text: str
     heading: str = ""
 
@@ -264,7 +264,7 @@ def _sections(parts: list[_Part], joined: bool = False) -> Sections:
 
 
 @lru_cache(maxsize=4096)
-def meaning_of(heading: str, within: Name = "other") -> Name | None:
+def meaning_of(heading: str, within: SectionName = "other") -> SectionName | None:
     """Return the section that a heading begins, ``other`` for an unused section; None if it begins no section.
 
     Args:

@@ -59,15 +59,11 @@ def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
     return having.with_columns(pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source))
 
 
-def gold_list(records: pl.DataFrame) -> pl.DataFrame:
-    """Mark each record: its report is written for the commitment that rules read from its reference."""
-    return records.with_columns(gold_list=True)
-
-
 #: The controls of ``decode.controls``: each takes records, and returns those that have a twin with its inputs.
 CONTROLS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "another_patient": another_patient,
     "no_lateral": partial(without, "lateral"),
     "no_prior": partial(without, "prior_report"),
-    "gold_list": gold_list,
+    # a mark: the report is written for the commitment that rules read from its reference
+    "gold_list": lambda records: records.with_columns(gold_list=True),
 }

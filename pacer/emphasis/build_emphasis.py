@@ -27,16 +27,13 @@ _GROUP, _SLICE = 16, 4096
 
 
 class Audit:
-    """Counts of marks, and of the agreement between computed and released marks if both exist.
-
-    Attributes:
-        counts: by split and context, the number of records, sentences and so on.
-        agreement: by split, the number of sentences with each pair (computed, released) of marks.
-    """
+    """Counts of marks, and of the agreement between computed and released marks if both exist."""
 
     def __init__(self, config: Emphasis):
         self.config = config
+        #: By split and context, the number of records, sentences and so on.
         self.counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        #: By split, the number of sentences with each pair (computed, released) of marks.
         self.agreement: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
 
     def add(

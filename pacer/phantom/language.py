@@ -12,6 +12,7 @@ same tokenizer.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -197,12 +198,8 @@ def _statements(
 def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, FindingState] | None:
     """Find the first two definite findings that can share a sentence; with a previous report, their course is equal."""
     plain = [s for s in states if s.finding != "support devices" and not s.lateral_only]
-    definite = [s for s in plain if s.certainty == "definite"]
-    for number, first in enumerate(definite):
-        for second in definite[number + 1 :]:
-            if not prior or first.course == second.course:
-                return first, second
-    return None
+    pairs = combinations((s for s in plain if s.certainty == "definite"), 2)
+    return next(((first, second) for first, second in pairs if not prior or first.course == second.course), None)
 
 
 def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:

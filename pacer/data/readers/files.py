@@ -40,7 +40,7 @@ def _id(value: Any) -> Any:
 
 Text = Annotated[str, AfterValidator(_text)]
 #: An id: text or a whole number, without white space around it.
-Name = Annotated[Text, BeforeValidator(_id), AfterValidator(str.strip)]
+Identifier = Annotated[Text, BeforeValidator(_id), AfterValidator(str.strip)]
 #: A known field that is not read.
 Unread = Annotated[None, BeforeValidator(lambda value: None)]
 

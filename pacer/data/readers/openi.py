@@ -49,10 +49,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             continue
         named += images
         frontal, view, lateral = choose_images(images, views)
-        shown = {
-            kind: image and files.get(image_key(image), f"{image}.png")
-            for kind, image in (("frontal", frontal), ("lateral", lateral))
-        }
+        chosen = {"frontal": frontal, "lateral": lateral}
+        shown = {kind: image and files.get(image_key(image), f"{image}.png") for kind, image in chosen.items()}
         rows.append({"file": f"{path}/{name}", "id": uid, "view": view} | texts | shown)
     account.count("unknown_views", projections.name, "images", sum(image_key(name) not in views for name in named))
     studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String()))
