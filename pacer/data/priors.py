@@ -84,8 +84,8 @@ def _without_shared(images: pl.DataFrame, name: str, role: str, account: Account
     shared += [time()] * (midnights > max(1, many) or not counts)
     is_shared = pl.col(name).is_in(pl.Series(shared, dtype=pl.Time).implode())
     if counts:
-        found = images.filter(is_shared).select(pl.col(name).cast(pl.String), "id")
-        account.count_first("no_times", role, found.iter_rows())
+        without_time = images.filter(is_shared).select(pl.col(name).cast(pl.String), "id")
+        account.count_first("no_times", role, without_time.iter_rows())
     return _without(is_shared, images, name)
 
 

@@ -192,11 +192,11 @@ def _scans(content: bytes) -> Iterator[tuple[int, int]]:
     place, kind = 2, content[3]
     while kind != _END:
         start = place + 2 + int.from_bytes(content[place + 2 : place + 4])
-        found = _MARKER.search(content, start)
-        if found is None or kind < _FIRST:
+        marker = _MARKER.search(content, start)
+        if marker is None or kind < _FIRST:
             raise OSError
         if kind == _SCAN:
-            yield start, found.start()
-        elif found.start() != start:
+            yield start, marker.start()
+        elif marker.start() != start:
             raise OSError
-        place, kind = found.end() - 2, found[1][0]
+        place, kind = marker.end() - 2, marker[1][0]

@@ -114,7 +114,7 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
     lines, others = _examination(lines)
-    parts, found = _with_findings(_parts(lines))
+    parts, where = _with_findings(_parts(lines))
     sections = _sections(parts, joined=True) if len(parts) > 1 else Sections(findings=_lines(lines))
     main = [part.heading for part in parts if part.name in _MAIN and part.text.strip()]
     below = any(_BLANK_LINE.search(part.text.strip()) for part in parts if part.name in _CONTEXT)
@@ -124,7 +124,7 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
         "a signature, stamp, phone number or name, which is removed": signatures,
         "no headings, so all is findings": len(parts) == 1 and sections.findings and not re.search(LOST, text),
         "another examination or version of the report, which is cut off": others,
-        f"findings without a heading, {found}": found,
+        f"findings without a heading, {where}": where,
         "a section that occurs twice, which is joined": len(set(main)) < len(main),
         "text above the headings or below the history, which is not used": len(parts) > 1 and outside,
         "history or indication of more than two sentences": context > 2,

@@ -202,8 +202,8 @@ def _add_distractor(canvas: Canvas, exposure: Exposure) -> None:
         canvas.added += 0.11 * canvas.stroke(arcs, 0.022)
     else:
         # a folded sleeve or blanket: a soft band next to the chest or across its top
-        beside = np.abs(np.abs(x) - np.float32(0.93 + 0.04 * u))
-        band = np.abs(y + np.float32(0.80 + 0.1 * u) - np.float32(0.25 * v) * x) if w > 0 else beside
+        next_to_chest = np.abs(np.abs(x) - np.float32(0.93 + 0.04 * u))
+        band = np.abs(y + np.float32(0.80 + 0.1 * u) - np.float32(0.25 * v) * x) if w > 0 else next_to_chest
         canvas.added += 0.06 * ramp(0.05 - band, 0.05)
 
 

@@ -64,9 +64,8 @@ def test_the_nearest_train_image_does_not_know_the_truth():
 
     def described(split):
         studies = [study for patient in world if patient.split == split for study in patient.studies]
-        images = [
-            render(study, SIZE, "frontal")[0].reshape(28, 4, 28, 4).mean(axis=(1, 3)).ravel() for study in studies
-        ]
+        rendered = (render(study, SIZE, "frontal")[0] for study in studies)
+        images = [image.reshape(28, 4, 28, 4).mean(axis=(1, 3)).ravel() for image in rendered]
         return np.stack(images), np.array([[name in study.findings for name in FINDINGS] for study in studies])
 
     (shown, known), (asked, truth) = described("train"), described("test")

@@ -14,14 +14,7 @@ from pacer.core.contexts import availability
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.phantom import language
-from pacer.phantom.language import (
-    commitment_text,
-    contexts_of,
-    fullest_report_of,
-    phantom_tokenizer,
-    report_of,
-    sample_texts,
-)
+from pacer.phantom.language import contexts_of, fullest_report_of, phantom_tokenizer, report_of, sample_texts
 from pacer.phantom.wording import remarks
 from pacer.phantom.world import make_world
 
@@ -166,7 +159,7 @@ def test_layout_is_llamas(tokenizer):
 def test_whole_trajectories_round_trip(tokenizer):
     for report in sample_texts(77, 300):
         cleaned = clean_report(report.text)
-        for text in (cleaned, report.text, f"{commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>"):
+        for text in (cleaned, report.text, f"{language.commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>"):
             ids = tokenizer.encode(text).ids
             assert tokenizer.decode(ids) == text
             assert 0 not in ids
