@@ -9,9 +9,6 @@ from pacer.metrics.chexbert.reference_labels import label_references
 
 
 def main() -> None:
-    references = read_records(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
-    label_references(
-        references.filter(pl.col("split") != "train"),
-        Path("models/backbones/chexbert"),
-        Path("data/labels/references.parquet"),
-    )
+    records = read_records(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
+    references, out = records.filter(pl.col("split") != "train"), Path("data/labels/references.parquet")
+    label_references(references, Path("models/backbones/chexbert"), out)

@@ -21,7 +21,7 @@ from pacer.cli.reporting import audit, compare, label, score, show
 from pacer.cli.studies import probe, study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config import Backbone, Params
-from pacer.config.profiles import CONFIGS, load_profile, names_in, profile_text
+from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
 from pacer.core.errors import ConfigError, DataError, PacerError, called_by_command, run_cleanly
 from pacer.core.io import write_text
 from pacer.core.machine import core_count

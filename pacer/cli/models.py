@@ -29,7 +29,7 @@ from pacer.cli.terminal import (
     say,
 )
 from pacer.config import Decode, Features, validated
-from pacer.config.profiles import load_profile
+from pacer.config.params import load_profile
 from pacer.core.contexts import SOURCES, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import check_replaceable

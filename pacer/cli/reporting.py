@@ -30,8 +30,7 @@ from pacer.cli.terminal import (
     say,
 )
 from pacer.config import Params, validated
-from pacer.config.params import check_splits
-from pacer.config.profiles import load_profile
+from pacer.config.params import check_splits, load_profile
 from pacer.core.audits import Check, number, percent
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text

@@ -18,7 +18,7 @@ from pacer.cli.terminal import (
     print_rows,
     say,
 )
-from pacer.config.profiles import names_in
+from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable, write_text
 

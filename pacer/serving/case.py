@@ -17,8 +17,7 @@ from pacer.core.audits import number
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
-from pacer.core.io import hash_bytes, hash_json, remove_scratch, scratch_directory, write_jsonl
-from pacer.core.journal import Journal, read_journal
+from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, remove_scratch, scratch_directory, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.data.sentences import sentence_ends
 from pacer.data.tables import open_table

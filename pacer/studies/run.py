@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import atomic_directory, read_json, write_json
-from pacer.core.locks import Busy, awaited, locked
+from pacer.core.io import Busy, atomic_directory, awaited, locked, read_json, write_json
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
 from pacer.studies.study import Study
 from pacer.studies.worktree import Dvc, Repository, Share, Worktree, end_processes, results_folder, shares

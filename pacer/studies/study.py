@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from pacer.config import Strict, read_params
-from pacer.config.profiles import names_in
+from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of

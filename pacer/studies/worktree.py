@@ -27,8 +27,7 @@ from pydantic import JsonValue
 from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.io import read_json, write_json, write_text
-from pacer.core.locks import awaited
+from pacer.core.io import awaited, read_json, write_json, write_text
 from pacer.core.machine import core_count
 from pacer.studies.plan import (
     BASELINE_DEFINITION,

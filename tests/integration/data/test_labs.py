@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from pacer.config import Corpus
-from pacer.config.profiles import load_profile
+from pacer.config.params import load_profile
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records
 from tests.support.cases import cases

@@ -24,7 +24,7 @@ from pacer.core.pointers import provenance
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.phantom.training import TrainingImages, training_images
+from pacer.phantom.render import TrainingImages, training_images
 from tests.integration.backbones.test_make_backbones import make
 from tests.support.cases import listed_cases
 

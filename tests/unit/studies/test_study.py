@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.config.profiles import names_in
+from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
 from pacer.studies.plan import Run, overridden, plan, read_stages
