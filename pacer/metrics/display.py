@@ -50,7 +50,7 @@ class Table:
     If the first cell of a row repeats that of the row above in the same group, only the first is shown.
 
     Attributes:
-        numeric: which columns align right; by default all but the first.
+        text_columns: how many columns, from the first on, hold text; the others hold numbers and align right.
         summary: the index of a row set apart (the mean), or None. rules: the rows that open a new group.
         quiet: less prominent rows (intervals, published values). headings: by the row below them.
         marks: best and second best, by (row, column). tones: colours of cells on a page, by (row, column): a class of
@@ -60,7 +60,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
-    numeric: tuple[bool, ...] = ()
+    text_columns: int = 1
     summary: int | None = None
     rules: frozenset[int] = frozenset()
     quiet: frozenset[int] = frozenset()
@@ -69,9 +69,10 @@ class Table:
     tones: Mapping[tuple[int, int], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.numeric:
-            object.__setattr__(self, "numeric", (False,) + (True,) * (len(self.columns) - 1))
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Which columns hold numbers."""
+        return tuple(column >= self.text_columns for column in range(len(self.columns)))
 
     def opens(self, row: int) -> bool:
         """Return whether a group begins with this row."""

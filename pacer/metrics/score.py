@@ -268,8 +268,8 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs) -> pl.DataFrame:
     ``inputs.labels`` if given; it is created if it does not exist."""
     if inputs.chexbert is None:
         return cases.with_columns(pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis"))
-    from pacer.metrics.chexbert.labeller import CheXbert  # imports torch, which no other score needs
-    from pacer.metrics.chexbert.reference_labels import known_labels, label_references
+    # imports torch, which no other score needs
+    from pacer.metrics.chexbert.labeller import CheXbert, known_labels, label_references
 
     sides = _hypotheses(cases)
     if inputs.labels is None:

@@ -149,8 +149,7 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
         for one in system.findings:
             tones[len(rows), 1] = _TONES.get(one.verdict, "")
             rows.append(_finding_cells(one, tuple(rates), boxes))
-    numeric = (False, False, *[True] * (len(columns) - 2))
-    return Table(columns, tuple(rows), "Findings", numeric, headings=headings, tones=tones, notes=_OF_FINDINGS)
+    return Table(columns, tuple(rows), "Findings", text_columns=2, headings=headings, tones=tones, notes=_OF_FINDINGS)
 
 
 def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
@@ -178,8 +177,7 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
                 tones[len(rows), 1] = _TONES.get(use.verdict, "")
                 rows.append((title, use.verdict, *_cells(use)))
     columns = ("Changed source", "Verdict", "n", "Score", "changed", "gain", "Reports that change")
-    numeric = (False, False, *[True] * (len(columns) - 2))
-    return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, tones=tones, notes=_NOTES)
+    return Table(columns, tuple(rows), "Use of sources", text_columns=2, headings=headings, tones=tones, notes=_NOTES)
 
 
 def _cells(use: Use) -> tuple[str, ...]:

@@ -139,8 +139,8 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
         for average in CONVENTIONS[name].averages:
             keys = [f"{ratio}_{average}" for ratio in ("precision", "recall", "f1")]
             rows.append((name, average, *(score_cell(values[key]) for key in keys)))
-    heads, numeric = ("Convention", "Average", "P", "R", "F1"), (False, False, True, True, True)
-    return Table(heads, tuple(rows), caption, numeric, rules=first_cell_changes(rows))
+    heads = ("Convention", "Average", "P", "R", "F1")
+    return Table(heads, tuple(rows), caption, text_columns=2, rules=first_cell_changes(rows))
 
 
 def control_table(scores: Mapping, caption: str = "") -> Table | None:
@@ -181,8 +181,8 @@ def group_table(groups: Sequence[GroupScore], caption: str = "") -> Table:
     rows = tuple(
         (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1)) for group in groups
     )
-    heads, numeric = ("Group", "Value", "Records", "F1", PERCENT), (False, False, True, True, True)
-    return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
+    heads = ("Group", "Value", "Records", "F1", PERCENT)
+    return Table(heads, rows, caption, text_columns=2, rules=first_cell_changes(rows))
 
 
 def span(interval: Interval | None) -> str:

@@ -235,7 +235,7 @@ def corpus(results: Results) -> Section:
     title = f"Audit: {sum(map(bool, tones.values()))} of {len(lines)} lines need attention"
     parts = [
         TableBlock("corpus", score_tables.corpus_table(results.audits[0])),
-        TableBlock("audit", Table(("Check", "Result"), rows, "", (False, False), tones=tones), folded=title),
+        TableBlock("audit", Table(("Check", "Result"), rows, text_columns=2, tones=tones), folded=title),
     ]
     return Section("corpus", "Corpus and commitment targets", parts)
 

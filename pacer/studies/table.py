@@ -24,11 +24,10 @@ from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature, read_scores, scores_of
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.charts import curve_chart
-from pacer.reporting.published import PrintedValue, PublishedBlock, PublishedTable, load_published, stands_beside
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished
-from pacer.studies.study import Study
+from pacer.studies.study import PrintedValue, PublishedBlock, PublishedTable, Study, load_published, stands_beside
 from pacer.studies.worktree import Repository
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, by patient.
@@ -134,9 +133,8 @@ def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
     for label, metric, difference in tested:
         cells = (*difference.cells(difference.p), p_value(next(adjusted[metric])))
         rows.append((label, score_of(metric).column, *cells))
-    numeric = (False, False, *(True,) * (len(heads) - 2))
     caption = f"{title}: differences, case by case"
-    return Table(heads, tuple(rows), caption, numeric, rules=first_cell_changes(rows))
+    return Table(heads, tuple(rows), caption, text_columns=2, rules=first_cell_changes(rows))
 
 
 class Block(NamedTuple):

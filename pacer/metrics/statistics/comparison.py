@@ -101,17 +101,13 @@ class Comparison(Displayed):
             few = too_few(self.units, f"{self.unit} ids")
             notes.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
         heads = ("Context", "Score", "A", "B", UNITS[self.unit].capitalize(), "B − A", f"{PERCENT} interval", "p")
-        return _compared_table(heads, rows, [*notes, *self.notes])
+        rules, notes = first_cell_changes(rows), (*notes, *self.notes)
+        return Table(heads, tuple(rows), text_columns=2, rules=rules, notes=notes)
 
 
 def _both(one: Difference) -> list[str]:
     """Return the cells of both scores of a difference."""
     return [score_cell(value, count=count) for value, count in zip((one.first, one.second), one.counts, strict=True)]
-
-
-def _compared_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], notes: Sequence[str]) -> Table:
-    numeric = (False, False, *(True,) * (len(heads) - 2))
-    return Table(heads, tuple(rows), "", numeric, rules=first_cell_changes(rows), notes=tuple(notes))
 
 
 @dataclass(frozen=True, repr=False)
@@ -228,7 +224,7 @@ class Comparisons(Displayed):
             note if len(named) == len(self.others) else f"{', '.join(named)}: {note}" for note, named in systems.items()
         )
         heads = ("Score", "System", self.first, "Value", "Change", f"{PERCENT} interval", "p (Holm)")
-        return _compared_table(heads, rows, notes)
+        return Table(heads, tuple(rows), text_columns=2, rules=first_cell_changes(rows), notes=tuple(notes))
 
 
 #: A scored system: in memory, or the path of its folder.

@@ -12,10 +12,9 @@ from ruamel.yaml import YAML
 
 from pacer.config.profiles import names_in
 from pacer.core.errors import ConfigError
-from pacer.reporting.published import load_published
 from pacer.studies.plan import Run, overridden, plan, read_stages
 from pacer.studies.run import StudyRunner
-from pacer.studies.study import Study, load_study
+from pacer.studies.study import Study, load_published, load_study
 from pacer.studies.worktree import Share, shares
 from tests.support.cli import REPOSITORY
 from tests.support.profiles import yaml_of
