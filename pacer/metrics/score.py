@@ -26,6 +26,7 @@ from pacer.core.progress import Ticker
 from pacer.data.cleaning import CLEANERS
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, of_split, read_about, read_records, read_table
+from pacer.data.values import mapped
 from pacer.metrics.cases import (
     COLUMNS,
     FURTHER,
@@ -183,14 +184,13 @@ def score_cases(
         | column_scores(part.select(columns.columns))
         for name, part in contexts.items()
     }
-    means = {"mean": mean_of_contexts(scores, columns.columns)} if set(scores) <= set(CONTEXTS) else {}
     further = _further_scores(contexts, cases, inputs, settings)
     keys = dict.fromkeys(key for values in scores.values() for key in values)
     defined = {key: score.meaning for key in keys if (score := SCORE_OF.get(key))} | meanings
     signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
     signature = replace(signature, scores=defined, left_out=left_out)
     rows = case_table(cases, (*CASE_COLUMNS, *columns.columns))
-    result = with_run_id(Result({**scores, **means, **further}, rows, signature))
+    result = with_run_id(Result(_with_mean(scores, columns.columns) | further, rows, signature))
     if out is not None:
         write_result(out, result)
     return result
@@ -216,8 +216,10 @@ def _further_scores(
     """Return what stands in ``scores.json`` beside the contexts and their mean."""
     further: dict[str, dict] = {}
     if is_labelled(cases):
-        averaged = set(contexts) <= set(CONTEXTS)
-        further["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}
+        further["conventions"] = {
+            convention: _with_mean({name: case_efficacy(part, convention) for name, part in contexts.items()})
+            for convention in CONVENTIONS
+        }
         if controls := _control_scores(contexts, settings.convention):
             further["controls"] = controls
     if inputs.truth is not None:
@@ -228,10 +230,7 @@ def _further_scores(
 def _with_lines(cases: pl.DataFrame) -> pl.DataFrame:
     """Put every text on one line, the reference as ``reference``, and say which controls gave the same report."""
     sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
-    cases = cases.with_columns(
-        pl.Series(name, [None if text is None else single_line(text) for text in cases[source]], dtype=pl.String)
-        for name, source in sources.items()
-    )
+    cases = cases.with_columns(mapped(source, single_line).alias(name) for name, source in sources.items())
     same = {f"{name}_unchanged": pl.col(f"{name}_hypothesis") == pl.col("hypothesis") for name in controls_of(cases)}
     return cases.with_columns(**same)
 
@@ -259,7 +258,6 @@ def _readings(cases: pl.DataFrame) -> pl.DataFrame:
 
 
 def _hypotheses(cases: pl.DataFrame) -> list[str]:
-    """Return the names of the columns that hold generated reports."""
     return ["hypothesis", *(f"{control}_hypothesis" for control in controls_of(cases))]
 
 
@@ -286,14 +284,8 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     """Return the cases that have original findings, with these as references in the form that the settings name."""
     form, _ = ORIGINALS[settings.originals]
     written = cases.filter(pl.col("findings_original").fill_null("") != "")
-    originals = [single_line(form(text)) for text in written["findings_original"]]
-    return with_overlap(written.with_columns(pl.Series("reference", originals, pl.String)))
-
-
-def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:
-    """Return a convention's averages in every context, and their mean if ``averaged``."""
-    scores = {name: case_efficacy(cases, convention) for name, cases in contexts.items()}
-    return scores | {"mean": mean_of_contexts(scores)} if averaged else scores
+    originals = mapped("findings_original", lambda text: single_line(form(text)))
+    return with_overlap(written.with_columns(reference=originals))
 
 
 def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> dict[str, dict[str, Numbers]]:
@@ -307,6 +299,10 @@ def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> di
                 ratios = {ratio: values[f"{ratio}_{CONVENTIONS[convention].averages[0]}"] for ratio in RATIOS}
                 scores.setdefault(control, {})[name] = {"n": len(cases), **ratios, "unchanged_share": unchanged}
     return scores
+
+
+def _with_mean(scores: dict[str, Numbers], columns: Sequence[str] = ()) -> dict[str, Numbers]:
+    return scores | {"mean": mean_of_contexts(scores, columns)} if set(scores) <= set(CONTEXTS) else scores
 
 
 def mean_of_contexts(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[str] = ()) -> Numbers:

@@ -159,7 +159,16 @@ def build_signature(
 ) -> Signature:
     """Return the signature of one scoring run, still without its scores; ``originals``: the form of these findings."""
     parts, named = by_context(cases), names_by_kind(columns)
-    counts = {name: _counts(part) for name, part in parts.items()}
+    counts = {
+        name: {
+            "n": len(part),
+            "original_references": int((part["findings_original"].fill_null("") != "").sum()),
+            "empty_hypotheses": part.filter(is_empty("hypothesis")).height,
+        }
+        for name, part in parts.items()
+    }
+    source = "the column findings_original" if origin.protocol else "findings as published"
+    has_originals = any(count["original_references"] for count in counts.values())
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
@@ -167,7 +176,9 @@ def build_signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
         language={
-            "original_references": _original(counts, bool(protocol), originals),
+            "original_references": f"{source}, {originals}, where a study has them"
+            if has_originals
+            else "not available",
             "cleaner": about.get("cleaner", "none" if protocol else "not recorded"),
             **{name: about.get(name, "not recorded") for name in ("target", "unseen_comparisons")},
         },
@@ -180,15 +191,6 @@ def build_signature(
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         predictions=None if origin.manifest is None else dict(origin.manifest),
     )
-
-
-def _counts(cases: pl.DataFrame) -> dict[str, int]:
-    """Return the counts of one context."""
-    return {
-        "n": len(cases),
-        "original_references": int((cases["findings_original"].fill_null("") != "").sum()),
-        "empty_hypotheses": cases.filter(is_empty("hypothesis")).height,
-    }
 
 
 def version_of(package: str) -> str | None:
@@ -223,13 +225,6 @@ def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
         "duplicates": rule.duplicates,
         "labeller": labeller,
     }
-
-
-def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str) -> str:
-    if not any(context["original_references"] for context in counts.values()):
-        return "not available"
-    origin = "the column findings_original" if foreign else "findings as published"
-    return f"{origin}, {form}, where a study has them"
 
 
 #: What is said of a side's texts, if there are some.

@@ -19,19 +19,7 @@ from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.display import Heading, Table, score_cell
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
-from pacer.metrics.probe.use import (
-    CHANCE,
-    LACKING,
-    LEAST,
-    MEAN_PICTURE,
-    NOT_THERE,
-    THERE,
-    UNCLEAR,
-    WITHOUT,
-    FindingUse,
-    SystemUse,
-    Use,
-)
+from pacer.metrics.probe.use import CHANCE, LACKING, LEAST, MEAN_PICTURE, FindingUse, SystemUse, Use, Verdict
 from pacer.metrics.signature import read_result
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
@@ -68,7 +56,7 @@ _WORDS = {
 _TONES = {
     **{"used": "yes", "above chance": "yes", "misled": "no", "ignored": "no", "not above chance": "no"},
     **{"reads the side": "yes", "swaps the side": "no", "ignores the side": "no"},
-    **{THERE: "yes", NOT_THERE: "no", WITHOUT: "no"},
+    **{Verdict.THERE: "yes", Verdict.NOT_THERE: "no", Verdict.WITHOUT: "no"},
 }
 #: Columns of the table of findings: their heading, by change; without boxes those of coverings are left out.
 _RATES = {
@@ -83,12 +71,13 @@ _OF_FINDINGS = (
     "Share of reports that affirm the finding, among records whose reference does; each column is over the records "
     "with this change. Effect of place: covered elsewhere minus covered, over the records that have both, with its "
     "95 % interval over patients.",
-    f"{THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). {NOT_THERE}: as "
-    "given minus another patient's without it is shown, and an effect of place of .1 or more is excluded (p at most "
-    f".025 after Holm's correction). {WITHOUT}: that as given and mean radiograph differ by .1 or more is excluded "
-    f"likewise, and more than .1 state it with the mean radiograph. All need {LEAST} patients.",
-    f"{UNCLEAR}: anything else; beside it the reason, or the number of records at which an effect of place of .2 would "
-    "be shown with power .8. Without boxes the place cannot be tested.",
+    f"{Verdict.THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). "
+    f"{Verdict.NOT_THERE}: as given minus another patient's without it is shown, and an effect of place of .1 or more "
+    f"is excluded (p at most .025 after Holm's correction). {Verdict.WITHOUT}: that as given and mean radiograph "
+    "differ by .1 or more is excluded likewise, and more than .1 state it with the mean radiograph. All need "
+    f"{LEAST} patients.",
+    f"{Verdict.UNCLEAR}: anything else; beside it the reason, or the number of records at which an effect of place of "
+    ".2 would be shown with power .8. Without boxes the place cannot be tested.",
 )
 
 
@@ -129,10 +118,10 @@ def verdict_sentence(system: SystemUse) -> str:
     known = {source: system.uses[twin] for source, twin in _SOURCES.items() if twin in system.uses}
     parts = [_WORDS[use.verdict].format(source=name, changed=1 - (use.unchanged or 0)) for name, use in known.items()]
     parts += [use.verdict for twin, use in system.uses.items() if twin == MIRRORED]
-    for verdict in (THERE, NOT_THERE, WITHOUT, UNCLEAR):
+    for verdict in Verdict:
         names = [one.finding for one in system.findings if one.verdict == verdict]
         if names:
-            parts.append(f"{verdict}: {f'{len(names)} findings' if verdict == UNCLEAR else ', '.join(names)}")
+            parts.append(f"{verdict}: {f'{len(names)} findings' if verdict == Verdict.UNCLEAR else ', '.join(names)}")
     gains = {kind: system.uses[kind].score.low for kind in KINDS if kind in system.uses}
     parts += [f"{kind} not above chance" for kind, low in gains.items() if low is not None and low <= 0]
     return "; ".join(parts)
@@ -156,14 +145,14 @@ def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tupl
     rates = (number(one.rates.get(change), 2) for change in changes)
     place = one.effects.get("place")
     effect = "–" if place is None else "{} ({})".format(*place.cells(None, 2)[:2])
-    verdict = one.verdict
-    if verdict == UNCLEAR and COVERED not in one.rates:
-        verdict += " (no control region)" if boxes else " (no boxes given)"
-    elif verdict == UNCLEAR and place is None:
-        verdict += f" (fewer than {LEAST} patients)"
-    elif verdict == UNCLEAR:
-        verdict += f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
-    return (one.finding, verdict, str(one.records), *rates, *[effect] * boxes)
+    reason = ""
+    if one.verdict == Verdict.UNCLEAR and COVERED not in one.rates:
+        reason = " (no control region)" if boxes else " (no boxes given)"
+    elif one.verdict == Verdict.UNCLEAR and place is None:
+        reason = f" (fewer than {LEAST} patients)"
+    elif one.verdict == Verdict.UNCLEAR:
+        reason = f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
+    return (one.finding, one.verdict + reason, str(one.records), *rates, *[effect] * boxes)
 
 
 def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
@@ -192,15 +181,15 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
     difference."""
     rows = [title for twin, title in titles.items() if any(twin in system.uses for system in systems)]
     points = {
-        system.name: {title: _gain(system.uses[twin]) for twin, title in titles.items() if twin in system.uses}
+        system.name: {
+            title: Interval(use.score.difference, use.score.low, use.score.high)
+            for twin, title in titles.items()
+            if (use := system.uses.get(twin)) is not None
+        }
         for system in systems
     }
     label = "gain: score as given minus score as changed"
     return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
-
-
-def _gain(use: Use) -> Interval:
-    return Interval(use.score.difference, use.score.low, use.score.high)
 
 
 def show_study(

@@ -30,15 +30,7 @@ from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
 from pacer.core.locks import awaited
 from pacer.core.machine import core_count
-from pacer.studies.plan import (
-    BASELINE_DEFINITION,
-    BASELINE_PARAMS,
-    DEFINITION,
-    Run,
-    is_within,
-    overridden,
-    with_baselines,
-)
+from pacer.studies import plan
 
 #: DVC's output for a stage that it runs, or finds in its run cache.
 _STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run)")
@@ -244,7 +236,7 @@ class Worktree:
         self.marker = folder / "row.json"
         self._resumed = False
 
-    def prepare(self, study: str, run: Run) -> None:
+    def prepare(self, study: str, run: plan.Run) -> None:
         """Reset the tracked files to the repository's state, with the parameters and known stages of ``run``.
 
         Outputs of stages are kept, including half-trained state.
@@ -260,10 +252,10 @@ class Worktree:
         git(self.tree, "clean", "-d", "--force", "--quiet")
         write_json(self.marker, {"study": study, "experiment": run.name})
         for file, overrides in run.overrides.items():
-            write_text(self.tree / file, overridden(self._repository.read(file), overrides, file))
-        if BASELINE_PARAMS in run.overrides:
-            pipeline, baselines = map(self._repository.read, (DEFINITION, BASELINE_DEFINITION))
-            write_text(self.tree / DEFINITION, with_baselines(pipeline, baselines, run))
+            write_text(self.tree / file, plan.overridden(self._repository.read(file), overrides, file))
+        if plan.BASELINE_PARAMS in run.overrides:
+            pipeline, baselines = map(self._repository.read, (plan.DEFINITION, plan.BASELINE_DEFINITION))
+            write_text(self.tree / plan.DEFINITION, plan.with_baselines(pipeline, baselines, run))
         self._configure()
         self._link(run)
         self.adopt(run)
@@ -278,14 +270,14 @@ class Worktree:
         except PacerError:
             return False
 
-    def outs_to_restore(self, run: Run) -> list[str]:
+    def outs_to_restore(self, run: plan.Run) -> list[str]:
         """Return the outs of ``run`` that DVC may check out: all but files that an interrupted stage was appending to
         (paid answers)."""
         unfinished = [stage for stage in run.stages if self._resumed and not self.knows(run, [stage.name])]
         persistent = {out for stage in unfinished for out, options in stage.outs.items() if options.get("persist")}
         return [out for out in run.outs if out not in persistent or not (self.tree / out).is_file()]
 
-    def adopt(self, run: Run) -> bool:
+    def adopt(self, run: plan.Run) -> bool:
         """Record in ``dvc.lock`` the known stages of a run; return False if nothing is new."""
         lock = self._lock()
         known = {stage: read_json(self._entry(run, stage)) for stage in run.keys if self.knows(run, [stage])}
@@ -295,18 +287,18 @@ class Worktree:
             YAML(typ="safe").dump({"schema": "2.0", "stages": lock | known}, written)
         return True
 
-    def knows(self, run: Run, stages: Iterable[str]) -> bool:
+    def knows(self, run: plan.Run, stages: Iterable[str]) -> bool:
         """Return whether all these stages of a run have been made, here or elsewhere."""
         return all(self._entry(run, stage).is_file() for stage in stages)
 
-    def record(self, run: Run, stages: Iterable[str]) -> None:
+    def record(self, run: plan.Run, stages: Iterable[str]) -> None:
         """Make these stages of a run, which were made here, known to other worktrees."""
         lock = self._lock()
         for stage in stages:
             if stage in lock:
                 write_json(self._entry(run, stage), lock[stage])
 
-    def _entry(self, run: Run, stage: str) -> Path:
+    def _entry(self, run: plan.Run, stage: str) -> Path:
         return self._stages / f"{run.keys[stage]}.json"
 
     def _lock(self) -> dict[str, Any]:
@@ -321,7 +313,7 @@ class Worktree:
             config.write(written)
         (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # left by a killed DVC
 
-    def _link(self, run: Run) -> None:
+    def _link(self, run: plan.Run) -> None:
         """Link the user's own files that parameters name by a relative path, so that they are found here. DVC must not
         write through a link into the user's outputs."""
         root = self._repository.root
@@ -329,7 +321,7 @@ class Worktree:
         for name in _texts(list(run.values.values())):
             path = posixpath.normpath(name)
             here, there = Path(posixpath.normpath(self.tree / path)), (root / path).resolve()
-            is_output = any(is_within(path, out) for out in run.outs)
+            is_output = any(plan.is_within(path, out) for out in run.outs)
             if path == "." or os.path.isabs(path) or is_output or not os.path.exists(there):
                 continue
             holds_outs = any(out.is_relative_to(there) or there.is_relative_to(out) for out in outs)
@@ -339,14 +331,15 @@ class Worktree:
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(root / path)
 
-    def save(self, run: Run) -> None:
+    def save(self, run: plan.Run) -> None:
         """Record the tracked files, with scores and ``dvc.lock``, as the experiment of a run."""
-        git(self.tree, "checkout", "--quiet", self._repository.commit, "--", DEFINITION)  # without baselines' stages
+        # without the stages of baselines
+        git(self.tree, "checkout", "--quiet", self._repository.commit, "--", plan.DEFINITION)
         name, new = run.name, git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
         git(self.tree, "add", "--update")
         # no other new files: cases contain report texts
         known = [LOCK, *(out for out, options in run.outs.items() if not options.get("cache", True))]
-        git(self.tree, "add", "--", *(path for path in new if any(is_within(path, out) for out in known)))
+        git(self.tree, "add", "--", *(path for path in new if any(plan.is_within(path, out) for out in known)))
         files, head = git(self.tree, "write-tree").strip(), self._repository.head
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
         commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()

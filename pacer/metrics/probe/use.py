@@ -7,6 +7,7 @@ together; the p values, of an effect and of none, are corrected for the number o
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import ceil, sqrt
 from pathlib import Path
 from statistics import NormalDist
@@ -30,13 +31,6 @@ from pacer.metrics.statistics.intervals import Units, gains, resampled_units
 #: Another patient's radiographs, of those whose reference does not affirm the finding.
 LACKING = "another_without_finding"
 MEAN_PICTURE = "mean_radiograph"
-#: Verdicts.
-THERE, NOT_THERE, WITHOUT, UNCLEAR = (
-    "reads it where it is",
-    "reads the image, but not there",
-    "reports it regardless of the image",
-    "cannot tell",
-)
 #: Effects by name: rate with the first change minus rate with the second.
 EFFECTS = {"place": (ELSEWHERE, COVERED), "picture": (GIVEN, LACKING), "any picture": (GIVEN, MEAN_PICTURE)}
 #: Level of the tests; patients that they need; least effect that counts as one; least rate that counts as saying a
@@ -52,6 +46,15 @@ _CONVENTION = "llm-rg4"
 _FEWER_RESAMPLES = 2_000
 
 
+class Verdict(StrEnum):
+    """Whether a system reads a finding from the image."""
+
+    THERE = "reads it where it is"
+    NOT_THERE = "reads the image, but not there"
+    WITHOUT = "reports it regardless of the image"
+    UNCLEAR = "cannot tell"
+
+
 @dataclass(frozen=True)
 class FindingUse:
     """What the twins show of one finding.
@@ -59,7 +62,7 @@ class FindingUse:
     Attributes:
         records: whose reference affirms it. rates: of reports that affirm it, by change, over all records that have it.
         effects: by :data:`EFFECTS`, over the records that have both changes; p after Holm's correction. pairs: their
-            number. verdict: one of the four. needed: records at which an effect of .2 on the first effect that can be
+            number. needed: records at which an effect of .2 on the first effect that can be
             measured would be shown with power .8; None: it cannot be measured.
     """
 
@@ -68,7 +71,7 @@ class FindingUse:
     rates: dict[str, float]
     effects: dict[str, Difference]
     pairs: dict[str, int]
-    verdict: str
+    verdict: Verdict
     needed: int | None
 
 
@@ -155,13 +158,13 @@ def _judged(
         one = effects.get(effect)
         return one is not None and (one.difference or 0) > 0 and one.p is not None and one.p < _LEVEL
 
-    verdict = UNCLEAR
+    verdict = Verdict.UNCLEAR
     if shown("place"):
-        verdict = THERE
+        verdict = Verdict.THERE
     elif shown("picture") and (finding, "place") in absent:
-        verdict = NOT_THERE
+        verdict = Verdict.NOT_THERE
     elif (finding, "any picture") in absent and rates[MEAN_PICTURE] > _SAID:
-        verdict = WITHOUT
+        verdict = Verdict.WITHOUT
     first = next(iter(effects), None)
     needed = None if first is None else records_needed(effects[first], counts[first], tests)
     return FindingUse(finding, len(table), rates, effects, counts, verdict, needed)
