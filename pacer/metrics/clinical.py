@@ -16,8 +16,6 @@ import polars as pl
 from pacer.metrics.cases import labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 
-Score = float | None
-
 #: micro: over all cells of records x observations; macro: mean over observations; weighted: mean over observations,
 #: weighted by the number of references with the observation; example: mean over records.
 Average = Literal["micro", "macro", "weighted", "example"]
@@ -56,7 +54,7 @@ CONVENTIONS: dict[str, Convention] = {
 }
 
 
-def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> dict[str, Score]:
+def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> dict[str, float | None]:
     """Return every average that a convention reports of labelled cases, by name (``f1_macro``), and the number ``n`` of
     rows that it counts. A ratio without a denominator is undefined: ``None``, never 0. ``reports``: ``hypothesis`` or a
     control."""
@@ -68,7 +66,7 @@ def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothes
     return {"n": len(counted), **values}
 
 
-def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, Score]:
+def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, float | None]:
     """Return precision, recall and F1 of two Boolean arrays ``[n, labels]``. Undefined values are ``None``: a micro
     ratio without a denominator, or a weighted average if no label has weight."""
     counts = label_counts(truth, predicted)
@@ -83,7 +81,7 @@ def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
     return np.isin(labels[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present)
 
 
-def plain_mean(values: Sequence[Score]) -> Score:
+def plain_mean(values: Sequence[float | None]) -> float | None:
     """Return the mean; ``None`` if there are no values or any value is undefined."""
     defined = [value for value in values if value is not None]
     return sum(defined) / len(values) if values and len(defined) == len(values) else None

@@ -63,16 +63,10 @@ class Reports(NamedTuple):
 def reports_of(
     source: Source, text_columns: Sequence[str], id_column: str | None = None, text_column: str | None = None
 ) -> Reports:
-    """Read a file of reports, whose suffix determines the format, or reports in memory.
-
-    Args:
-        text_columns: names to look for: :data:`REFERENCE_COLUMNS`, :data:`HYPOTHESIS_COLUMNS`, or both.
-        id_column, text_column: the columns to use instead.
-
-    Raises:
-        DataError: the file is missing, damaged or of another kind, a column is missing or ambiguous, or a row holds
-            something other than text.
-    """
+    """Read a file of reports, whose suffix determines the format, or reports in memory. Columns are found by name: the
+    texts by ``text_columns`` (:data:`REFERENCE_COLUMNS`, :data:`HYPOTHESIS_COLUMNS`, or both), unless ``id_column`` and
+    ``text_column`` name them. Raises a DataError if the file is missing, damaged or of another kind, a column is
+    missing or ambiguous, or a row holds something other than text."""
     side = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}.get(tuple(text_columns), "hypothesis")
     if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
         raise DataError(f"{side}: expected the path of a file, a list of texts or texts by id, got {shown(source)}")
@@ -253,14 +247,9 @@ def _plain(value: Any) -> Any:
 
 
 def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Sequence[Any]] | None:
-    """Return the columns of a frame, with its index where that holds ids; None if it is no frame.
-
-    Args:
-        name: of the frame, for messages. ids: names of columns of ids, in small letters.
-
-    Raises:
-        DataError: the frame has to be changed before it can be read; the message has the call.
-    """
+    """Return the columns of a frame, with its index where that holds ids; None if it is no frame. ``name``: of the
+    frame, for messages; ``ids``: names of columns of ids, in small letters. Raises a DataError, which has the call, if
+    the frame has to be changed before it can be read."""
     if isinstance(content, pl.LazyFrame):
         content = content.collect()
     # a data set of Hugging Face, not several by split; as arrow, which does not decode its images

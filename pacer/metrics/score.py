@@ -27,19 +27,7 @@ from pacer.data.cleaning import CLEANERS
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, of_split, read_about, read_records, read_table
 from pacer.data.values import mapped
-from pacer.metrics.cases import (
-    COLUMNS,
-    FURTHER,
-    LABELS,
-    by_context,
-    case_table,
-    contexts_of,
-    controls_of,
-    is_labelled,
-    labels_of,
-    named,
-    read_cases,
-)
+from pacer.metrics.cases import ALL_COLUMNS, LABELS, by_context, case_table, controls_of, labels_of, named, read_cases
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean, ratios
 from pacer.metrics.columns import check_names, column_scores, count_of, metric_columns, metrics_of, read_score_columns
@@ -47,16 +35,7 @@ from pacer.metrics.commitments import KINDS, anchor_columns, attribute_share, tr
 from pacer.metrics.nlg import MeteorError, meteor_beside, single_line, with_overlap
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
-from pacer.metrics.signature import (
-    NOT_ASKED,
-    Decoding,
-    Origin,
-    Result,
-    ScoreInputs,
-    build_signature,
-    with_run_id,
-    write_result,
-)
+from pacer.metrics.signature import NOT_ASKED, Decoding, Origin, Result, ScoreInputs, build_signature, write_result
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
@@ -113,22 +92,15 @@ def score_decoded(
     without: Iterable[str] = (),
     say: Callable[[str], object] = print,
 ) -> Result:
-    """Score the decoded reports of a corpus; :func:`score_cases` describes what is written and returned.
-
-    Args:
-        records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.cases.read_cases`. split, contexts:
-            as in :func:`decoded_records`. without: as in :func:`score_cases`. say: is called with a message if these
-            are not the whole split.
-
-    Raises:
-        DataError: ids do not pair one to one, or an input is malformed.
-    """
+    """Score the decoded reports of a corpus, as :func:`score_cases` does. ``split`` and ``contexts`` are as in
+    :func:`decoded_records`; ``say`` is called with a message if these are not the whole split. Raises a DataError if
+    ids do not pair one to one, or an input is malformed."""
     table = read_records(records)
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
     cases = read_cases(_with_frontal_reports(wanted, table), predictions, inputs.anchors)
-    files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
+    files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in by_context(cases)}
     origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))
     return score_cases(cases, out, inputs, settings, origin, without)
 
@@ -190,7 +162,7 @@ def score_cases(
     signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
     signature = replace(signature, scores=defined, left_out=left_out)
     rows = case_table(cases, (*CASE_COLUMNS, *columns.columns))
-    result = with_run_id(Result(_with_mean(scores, columns.columns) | further, rows, signature))
+    result = Result.signed(_with_mean(scores, columns.columns) | further, rows, signature)
     if out is not None:
         write_result(out, result)
     return result
@@ -204,7 +176,7 @@ def _with_metrics(
     read = pl.DataFrame() if settings.columns is None else read_score_columns(settings.columns, ids)
     computed = {"token_limit", "threshold", "states", "bleu_statistics"}
     computed |= {"id", "ids", "image_id", "case", "index", "level_0", "rownames", "row_nr"}  # ids, and row numbers
-    taken = computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *cases.columns, *(score.key for score in SCORES)}
+    taken = computed | {*ALL_COLUMNS, *CASE_COLUMNS, *cases.columns, *(score.key for score in SCORES)}
     check_names([*read.columns, *metrics], taken)
     numbers, meanings = metric_columns(metrics, cases)
     return pl.DataFrame([*read, *numbers]), meanings
@@ -215,7 +187,7 @@ def _further_scores(
 ) -> dict[str, dict]:
     """Return what stands in ``scores.json`` beside the contexts and their mean."""
     further: dict[str, dict] = {}
-    if is_labelled(cases):
+    if inputs.chexbert is not None:
         further["conventions"] = {
             convention: _with_mean({name: case_efficacy(part, convention) for name, part in contexts.items()})
             for convention in CONVENTIONS

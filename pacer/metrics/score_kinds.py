@@ -146,8 +146,3 @@ def mean(sums: np.ndarray) -> np.ndarray:
     """Return the mean from sums of :func:`mean_rows`; NaN without rows."""
     with np.errstate(invalid="ignore"):
         return sums[..., 0] / sums[..., 1]
-
-
-def is_empty(side: str) -> pl.Expr:
-    """Return whether a text consists only of spaces and periods."""
-    return pl.col(side).str.strip_chars(" .") == ""

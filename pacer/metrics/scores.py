@@ -18,23 +18,12 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
 from pacer.metrics import commitments
+from pacer.metrics.cases import is_empty
 from pacer.metrics.clinical import CONVENTIONS, Convention, averaged, label_rows
 from pacer.metrics.commitments import KINDS as ATTRIBUTES
 from pacer.metrics.commitments import REPORTS, SOURCE_KINDS, reading_scores, stated_rows
 from pacer.metrics.nlg import bleu, bleu_statistics, cider, meteor, meteor_statistics, repetition
-from pacer.metrics.score_kinds import (
-    Column,
-    Context,
-    Direction,
-    Numbers,
-    Place,
-    Score,
-    Sums,
-    by_case,
-    is_empty,
-    mean,
-    mean_rows,
-)
+from pacer.metrics.score_kinds import Column, Context, Direction, Numbers, Place, Score, Sums, by_case, mean, mean_rows
 
 _COUNTS, _WORDS = pl.List(pl.Int64), pl.List(pl.String)
 #: Whether a text has as many tokens as the decoder allows (including texts that happen to end exactly there).

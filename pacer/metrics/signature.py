@@ -20,11 +20,10 @@ from pacer.config.decode import Score
 from pacer.core.errors import ConfigError, DataError, for_caller
 from pacer.core.io import atomic_directory, atomic_path, hash_bytes, hash_file, hash_json, read_json, write_json
 from pacer.core.pointers import is_standin, provenance, resolve
-from pacer.metrics.cases import by_context
+from pacer.metrics.cases import by_context, is_empty
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind
-from pacer.metrics.score_kinds import is_empty
 from pacer.metrics.scores import context_counts
 
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
@@ -40,12 +39,9 @@ _RUN = "run"
 
 @dataclass(frozen=True)
 class ScoreInputs:
-    """Files used for scoring. ``chexbert``: the folder of the labeller; ``None``: no scores of labels. All others are
-    optional.
-
-    ``labels``: CheXbert labels of the references; ``None``: labelled on the spot. ``anchors``: reference anchors;
-    ``None``: the rules read ``report_raw``. ``truth``: latent findings of every study; ``None``: there are none.
-    """
+    """Files used for scoring, all optional. ``chexbert``: the folder of the labeller; without it there are no scores of
+    labels. ``labels``: CheXbert labels of the references; without it they are labelled on the spot. ``anchors``:
+    reference anchors; without it the rules read ``report_raw``. ``truth``: latent findings of every study."""
 
     chexbert: Path | None
     labels: Path | None = None
@@ -60,12 +56,9 @@ class ScoreInputs:
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of references and reports, for the signature.
-
-    ``files``: name -> file that was read (``None``: computed on the spot). ``about``: how the references were made.
-    ``manifest``: the manifest of the predictions, or ``None``. ``protocol``: how other systems' reports were read and
-    changed before scoring; ``None`` for predictions of the pipeline.
-    """
+    """Origin of references and reports, for the signature. ``files``: name -> file that was read (None: computed on the
+    spot). ``about``: how the references were made. ``manifest``: that of the predictions, if any. ``protocol``: how
+    other systems' reports were read and changed before scoring; None for predictions of the pipeline."""
 
     files: Mapping[str, Path | None]
     about: Mapping[str, Any]
@@ -282,12 +275,12 @@ class Result(NamedTuple):
     cases: pl.DataFrame
     signature: Signature
 
-
-def with_run_id(result: Result) -> Result:
-    """Return the result with its id and the hash of its scores in the signature."""
-    rows, signature = hash_bytes(result.cases.write_ipc(None).getvalue()), replace(result.signature, run=None)
-    signature = replace(signature, scores_hash=hash_json(result.scores))
-    return result._replace(signature=replace(signature, run=hash_json([rows, signature.content()])[:16]))
+    @classmethod
+    def signed(cls, scores: dict[str, Any], cases: pl.DataFrame, signature: Signature) -> Self:
+        """Return a result with its id and the hash of its scores in the signature."""
+        rows = hash_bytes(cases.write_ipc(None).getvalue())
+        signature = replace(signature, run=None, scores_hash=hash_json(scores))
+        return cls(scores, cases, replace(signature, run=hash_json([rows, signature.content()])[:16]))
 
 
 def write_result(out: Path, result: Result) -> None:
@@ -310,14 +303,9 @@ def _is_for_results(out: Path) -> bool:
 
 
 def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
-    """Read the files of a folder of scores, or of one that has them in ``metrics/``.
-
-    Args:
-        with_scores: False: ``scores.json`` may be missing, as in a study's folders.
-
-    Raises:
-        DataError: there are none, they are damaged, or they are of different runs.
-    """
+    """Read the files of a folder of scores, or of one that has them in ``metrics/``; without ``with_scores``,
+    ``scores.json`` may be missing, as in a study's folders. Raises a DataError if there are none, they are damaged, or
+    they are of different runs."""
     folder = Path(folder)
     inside = folder if (folder / CASES).is_file() else folder / "metrics"
     path = inside / CASES

@@ -40,11 +40,7 @@ def for_page(svg: str, name: str) -> Markup:
 
 
 def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1, **grid: Any) -> str:
-    """Run ``draw(axes)`` on a new figure of the given size in inches, and return the SVG text.
-
-    Args:
-        columns, grid: arguments of ``Figure.subplots``, whose result is passed to ``draw``.
-    """
+    """Run ``draw`` with the axes, or ``columns`` of them, of a new figure (size in inches), and return the SVG text."""
     with matplotlib.rc_context(fname=_STYLE):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)

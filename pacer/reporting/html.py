@@ -28,11 +28,8 @@ _STRONGEST = 0.6
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
-    """Fill a template. Values are escaped unless they are markup; a name without a value is an error.
-
-    Args:
-        folder: templates of another package, which may use the ones here.
-    """
+    """Fill a template of ``folder``, which may use the ones here. Values are escaped unless they are markup; a name
+    without a value is an error."""
     return _environment(folder).get_template(template).render(**content)
 
 
@@ -87,15 +84,10 @@ class RoutingOverlay(NamedTuple):
 
 
 def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
-    """Return maps that are warm where a patch takes more of a depth than the even share, cool where less, and clear at
-    it. The largest deviation in the image has the strongest colour.
-
-    A map has one pixel per patch: a smooth map would suggest detail that the router does not have. Addresses are
-    ``data:`` addresses: no file is written.
-
-    Args:
-        image: what the patches cover. weights: ``[rows, columns, K]``, sums of 1 over K. depths: the K encoder blocks.
-    """
+    """Return maps of weights ``[rows, columns, K]``, sums of 1 over K, of the K encoder blocks ``depths``: warm where a
+    patch takes more of a depth than the even share, cool where less, and clear at it. The largest deviation in the
+    image has the strongest colour. A map has one pixel per patch: a smooth map would suggest detail that the router
+    does not have. Addresses are ``data:`` addresses: no file is written."""
     even = 1 / weights.shape[2]
     farthest = max(float(np.abs(weights - even).max()), 1e-3)
     relative = (weights - even) / farthest
@@ -107,12 +99,8 @@ def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: 
 
 
 def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
-    """Return the same for the middle square of a radiograph: this family's image processors scale the shorter edge and
-    crop to that square, which the patch grid spans.
-
-    Args:
-        weights: ``[N, K]``, N a square grid in row-major order.
-    """
+    """Return the same for the middle square of a radiograph, from weights ``[N, K]``, N a square grid in row-major
+    order: this family's image processors scale the shorter edge and crop to that square, which the patch grid spans."""
     side, edge = math.isqrt(len(weights)), min(image.size)
     left, top = (image.width - edge) // 2, (image.height - edge) // 2
     square = image.crop((left, top, left + edge, top + edge))

@@ -195,15 +195,10 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
 def show_study(
     study: str, systems: Sequence[tuple[str, Path]], contexts: Sequence[str], records: Path, images: Path, out: Path
 ) -> Path:
-    """Write the page of a study, or of one examination, into ``out``, and return its path.
-
-    Args:
-        systems: name and folder of each scored run. contexts: to show; none: all in which every system has a report.
-        records, images: tables of the corpus, for radiographs and previous reports.
-
-    Raises:
-        DataError: a system has no report of the study in a context, or several, or the systems' references differ.
-    """
+    """Write the page of a study, or of one examination, into ``out``, and return its path. ``contexts``: to show; none:
+    all in which every system has a report. ``records``, ``images``: tables of the corpus, for radiographs and previous
+    reports. Raises a DataError if a system has no report of the study in a context, or several, or references
+    differ."""
     known = _of_study(read_records(records), study) if records.is_file() else []
     corpus = {row["record_id"]: row for row in known}
     by_system = [_reports(place, study) for _, place in systems]

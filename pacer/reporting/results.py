@@ -30,14 +30,9 @@ from pacer.reporting.score_tables import caution
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one run.
-
-    Attributes:
-        records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row per scored record.
-        audits: of corpus, pictures, emphasis and anchors. decoding: the manifest of the predictions.
-        routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty without a router.
-        promise: content of ``promise.json``.
-    """
+    """The results of one run. ``predictions``: by record id. ``audits``: of corpus, pictures, emphasis and anchors.
+    ``decoding``: the manifest of the predictions. ``routing``: depth weights ``[N, K]`` by ``<record_id>/<view>``;
+    empty without a router. ``promise``: content of ``promise.json``."""
 
     params: Params
     records: pl.DataFrame
@@ -125,11 +120,8 @@ class CaseImage:
 
 @dataclass(frozen=True)
 class ContextReport:
-    """The model's report for one record, with its reference.
-
-    ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``sources``: in words.
-    ``commitment``: the prediction's; None without one. ``generated``, ``reference``: the texts with their marks.
-    """
+    """The model's report for one record, with its reference. ``record``, ``prediction``, ``score``: its rows of corpus,
+    predictions and scored cases. ``sources``: in words. ``generated``, ``reference``: the texts with their marks."""
 
     record: Mapping[str, Any]
     sources: str

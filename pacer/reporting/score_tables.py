@@ -15,14 +15,14 @@ from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
-from pacer.metrics.cases import MEAN, UNKNOWN, by_context, row_name
+from pacer.metrics.cases import MEAN, UNKNOWN, by_context, is_empty, row_name
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.display import IN_BRACKETS, Table, first_cell_changes, score_cell
-from pacer.metrics.score_kinds import Score, is_empty, mean
+from pacer.metrics.score_kinds import Score, mean
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
 from pacer.metrics.statistics.bootstrap import PERCENT, Interval, Summed, by_unit, intervals
-from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores, resampled_units
+from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores, units_of
 
 CONTROLS = {
     "another_patient": "Another patient's sources",
@@ -91,12 +91,8 @@ def score_table(
     intervals: Intervals | None = None,
     notes: tuple[str, ...] = (),
 ) -> Table:
-    """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
-
-    Args:
-        columns: by default those of the main table. counted: that of the signature, shown beside the scores.
-            intervals: shown below them.
-    """
+    """Return the contexts' scores and their plain mean, a column for each score that a context has; by default those of
+    the main table. ``counted``, that of the signature, stands beside the scores, and ``intervals`` below them."""
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
     shown = [score for score in columns if any(score.key in scores[context] for context in contexts)]
@@ -193,16 +189,12 @@ def span(interval: Interval | None) -> str:
 
 
 def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str) -> Table:
-    """Return what was promised in each context and what the reports achieve, with intervals over patients.
-
-    Args:
-        promise: content of ``promise.json``. threshold: ``decode.threshold``; findings that reach it and not the
-            promise's threshold are withheld.
-    """
+    """Return what ``promise.json`` promises in each context and what the reports achieve, with intervals over patients.
+    Findings that reach ``decode.threshold`` and not the promise's threshold are withheld."""
     rows = []
     for context, part in by_context(cases).items():
         chosen = promise["contexts"][context]
-        chances, units = np.array(part["present"].to_list()), resampled_units(part)
+        chances, units = np.array(part["present"].to_list()), units_of(part)
         withheld = int(((chances >= threshold) & (chances < chosen["threshold"])).sum())
         for kind, tests in chosen["tests"].items():
             stated, known = (pl.col(side) for side in _SIDES[kind])

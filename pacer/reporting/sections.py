@@ -273,18 +273,9 @@ def build_report(
     out: Path,
     params: Params,
 ) -> None:
-    """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG).
-
-    The whole folder ``out`` is replaced.
-
-    Args:
-        corpus, anchors, emphasis, predictions, metrics: output folders of the stages of these names.
-        pictures: output of the stage ``features``.
-        params: of the run.
-
-    Raises:
-        DataError: an input is missing or malformed.
-    """
+    """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG) from
+    output folders of stages, of which ``features`` makes ``pictures``. The whole folder ``out`` is replaced. Raises a
+    DataError if an input is missing or malformed."""
     results = read_results(corpus, anchors, emphasis, pictures, predictions, metrics, params)
     line, present = signature_line(results.signature), set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}

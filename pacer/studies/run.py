@@ -48,16 +48,10 @@ def run_study(
     jobs: int = 1,
     devices: str | None = None,
 ) -> None:
-    """Make every missing run of ``study`` with the current code and parameters.
-
-    Args:
-        rows, replicates: names of those to run; empty: all. jobs: number of runs made in parallel.
-        devices: GPUs to share among them, as in :func:`pacer.studies.worktree.shares`.
-
-    Raises:
-        PacerError: a stage failed, or the study does not fit the parameters.
-        KeyboardInterrupt: it was stopped; all processes that it started have ended.
-    """
+    """Make every missing run of ``study`` with the current code and parameters: of these rows and replicates (empty: of
+    all), ``jobs`` at a time on ``devices``, as in :func:`pacer.studies.worktree.shares`. Raises a PacerError if a stage
+    failed, or the study does not fit the parameters; a KeyboardInterrupt if it was stopped, when all processes that it
+    started have ended."""
     for kind, given, names in (("row", rows, [r.name for r in study.rows]), ("replicate", replicates, study.labels)):
         if unknown := sorted(given - {*names}):
             raise ConfigError(f"study {study.name} has no {kind} {unknown[0]!r}; its {kind}s are {', '.join(names)}")

@@ -33,11 +33,9 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class Row(Strict):
-    """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``.
-
-    ``target``: the stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters without which the
-    row is left out.
-    """
+    """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``. ``target``: the
+    stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters without which the row is left
+    out."""
 
     name: Name
     group: Name | None = None
@@ -203,11 +201,8 @@ def _printed_value(text: str) -> PrintedValue:
 def stands_beside(
     table: PublishedTable, scores: Mapping[str, Any], signature: Signature, record: Mapping[str, Any] | None
 ) -> bool:
-    """Return whether scores are of the records of the published rows, by the same measures.
-
-    Args:
-        record: of the run; None for other systems' scores, whose corpus is known only by its number of records.
-    """
+    """Return whether scores are of the records of the published rows, by the same measures. ``record``: of the run;
+    None for other systems' scores, whose corpus is known only by its number of records."""
     corpus = (record or {}).get("corpus", {})
     used = [*map(corpus.get, ("source", "format", "limit")), *map((record or {}).get, ("split", "limit"))]
     contexts = contexts_in(scores)

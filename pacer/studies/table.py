@@ -168,11 +168,8 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
 def build_table(
     study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None
 ) -> tuple[Table, Sequence[RowDifference]]:
-    """Return the table of a study from its existing results, with a heading for each block, and the tested differences.
-
-    Args:
-        compare: if given, the rows that the study names are tested with it.
-    """
+    """Return the table of a study from its existing results, with a heading for each block, and the differences of the
+    rows that it names, if ``compare`` is given to test them."""
     published = load_published()[study.published] if study.published is not None else None
     beside = [stands_beside(published, r.scores, r.signature, r.record) for r in runs] if published else []
     blocks = _blocks(study, runs, () if published is None or (beside and not any(beside)) else published.blocks)
@@ -244,12 +241,8 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
 def ranked(
     rows: Mapping[str, Sequence[str | None]], better: Sequence[Direction | None]
 ) -> dict[str, list[PrintedValue]]:
-    """Mark best and second best in every column of a block, by the printed means.
-
-    Args:
-        rows: label -> the result of :func:`printed` for each column. A column with fewer than two values has no marks.
-        better: of each column; where it is None, nothing is marked.
-    """
+    """Mark best and second best in every column of a block, by the means of :func:`printed`, except where ``better`` is
+    None. A column with fewer than two values has no marks."""
     marks: list[dict[str, Mark]] = []
     for column, best in zip(zip(*rows.values(), strict=True), better, strict=True):
         values = [cell.split()[0] for cell in column if cell is not None] if best else []

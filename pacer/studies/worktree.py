@@ -52,11 +52,8 @@ class Share:
 
 
 def shares(devices: str | None, jobs: int) -> list[Share]:
-    """Divide the machine among ``jobs``; if there are fewer GPUs or cores than jobs, some jobs share one.
-
-    Args:
-        devices: names of GPUs, comma-separated; None: all GPUs of this machine.
-    """
+    """Divide the machine among ``jobs``; if there are fewer GPUs or cores than jobs, some jobs share one. ``devices``:
+    names of GPUs, comma-separated; None: all GPUs of this machine."""
     if jobs == 1:
         return [Share(devices)]
     names = devices.split(",") if devices else []
@@ -91,14 +88,9 @@ class Dvc:
     def __call__(
         self, *arguments: str, folder: Path, log: Path, share: Share, report: Callable[[str, bool], None]
     ) -> None:
-        """Run ``dvc ARGUMENTS`` in ``folder`` and wait for its end; its output is appended to ``log``.
-
-        Args:
-            share: what the stages may use. report: called with each stage, and whether DVC restored it from its cache.
-
-        Raises:
-            PacerError: DVC failed (the message includes the end of its output), or the study was stopped.
-        """
+        """Run ``dvc ARGUMENTS`` in ``folder`` and wait for its end; its output is appended to ``log``. ``report`` is
+        called with each stage, and whether DVC restored it from its cache. Raises a PacerError if DVC failed (the
+        message includes the end of its output), or the study was stopped."""
         variables = [f"{MARK}={folder}"] + [f"CUDA_VISIBLE_DEVICES={share.devices}"] * (share.devices is not None)
         last = deque[str](maxlen=20)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -222,12 +214,9 @@ class Repository:
 
 
 class Worktree:
-    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``.
-
-    Args:
-        stages: folder with the ``dvc.lock`` entries of stages, by the stage's key. The run cache restores most stages,
-            but none whose outs persist.
-    """
+    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``. The folder
+    ``stages`` has the ``dvc.lock`` entries of stages, by the stage's key: the run cache restores most stages, but none
+    whose outs persist."""
 
     def __init__(self, repository: Repository, folder: Path, cache: str, stages: Path):
         self._repository, self._folder, self._cache, self._stages = repository, folder, cache, stages

@@ -182,16 +182,10 @@ def make_probe(
     boxes: Boxes | None = None,
     states: pl.DataFrame | None = None,
 ) -> dict:
-    """Write the probe of some records into the folder ``out``, and return its manifest.
-
-    Args:
-        records: rows of ``records.parquet``. paths: file of each image id. seed: of all choices. limit: records of each
-            context, chosen at random; None: all. boxes: of findings; None: nothing is covered. states: ``study_id``,
-            ``finding``, ``side`` and ``severity`` of all findings; None: as the reports have them.
-
-    Raises:
-        DataError: there is no record, or an image cannot be read.
-    """
+    """Write the probe of some records into the folder ``out``, and return its manifest. ``paths``: file of each image
+    id. ``limit``: records of each context, chosen at random; None: all. ``boxes``: of findings; None: nothing is
+    covered. ``states``: ``study_id``, ``finding``, ``side`` and ``severity`` of all findings; None: as the reports have
+    them. Raises a DataError if there is no record, or an image cannot be read."""
     chosen = _sample(records, seed, limit)
     if chosen.is_empty():
         raise DataError("no records to make a probe from; choose a different split or context")

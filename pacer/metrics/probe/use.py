@@ -26,7 +26,7 @@ from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, KEY, MANIFEST, M
 from pacer.metrics.report_files import reports_of
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
-from pacer.metrics.statistics.intervals import Units, gains, resampled_units
+from pacer.metrics.statistics.intervals import Units, gains, units_of
 
 #: Another patient's radiographs, of those whose reference does not affirm the finding.
 LACKING = "another_without_finding"
@@ -57,14 +57,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class FindingUse:
-    """What the twins show of one finding.
-
-    Attributes:
-        records: whose reference affirms it. rates: of reports that affirm it, by change, over all records that have it.
-        effects: by :data:`EFFECTS`, over the records that have both changes; p after Holm's correction. pairs: their
-            number. needed: records at which an effect of .2 on the first effect that can be
-            measured would be shown with power .8; None: it cannot be measured.
-    """
+    """What the twins show of one finding. ``records``: whose reference affirms it. ``rates``: of reports that affirm
+    it, by change, over all records that have it. ``effects``: by :data:`EFFECTS`, over the records that have both
+    changes, whose number is in ``pairs``; p after Holm's correction. ``needed``: records at which an effect of .2 on
+    the first effect that can be measured would be shown with power .8; None: it cannot be measured."""
 
     finding: str
     records: int
@@ -79,7 +75,7 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
     """Return the verdict of each finding that a reference affirms, from the key with the lists ``reference_positive``
     and ``report_positive``."""
     given = cases.filter(twin=GIVEN)
-    units = resampled_units(given)
+    units = units_of(given)
     unit = given.select("record_id", pl.Series("unit", units.codes))
     tables = {finding: _table(cases, given, finding).join(unit, on="record_id") for finding in FINDINGS}
     tables = {finding: table for finding, table in tables.items() if len(table)}
@@ -185,13 +181,9 @@ def records_needed(effect: Difference, records: int, tests: int) -> int | None:
 
 @dataclass(frozen=True)
 class Use:
-    """What one kind of twin shows.
-
-    Attributes:
-        records: number of pairs. score: of twins (``first``), of the records as given (``second``) and their
-            difference: F1 (the mean over contexts), or the share of an attribute that agrees (over all of them).
-            unchanged: share of identical reports; None for :data:`CHANCE` and attributes.
-    """
+    """What one kind of twin shows over ``records`` pairs. ``score``: of twins (``first``), of the records as given
+    (``second``) and their difference: F1 (the mean over contexts), or the share of an attribute that agrees (over all
+    of them). ``unchanged``: share of identical reports; None for :data:`CHANCE` and attributes."""
 
     records: int
     score: Difference
@@ -241,15 +233,8 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, An
 
 
 def system_use(name: str, key: pl.DataFrame, reports: Path, columns: tuple[str | None, ...] = ()) -> SystemUse:
-    """Score the reports of one system.
-
-    Args:
-        reports: a file with the columns ``probe_id`` (or ``case``) and ``report``, one row for each row of the key.
-        columns: of ids and of reports, to use instead; None: these.
-
-    Raises:
-        DataError: the file is unreadable, or ids do not pair one to one.
-    """
+    """Score the reports of one system, a file with ``probe_id`` (or ``case``) and ``report``, or the ``columns`` of ids
+    and reports, for each row of the key. Raises a DataError if it is unreadable, or ids do not pair one to one."""
     cases = _cases(key, reports, columns)
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)

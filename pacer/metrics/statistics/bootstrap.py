@@ -91,14 +91,13 @@ def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
 def differences(
     first: Mapping[Key, Summed], second: Mapping[Key, Summed], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Difference]]:
-    """Compare two runs in every context and score, and in the plain mean over contexts.
+    """Compare two runs in every context and score, and in the plain mean over contexts; both have the same scores, all
+    over the same units.
 
     The same resamples serve all contexts and scores. Intervals are percentiles of the paired bootstrap (units drawn
-    with replacement). p values come from approximate randomization, which exchanges each unit's results with
-    probability one half: (1 + resamples with a difference at least as large as observed) / (1 + resamples).
-
-    Args:
-        first, second: the same scores of either run, all over the same units. resamples: number of each kind.
+    with replacement). p values come from as many resamples by approximate randomization, which exchanges each unit's
+    results with probability one half: (1 + resamples with a difference at least as large as observed) / (1 +
+    resamples).
     """
     scored, scored_other = _Stack(first), _Stack(second)
     rows, other_rows, draw = scored.rows, scored_other.rows, np.random.default_rng(seed)

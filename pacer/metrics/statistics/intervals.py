@@ -18,18 +18,9 @@ from pacer.data.twins import exchange
 from pacer.metrics.cases import by_context, contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
 from pacer.metrics.commitments import REPORTS, cells
-from pacer.metrics.score_kinds import Score, Sums, mean, mean_rows
+from pacer.metrics.score_kinds import Score, mean, mean_rows
 from pacer.metrics.scores import score_of, summed_scores
-from pacer.metrics.statistics.bootstrap import (
-    Difference,
-    Interval,
-    Key,
-    ScoreOf,
-    Summed,
-    by_unit,
-    differences,
-    intervals,
-)
+from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, intervals
 
 #: Units that may be resampled, the coarsest first, with their names in tables.
 UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
@@ -81,7 +72,7 @@ def score_intervals(
     cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
 ) -> Intervals:
     """Return bootstrap intervals of the scores that have sums, by context and for their mean."""
-    units = resampled_units(cases)
+    units = units_of(cases)
     scores = context_sums(cases, convention, summed_scores(cases, columns), units)
     return Intervals(intervals(scores, resamples), units.name, units.count, resamples)
 
@@ -89,7 +80,7 @@ def score_intervals(
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
     """Return every observation of the convention, sorted by its number of references, most first."""
     rule = CONVENTIONS[convention]
-    units = resampled_units(cases)
+    units = units_of(cases)
     rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
     contexts = {context: rows[(cases["context"] == context).to_numpy()].sum(axis=0) for context in contexts_of(cases)}
     labels = []
@@ -115,7 +106,7 @@ class Units(NamedTuple):
     count: int
 
 
-def resampled_units(cases: pl.DataFrame) -> Units:
+def units_of(cases: pl.DataFrame) -> Units:
     """Return the coarsest unit that is known for every record (a blank id counts as unknown)."""
     ids = {unit: cases[f"{unit}_id"] for unit in UNITS if f"{unit}_id" in cases.columns}
     unit = next(unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all())
@@ -128,15 +119,14 @@ def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], 
     rule = CONVENTIONS[convention]
     known = {score.key: score.sums for score in scores if score.sums is not None}
     found: dict[Key, Summed] = {}
-
-    def bound(sums: Sums) -> ScoreOf:
-        return lambda total: sums.score(total, rule)
-
     for context, part in by_context(cases).items():
         codes = units.codes[(cases["context"] == context).to_numpy()]
         kinds = dict.fromkeys(sums.rows for sums in known.values())
         tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
-        found |= {(context, key): Summed(tables[sums.rows], bound(sums), sums.counted) for key, sums in known.items()}
+        for key, sums in known.items():
+            found[context, key] = Summed(
+                tables[sums.rows], lambda total, sums=sums: sums.score(total, rule), sums.counted
+            )
     return found
 
 
@@ -158,7 +148,7 @@ def group_scores(
     named = [name for name in ("view", *columns) if name in cases.columns and cases[name].drop_nulls().n_unique() > 1]
     if not named or not is_labelled(cases):
         return []
-    rule, units = CONVENTIONS[convention], resampled_units(cases)
+    rule, units = CONVENTIONS[convention], units_of(cases)
     rows, f1 = label_rows(cases, rule), lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0])
     members: list[tuple[str, str, np.ndarray]] = [
         (name, value, (cases[name] == value).fill_null(False).to_numpy())
@@ -183,7 +173,7 @@ class Reliability(NamedTuple):
 def reliability(cases: pl.DataFrame) -> Reliability:
     """Return the reliability of the probabilities of present findings in cases that have them."""
     probability, positive = (values.ravel() for values in cells(cases))
-    units = resampled_units(cases)
+    units = units_of(cases)
     patients = np.repeat(units.codes, len(FINDINGS))
     bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
     tables = (by_unit(mean_rows(positive[part]), patients[part], units.count) for part in bins)
@@ -193,11 +183,8 @@ def reliability(cases: pl.DataFrame) -> Reliability:
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
-    """Return warnings to read before trusting any score, one sentence each; none for a model that uses its sources.
-
-    Args:
-        scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
-    """
+    """Return warnings to read before trusting any score of ``scores.json``, one sentence each; none for a model that
+    uses its sources."""
     sentences = []
     for key, (words, is_off) in _BESIDE_REFERENCES.items():
         shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts_of(cases)}
@@ -277,6 +264,6 @@ def gains(
 ) -> dict[str, dict[str, Difference]]:
     """Return scores of twins (``first``), of the same records in the same order as they are given (``second``), and
     their differences, by context and for the mean."""
-    chosen, units = list(map(score_of, scores)), resampled_units(given)
+    chosen, units = list(map(score_of, scores)), units_of(given)
     first, second = (context_sums(cases, convention, chosen, units) for cases in (twins, given))
     return differences(first, second, resamples)
