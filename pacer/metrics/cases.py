@@ -119,8 +119,7 @@ def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
 
 
 class Prediction(BaseModel, strict=True):
-    """One line of predictions. ``tokens``: of the complete text; ``findings``: the chance of each. Missing fields are
-    None."""
+    """One line of predictions; missing fields are None. ``tokens``: of the complete text. ``findings``: chances."""
 
     record_id: str
     report: str

@@ -55,9 +55,8 @@ CONVENTIONS: dict[str, Convention] = {
 
 
 def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> dict[str, float | None]:
-    """Return every average that a convention reports of labelled cases, by name (``f1_macro``), and the number ``n`` of
-    rows that it counts. A ratio without a denominator is undefined: ``None``, never 0. ``reports``: ``hypothesis`` or a
-    control."""
+    """Return every average that a convention reports of labelled cases, by name (``f1_macro``; None: no denominator),
+    and the number ``n`` of rows that it counts. ``reports``: ``hypothesis`` or a control."""
     rule = CONVENTIONS[convention]
     counted = cases.filter(_counted(cases, rule))
     truth, predicted = (present(labels_of(counted, side), rule) for side in ("reference", reports))
@@ -91,8 +90,7 @@ def plain_mean(values: Sequence[float | None]) -> float | None:
 
 
 def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Return hits, predictions and references for each observation, ``[n, 3 * observations]``, from Boolean arrays
-    ``[n, observations]``."""
+    """Return hits, predictions and references ``[n, 3 * labels]`` from Boolean arrays ``[n, labels]``."""
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
@@ -105,8 +103,7 @@ def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 
 
 def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    """Return which rows a convention counts, Boolean ``[n]``: all, or the first of each study in each context. A row of
-    an unknown study counts as its own study."""
+    """Return which rows a convention counts, ``[n]``: all, or the first of each known study in each context."""
     if rule.duplicates == "all":
         return np.ones(len(cases), dtype=bool)
     unknown = cases["study_id"].fill_null("").str.strip_chars() == ""

@@ -161,8 +161,7 @@ def latex_text(text: str) -> str:
 
 
 def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
-    """Format a score, and in brackets how many findings, or records, it counts, if it says so; ``None``: it has no
-    denominator, and is never shown as 0."""
+    """Format a score, and in brackets how many findings, or records, it counts; None (no denominator) is not 0."""
     cell = "undefined" if value is None else number(value, decimals)
     return cell if count is None else f"{cell} ({count:,})"
 

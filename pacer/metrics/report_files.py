@@ -237,8 +237,7 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without a type of numpy or pandas, the element of a list of one, and None for a missing value:
-    NaN, None or pandas' own."""
+    """Return a value without a type of numpy or pandas, the element of a list of one; None for a missing value."""
     value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
     value = value.to_list() if isinstance(value, pl.Series) else value
     value = value[0] if isinstance(value, list) and len(value) == 1 else value

@@ -50,9 +50,8 @@ ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
 def decoded_records(
     records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None, contexts: Sequence[str] = ()
 ) -> tuple[pl.DataFrame, str | None]:
-    """Return the records that a folder of predictions should cover, and a note if they are not the whole split.
-    ``split`` and ``contexts`` default to those in the folder's manifest, else to test and all. The manifest's limit
-    applies to each context."""
+    """Return the records that predictions should cover, and a note if they are not the whole split. ``split`` and
+    ``contexts`` default to those of the manifest, else to test and all; its limit applies to each context."""
     manifest = _manifest(Path(predictions_dir))
     settings = Decoding.of(manifest)
     split, limit = split or settings.split or "test", settings.limit

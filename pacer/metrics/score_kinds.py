@@ -20,8 +20,7 @@ Rows = Callable[[pl.DataFrame, Convention], np.ndarray]
 
 @dataclass(frozen=True)
 class Context:
-    """What the scores of one context are computed from. ``originals``: its cases with original findings as references,
-    if there are any."""
+    """What the scores of a context are computed from; ``originals``: its cases with original findings, if any."""
 
     cases: pl.DataFrame
     convention: str
@@ -50,8 +49,7 @@ class Sums:
 
 
 class Column(NamedTuple):
-    """A column of ``cases.parquet`` that is there for a score: the ``values`` of all cases, of type ``kind``; null: a
-    case without one."""
+    """A column of ``cases.parquet`` of type ``kind`` that a score needs; ``values``: of all cases, null without one."""
 
     name: str
     kind: pl.DataType

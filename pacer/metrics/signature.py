@@ -201,8 +201,7 @@ def rules_version() -> str:
 
 
 def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
-    """Describe the convention and the labeller: provenance, hashes, and whether it is a stand-in made here (None
-    without a ``provenance.json``)."""
+    """Describe the convention and the labeller; ``standin`` is None without a ``provenance.json``."""
     rule, origin, folder = CONVENTIONS[settings.convention], provenance(chexbert), resolve(chexbert)
     files = [folder / name for name in (CHECKPOINT, "config.json", "tokenizer.json", "vocab.txt")]
     labeller = {
@@ -284,8 +283,7 @@ class Result(NamedTuple):
 
 
 def write_result(out: Path, result: Result) -> None:
-    """Write the files of a result with an id. A folder that holds nothing else is replaced in one step; in any other
-    one the signature is written last."""
+    """Write the files of a result; a folder with nothing else is replaced in one step, else the signature is last."""
     with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
         with atomic_path(folder / CASES) as temporary:
             result.cases.write_parquet(temporary, metadata={_RUN: result.signature.run or ""})
@@ -324,8 +322,7 @@ def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
 
 
 def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
-    """Read ``scores.json`` and ``signature.json``; raises a :class:`~pacer.core.errors.DataError` as
-    :func:`read_result`."""
+    """Read ``scores.json`` and ``signature.json``; raises a DataError as :func:`read_result`."""
     return scores_of(folder, *(read_json(folder / name) for name in (SCORES, SIGNATURE)))
 
 

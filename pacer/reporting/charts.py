@@ -39,12 +39,12 @@ def for_page(svg: str, name: str) -> Markup:
     return Markup(svg.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-'))
 
 
-def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1, **grid: Any) -> str:
+def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1) -> str:
     """Run ``draw`` with the axes, or ``columns`` of them, of a new figure (size in inches), and return the SVG text."""
     with matplotlib.rc_context(fname=_STYLE):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)
-        draw(figure.subplots(1, columns, **grid))
+        draw(figure.subplots(1, columns, sharey=True))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})  # without a date, bytes are reproducible
     return buffer.getvalue()
@@ -67,7 +67,7 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
             axes.set_xlabel(context.upper())
         np.ravel(grid)[0].set_ylabel("share present")
 
-    return drawing(6.6, 2.0, draw, columns=len(curves), sharey=True)
+    return drawing(6.6, 2.0, draw, columns=len(curves))
 
 
 def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]) -> str:

@@ -28,8 +28,7 @@ _STRONGEST = 0.6
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
-    """Fill a template of ``folder``, which may use the ones here. Values are escaped unless they are markup; a name
-    without a value is an error."""
+    """Fill a template of ``folder`` or of this package; values that are not markup are escaped, none may be missing."""
     return _environment(folder).get_template(template).render(**content)
 
 
@@ -45,8 +44,7 @@ def _environment(folder: Path) -> Environment:
 
 
 def read_grey(path: Path) -> Image.Image:
-    """Return the image at ``path`` as 8-bit grey, with no edge longer than :data:`LONGEST_EDGE`. Raises a DataError if
-    the file is missing or is not an image."""
+    """Return an image as 8-bit grey, no edge longer than :data:`LONGEST_EDGE`. Raises a DataError if it is none."""
     try:
         grey = open_image(path).convert("L")
     except ImageError as error:

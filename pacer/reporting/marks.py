@@ -57,8 +57,7 @@ class Span(NamedTuple):
 
 
 def statements(report: str) -> frozenset[Statement]:
-    """Return every finding in a text with its polarity (both, if it is affirmed and denied), and with its side, and the
-    rules of comparison that match."""
+    """Return a text's findings with their polarities and with their sides, and the rules of comparison that match."""
     findings = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
     return frozenset(findings | _sides(read_attributes(report)) | {statement for _, _, statement in _wording(report)})
 

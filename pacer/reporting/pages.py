@@ -82,8 +82,7 @@ _OF_FINDINGS = (
 
 
 def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest: Mapping[str, Any], out: Path) -> str:
-    """Write ``index.html``, ``table.md``, ``use.svg`` and ``use.json`` into the folder ``out``, which is replaced, and
-    return the table as Markdown."""
+    """Replace ``out`` by ``index.html``, ``table.md``, ``use.svg`` and ``use.json``; return the table as Markdown."""
     titles = {CHANCE: "another patient's reference (chance)"} | {kind: f"{kind} (chance)" for kind in KINDS} | {**kinds}
     table, chart = use_table(systems, titles), use_chart(systems, titles)
     boxes = manifest.get("boxes", True)
@@ -177,8 +176,7 @@ def _cells(use: Use) -> tuple[str, ...]:
 
 
 def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
-    """Draw the gain of each kind of twin with its interval, a colour for each system. At 0 the source makes no
-    difference."""
+    """Draw the gain of each kind of twin with its interval, a colour for each system; 0: it makes no difference."""
     rows = [title for twin, title in titles.items() if any(twin in system.uses for system in systems)]
     points = {
         system.name: {
@@ -197,14 +195,17 @@ def show_study(
 ) -> Path:
     """Write the page of a study, or of one examination, into ``out``, and return its path. ``contexts``: to show; none:
     all in which every system has a report. ``records``, ``images``: tables of the corpus, for radiographs and previous
-    reports. Raises a DataError if a system has no report of the study in a context, or several, or references
-    differ."""
-    known = _of_study(read_records(records), study) if records.is_file() else []
-    corpus = {row["record_id"]: row for row in known}
-    by_system = [_reports(place, study) for _, place in systems]
+    reports. Raises a DataError if a system has no report in a context, or several, or references differ."""
+    of_study = _of_study(read_records(records), study) if records.is_file() else []
+    corpus = {row["record_id"]: row for row in of_study}
+    by_system = [_reports(folder, study) for _, folder in systems]
     shared = [name for name in (*CONTEXTS, UNKNOWN) if all(name in rows for rows in by_system)]
     contexts = contexts or shared or list(by_system[0])[:1]
-    reports = [_chosen(rows, place, study, contexts) for rows, (_, place) in zip(by_system, systems, strict=True)]
+    for rows, (_, folder) in zip(by_system, systems, strict=True):
+        if missing := [context for context in contexts if context not in rows]:
+            known = ", ".join(rows)
+            raise DataError(f"{folder} has no report for study {study} in context {missing[0]} (it has: {known})")
+    reports = [[rows[context] for context in contexts] for rows in by_system]
     readings: list[dict[str, Any]] = []
     first: list[frozenset[Statement]] = []
     for context, *rows in zip(contexts, *reports, strict=True):
@@ -252,16 +253,6 @@ def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
     if not by_context:
         raise DataError(f"{place} has no report for study {study}; pass a study id or a record id of its cases")
     return by_context
-
-
-def _chosen(
-    by_context: Mapping[str, dict[str, Any]], place: Path, study: str, contexts: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return a system's rows in these contexts."""
-    if missing := [context for context in contexts if context not in by_context]:
-        there = ", ".join(by_context)
-        raise DataError(f"{place} has no report for study {study} in context {missing[0]} (it has: {there})")
-    return [by_context[context] for context in contexts]
 
 
 def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:

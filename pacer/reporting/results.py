@@ -144,15 +144,13 @@ class ExampleCase:
 
 
 def example_cases(results: Results) -> list[ExampleCase]:
-    """Return the studies that decoding marked as examples (``decode.examples`` sets their number). Raises a DataError
-    if an image of a shown case is missing."""
+    """Return the studies that decoding marked as examples (``decode.examples``); raises as :func:`study_case`."""
     decoded = set(results.decoded["study_id"])
     return [study_case(results, study) for study in results.decoding.get("examples", []) if study in decoded]
 
 
 def study_case(results: Results, study: str) -> ExampleCase:
-    """Return one decoded study, its reports in the order of contexts. Raises a DataError if an image of it is
-    missing."""
+    """Return one decoded study, its reports in the order of contexts; raises a DataError if an image is missing."""
     scores = {row["record_id"]: row for row in results.cases.filter(study_id=study).iter_rows(named=True)}
     rows = sorted(results.decoded.filter(study_id=study).to_dicts(), key=lambda row: CONTEXTS.index(row["context"]))
     reports = []

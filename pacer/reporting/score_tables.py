@@ -4,7 +4,7 @@ Columns of scores are those of the registry, :mod:`pacer.metrics.scores`. The li
 words.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -62,10 +62,8 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
-    """Return the contexts in ``scores``, in the paper's order, or that of reports whose context is unknown. Raises a
-    DataError if there are none."""
-    present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
-    if not present:
+    """Return the contexts in ``scores``, in the paper's order, or ``all``. Raises a DataError if there are none."""
+    if not (present := [context for context in (*CONTEXTS, UNKNOWN) if context in scores]):
         raise DataError(f"the scores have no known context; expected {', '.join(CONTEXTS)}, got {', '.join(scores)}")
     return present
 
@@ -124,10 +122,8 @@ def score_table(
 
 
 def convention_table(scores: Mapping, caption: str = "") -> Table | None:
-    """Return precision, recall and F1 of the same labels under every convention and average: the mean over contexts, or
-    the only context. None without a labeller."""
-    conventions = scores.get("conventions")
-    if not conventions:
+    """Return every average of the same labels, over contexts or for the only context; None without a labeller."""
+    if not (conventions := scores.get("conventions")):
         return None
     rows: list[tuple[str, ...]] = []
     for name, contexts in conventions.items():
@@ -230,6 +226,8 @@ def promise_text(risk: Mapping[str, float | None]) -> str:
 def signature_line(signature: Signature) -> str:
     """Return what determines the numbers, in one line: ``name:value`` joined by bars."""
     counts, limit = signature.counts.values(), Decoding.of(signature.predictions).limit
+    protocol = signature.protocol or {}
+    changes = {name: protocol.get(name, "none") for name in ("extract", "clean_hypotheses", "clean_references")}
     parts = {
         **_clinical(signature),
         "clean": signature.language["cleaner"],
@@ -239,7 +237,9 @@ def signature_line(signature: Signature) -> str:
         "mean": "contexts",
         "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
         "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
-        **dict(_protocol(signature.protocol or {})),
+        **({"missing": f"{protocol['missing']}-{count}"} if (count := protocol.get("missing_hypotheses")) else {}),
+        **{name.replace("_", "-"): change for name, change in changes.items() if change != "none"},
+        **({"deduplicated": "sentences"} if protocol.get("deduplicate") else {}),
         "data": (signature.data["records"] or "")[:8],
         "version": signature.versions["pacer"],
     }
@@ -259,17 +259,6 @@ def _clinical(signature: Signature) -> dict[str, Any]:
         "avg": clinical.get("average", "micro"),
         "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
     }
-
-
-def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the changes made to other systems' reports, if any."""
-    if protocol.get("missing_hypotheses"):
-        yield "missing", f"{protocol['missing']}-{protocol['missing_hypotheses']}"
-    for name in ("extract", "clean_hypotheses", "clean_references"):
-        if protocol.get(name, "none") != "none":
-            yield name.replace("_", "-"), protocol[name]
-    if protocol.get("deduplicate"):
-        yield "deduplicated", "sentences"
 
 
 def caution(signature: Signature) -> str | None:

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from pacer.config import Params
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
 from pacer.metrics.cases import by_context, contexts_of
@@ -26,7 +25,7 @@ from pacer.metrics.statistics.intervals import group_scores, label_intervals, re
 from pacer.reporting import charts, score_tables
 from pacer.reporting.charts import for_page
 from pacer.reporting.html import render
-from pacer.reporting.results import ExampleCase, Results, example_cases, read_results
+from pacer.reporting.results import ExampleCase, Results, example_cases
 from pacer.reporting.score_tables import signature_line
 
 
@@ -41,8 +40,7 @@ class Text:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table with its caption below, written to ``tables/NAME.md`` and ``.tex``. ``title``: a heading above it.
-    ``folded``: label that unfolds it."""
+    """A table, written to ``tables/NAME.md`` and ``.tex``, below a heading; ``folded``: the label that unfolds it."""
 
     kind: ClassVar = "table"
     name: str
@@ -154,10 +152,15 @@ def sources(results: Results) -> Section:
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the share of reports "
         "that stay the same; a model that ignores its sources loses nothing.",
     )
+    intervals = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
+    caption = (
+        "Findings that the reports affirm, by what the sources say about them. Persisting: the previous report and the "
+        "reference affirm it; gone: only the previous report; new: only the reference"
+    )
     parts: list[Part] = [
         *(Text(line, "note") for line in lines),
         *([] if controls else [Text("No control was decoded, so this page cannot show whether the sources matter.")]),
-        *_by_finding(results),
+        *([Figure("sources", chart, caption)] if (chart := charts.source_chart(intervals)) else []),
         *shown("controls", controls),
         *_placed(
             results,
@@ -166,16 +169,6 @@ def sources(results: Results) -> Section:
         ),
     ]
     return Section("sources", "Use of the sources", parts)
-
-
-def _by_finding(results: Results) -> list[Part]:
-    """Return the chart of what reports state with each source and without it."""
-    scores = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
-    caption = (
-        "Findings that the reports affirm, by what the sources say about them. Persisting: the previous report and the "
-        "reference affirm it; gone: only the previous report; new: only the reference"
-    )
-    return [Figure("sources", svg, caption)] if (svg := charts.source_chart(scores)) else []
 
 
 def observations(results: Results) -> Section:
@@ -263,20 +256,9 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
 )
 
 
-def build_report(
-    corpus: Path,
-    anchors: Path,
-    emphasis: Path,
-    pictures: Path,
-    predictions: Path,
-    metrics: Path,
-    out: Path,
-    params: Params,
-) -> None:
-    """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG) from
-    output folders of stages, of which ``features`` makes ``pictures``. The whole folder ``out`` is replaced. Raises a
-    DataError if an input is missing or malformed."""
-    results = read_results(corpus, anchors, emphasis, pictures, predictions, metrics, params)
+def build_report(results: Results, out: Path) -> None:
+    """Replace ``out`` by ``index.html`` (self-contained), ``tables/`` (Markdown, LaTeX) and ``figures/`` (SVG). Raises
+    a DataError if an image of an example is missing, or nothing was decoded."""
     line, present = signature_line(results.signature), set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]

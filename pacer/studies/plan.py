@@ -96,14 +96,15 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
                 validated(content, origin, KINDS[file])
             stages = pipelines[row.target]
             keys = stage_keys(stages, values, hashes)
-            name = "-".join([*map(_slug, (study.name, row.name, label)), keys[stages[-1].name][:10]])
+            words = [re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") for text in (study.name, row.name, label)]
+            name = "-".join([*words, keys[stages[-1].name][:10]])
             runs.append(Run(place, label, name, stages, overrides, values, keys))
     return runs
 
 
 def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
     """Return the stages that a score depends on, in an order in which they can run. ``target``: a stage of the
-    baselines; None: :data:`TARGET` of the pipeline. Raises a ConfigError if there is no such stage, or it makes no
+    baselines; None: the pipeline's :data:`TARGET`. Raises a ConfigError if there is no such stage, or it makes no
     scores."""
     known, last = _stages(read(DEFINITION)), target or TARGET
     if target is not None:
@@ -170,8 +171,7 @@ def stage_keys(stages: Collection[Stage], values: Mapping[str, Overrides], hashe
 
 
 def override(params: Overrides, overrides: Overrides, origin: str) -> None:
-    """Replace ``group.key`` values in the content of a parameter file. Raises a ConfigError if a key is not in the
-    file."""
+    """Replace ``group.key`` values of a parameter file. Raises a ConfigError if a key is not in the file."""
     for path, value in overrides.items():
         group, key = _place(params, path, origin)
         group[key] = value
@@ -205,7 +205,3 @@ def _value(params: Overrides, path: str, origin: str) -> JsonValue:
 
 def _file(key: str) -> str:
     return BASELINE_PARAMS if key.startswith(BASELINE_KEY) else PARAMS
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")

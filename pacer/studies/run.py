@@ -48,10 +48,10 @@ def run_study(
     jobs: int = 1,
     devices: str | None = None,
 ) -> None:
-    """Make every missing run of ``study`` with the current code and parameters: of these rows and replicates (empty: of
-    all), ``jobs`` at a time on ``devices``, as in :func:`pacer.studies.worktree.shares`. Raises a PacerError if a stage
-    failed, or the study does not fit the parameters; a KeyboardInterrupt if it was stopped, when all processes that it
-    started have ended."""
+    """Make every missing run of ``study`` with the current code and parameters: of these rows and replicates (empty:
+    all), ``jobs`` at a time on ``devices``, as in :func:`~pacer.studies.worktree.shares`. Raises a PacerError if a
+    stage failed, or the study does not fit the parameters; a KeyboardInterrupt after the end of all its processes if it
+    was stopped."""
     for kind, given, names in (("row", rows, [r.name for r in study.rows]), ("replicate", replicates, study.labels)):
         if unknown := sorted(given - {*names}):
             raise ConfigError(f"study {study.name} has no {kind} {unknown[0]!r}; its {kind}s are {', '.join(names)}")
@@ -105,8 +105,7 @@ def commands(study: Study, root: Path, report: Report) -> list[str]:
 
 @contextmanager
 def _locked_slot(state: Path, slot: str) -> Generator[Path]:
-    """Hold the folder of a slot; processes of a killed study in it are ended. Raises a Busy if a run is being made in
-    it."""
+    """Hold the folder of a slot and end what a killed study left in it. Raises a Busy if a run is being made there."""
     folder = state / "slots" / slot
     with locked(folder.with_suffix(".lock"), f"slot {slot} is in use"):
         end_processes(folder)
@@ -189,8 +188,7 @@ class StudyRunner:
             self._waiting.clear()
 
     def _take(self) -> tuple[int, Run] | None:
-        """Return a run with its number: the first of those that share the fewest stages with runs in progress, so that
-        few wait for others."""
+        """Return a run with its number: the first that shares fewest stages with runs in progress, so that few wait."""
         with self._taking:
             if not self._waiting:
                 return None

@@ -34,8 +34,8 @@ Name = Annotated[str, Field(min_length=1)]
 
 class Row(Strict):
     """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``. ``target``: the
-    stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters without which the row is left
-    out."""
+    stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters that must be set to make the
+    row."""
 
     name: Name
     group: Name | None = None

@@ -64,8 +64,7 @@ class ScoredRun(NamedTuple):
 
 
 class RowDifference(NamedTuple):
-    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates if each has other
-    records."""
+    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates with different records."""
 
     label: str
     metric: str
@@ -88,23 +87,18 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
         if not pairs:
             continue
         over_patients = len({first.records for first, _ in pairs.values()}) == 1
+        folders = [(first.folder, second.folder) for first, second in pairs.values()]
         try:
-            tested = (
-                compare([(first.folder, second.folder) for first, second in pairs.values()]) if over_patients else {}
-            )
+            tested = compare(folders) if over_patients else {}
         except DataError as error:
             notes[f"{row} was not tested against {against}: {error}."] = None
             continue
         for metric in study.metrics:
             difference = tested.get(metric)
             if not over_patients:
-                apart = [
-                    second - first
-                    for one, two in pairs.values()
-                    if (first := context_mean(one.scores, metric)) is not None
-                    and (second := context_mean(two.scores, metric)) is not None
-                ]
-                difference = student(apart) if len(apart) == len(pairs) else None
+                values = [[context_mean(run.scores, metric) for run in pair] for pair in pairs.values()]
+                gaps = [second - first for first, second in values if first is not None and second is not None]
+                difference = student(gaps) if len(gaps) == len(pairs) else None
             if difference is not None:
                 lines.append(RowDifference(f"{row} − {against}", metric, difference))
         notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
@@ -113,26 +107,26 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
     return lines, list(notes)
 
 
-def student(apart: Sequence[float]) -> Difference:
+def student(gaps: Sequence[float]) -> Difference:
     """Return the mean difference, with Student's interval and p if the differences suffice and are not all equal."""
     low = high = p = None
-    if len(apart) >= ENOUGH and max(apart) - min(apart) > 1e-9:
-        test = ttest_1samp(apart, 0.0)
+    if len(gaps) >= ENOUGH and max(gaps) - min(gaps) > 1e-9:
+        test = ttest_1samp(gaps, 0.0)
         (low, high), p = test.confidence_interval(), float(test.pvalue)
-    return Difference(None, None, fmean(apart), low, high, p)
+    return Difference(None, None, fmean(gaps), low, high, p)
 
 
 def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
     """Return the table of the tested differences; p by Holm allows for the number of rows tested on a score."""
     heads = ("Compared", "Score", "Difference", "95 % interval", "p", "p (Holm)")
+    metrics = {line.metric for line in tested}
     adjusted = {
-        metric: iter(holm([line.difference.p for line in tested if line.metric == metric]))
-        for metric in {line.metric for line in tested}
+        metric: iter(holm([line.difference.p for line in tested if line.metric == metric])) for metric in metrics
     }
-    rows = []
-    for label, metric, difference in tested:
-        cells = (*difference.cells(difference.p), p_value(next(adjusted[metric])))
-        rows.append((label, score_of(metric).column, *cells))
+    rows = [
+        (label, score_of(metric).column, *difference.cells(difference.p), p_value(next(adjusted[metric])))
+        for label, metric, difference in tested
+    ]
     caption = f"{title}: differences, case by case"
     return Table(heads, tuple(rows), caption, text_columns=2, rules=first_cell_changes(rows))
 
@@ -145,14 +139,11 @@ class Block(NamedTuple):
 
 
 def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
-    """Return all existing results of a study: its finished runs, and the folders that ``files`` rows name. Raises a
-    DataError if rows were scored in different contexts."""
+    """Return a study's finished runs, and the folders of its ``files`` rows; raises a DataError if contexts differ."""
     runs = []
     for row, label, reference, record in finished(study, repository, state):
-        contents = (
-            json.loads(repository.read(f"{record['scores']}/{name}", reference)) for name in (SCORES, SIGNATURE)
-        )
-        scores, signature = scores_of(study.rows[row].name, *contents)
+        texts = [repository.read(f"{record['scores']}/{name}", reference) for name in (SCORES, SIGNATURE)]
+        scores, signature = scores_of(study.rows[row].name, *map(json.loads, texts))
         folder = state / "runs" / reference.rpartition("/")[2]
         runs.append(ScoredRun(row, label, folder, scores, signature, record))
     for place, row in enumerate(study.rows):
@@ -196,8 +187,7 @@ def build_table(
 
 
 def study_curve(study: Study, runs: Sequence[ScoredRun]) -> str:
-    """Draw precision against recall of the study's rows, means over contexts and replicates, as SVG; empty without
-    ``curve`` or results."""
+    """Draw precision against recall of the rows (means over contexts and replicates); empty without any."""
     points = {}
     for place, row in enumerate(study.rows):
         of_row = [run.scores for run in runs if run.row == place]
@@ -218,8 +208,7 @@ def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) ->
 
 
 def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]) -> list[Block]:
-    """Return the blocks of this repository's rows, each followed by the published one that belongs to it, then the
-    other published ones."""
+    """Return the blocks of this repository, each followed by its published one, then the other published ones."""
     blocks, beside = list[Block](), list[tuple[str, Block]]()
     for block in published:
         rows = {name: [row.get(key, PrintedValue()) for key in study.metrics] for name, row in block.rows.items()}

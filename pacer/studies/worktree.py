@@ -137,8 +137,7 @@ class Dvc:
 
 
 def output_of(folder: Path, *command: str, remedy: str = "") -> str:
-    """Return what a command of git or DVC prints in ``folder``. Raises a PacerError if it failed; the message ends in
-    ``remedy``."""
+    """Return the output of a command of git or DVC. Raises a PacerError, which ends in ``remedy``, if it failed."""
     done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise PacerError(f"{' '.join(command[:3])} failed: {done.stderr.strip()}{remedy}")
@@ -198,8 +197,7 @@ class Repository:
         return git(self.root, "show", f"{commit or self.commit}:{path}")
 
     def hashes(self, paths: Collection[str]) -> dict[str, str]:
-        """Return git's hashes of the content of files and folders. Raises a PacerError if git does not track one of
-        them, or a file below one."""
+        """Return git's hashes of files and folders. Raises a PacerError if one of them, or a part, is untracked."""
         if not paths:
             return {}
         if unknown := git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines():
@@ -214,9 +212,8 @@ class Repository:
 
 
 class Worktree:
-    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``. The folder
-    ``stages`` has the ``dvc.lock`` entries of stages, by the stage's key: the run cache restores most stages, but none
-    whose outs persist."""
+    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``. ``stages`` has
+    the ``dvc.lock`` entries of stages by key: the run cache restores most stages, but none whose outs persist."""
 
     def __init__(self, repository: Repository, folder: Path, cache: str, stages: Path):
         self._repository, self._folder, self._cache, self._stages = repository, folder, cache, stages
@@ -226,10 +223,8 @@ class Worktree:
         self._resumed = False
 
     def prepare(self, study: str, run: plan.Run) -> None:
-        """Reset the tracked files to the repository's state, with the parameters and known stages of ``run``.
-
-        Outputs of stages are kept, including half-trained state.
-        """
+        """Reset the tracked files, with the parameters and known stages of ``run``; outputs and half-trained state
+        stay."""
         commit = self._repository.commit
         self._resumed = self.marker.is_file()
         with self._repository.exclusive():
@@ -260,8 +255,7 @@ class Worktree:
             return False
 
     def outs_to_restore(self, run: plan.Run) -> list[str]:
-        """Return the outs of ``run`` that DVC may check out: all but files that an interrupted stage was appending to
-        (paid answers)."""
+        """Return what DVC may check out: all but files that an interrupted stage was appending to (paid answers)."""
         unfinished = [stage for stage in run.stages if self._resumed and not self.knows(run, [stage.name])]
         persistent = {out for stage in unfinished for out, options in stage.outs.items() if options.get("persist")}
         return [out for out in run.outs if out not in persistent or not (self.tree / out).is_file()]
@@ -303,8 +297,7 @@ class Worktree:
         (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # left by a killed DVC
 
     def _link(self, run: plan.Run) -> None:
-        """Link the user's own files that parameters name by a relative path, so that they are found here. DVC must not
-        write through a link into the user's outputs."""
+        """Link the user's files that parameters name by a relative path. DVC must not write into outputs by a link."""
         root = self._repository.root
         outs = [(root / out).resolve() for out in run.outs]
         for name in _texts(list(run.values.values())):

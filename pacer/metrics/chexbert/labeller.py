@@ -84,8 +84,7 @@ class CheXbert:
         return labels[[position[text] for text in texts]]
 
     def columns(self, cases: pl.DataFrame, sides: Sequence[str]) -> list[pl.Series]:
-        """Return the labels of columns of texts as ``{side}_labels`` (of a control as ``{control}_labels``), null where
-        there is no text."""
+        """Return labels of columns of texts (null: no text) as ``{side}_labels``, of a control ``{control}_labels``."""
         texts = pl.concat([cases[side] for side in sides]).drop_nulls().to_list()
         labels = dict(zip(texts, self(texts).tolist(), strict=True))
         return [
@@ -113,8 +112,7 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
 
 
 def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path) -> None:
-    """Label ``records.report`` and write the columns of :data:`LABEL_SCHEMA` to the Parquet file ``out``. Raises a
-    BackboneError if the labeller is not usable."""
+    """Write labels of ``records.report``, with the columns of :data:`LABEL_SCHEMA`, to the Parquet file ``out``."""
     reports = records["report"].to_list()
     labels = CheXbert(chexbert_dir)(reports).tolist()
     columns = {"record_id": records["record_id"], "labels": labels, "text": list(map(_hash, reports))}
@@ -125,9 +123,8 @@ def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str |
 
 
 def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path) -> list[list[int]]:
-    """Return the labels ``[n][14]`` of ``records.report`` from the file that :func:`label_references` wrote. Raises a
-    DataError if the file is missing or malformed, comes from another labeller, or lacks the labels of a record's
-    report."""
+    """Return the labels ``[n][14]`` of ``records.report`` from a file of :func:`label_references`. Raises a DataError
+    if it is missing or malformed, comes from another labeller, or lacks the labels of a record's report."""
     table, about = read_table(path, LABEL_SCHEMA), read_about(path)
     if about.get("labeller") != fingerprint(chexbert_dir):
         raise DataError(f"{path} comes from a labeller other than {chexbert_dir}; {_REMEDY}")

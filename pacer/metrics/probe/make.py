@@ -6,7 +6,7 @@ box has its upper left corner, width and height in shares of the image.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,9 +123,7 @@ def _by_image(rows: pl.DataFrame) -> Boxes:
 def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> list[Box] | None:
     """Return a region of the same shape that has nothing of the finding's ``boxes``: their mirror image if no finding
     is there (``others``: boxes of the image's other findings), else the region in the thorax that has least of other
-    findings, the nearest to the mirror image. None if there is none, or if on a frontal view the finding lies on both
-    sides or in the middle.
-    """
+    findings, the nearest to the mirror image. None if there is none, or if a finding lies across a frontal view."""
     places = np.array(boxes)
     left, right = places[:, 0], places[:, 0] + places[:, 2]
     if frontal and left.min() < 0.5 - _ACROSS and right.max() > 0.5 + _ACROSS:
@@ -225,9 +223,13 @@ def make_probe(
         "not_covered": {finding: count for finding, count in uncovered.items() if count},
     }
     with atomic_directory(out) as folder:
+        (folder / IMAGES).mkdir()
         known = {image: str(Path(path).absolute()) for image, path in paths.items()}
-        known |= _write_means(chosen, known, folder / IMAGES, out.absolute() / IMAGES, seed)
-        known |= _write_coverings(pictures, known, folder / IMAGES, out.absolute() / IMAGES)
+        written = [
+            *_write_means(chosen, known, folder / IMAGES, seed),
+            *_write_changed(pictures, known, folder / IMAGES),
+        ]
+        known |= {Path(name).stem: str(out.absolute() / IMAGES / name) for name in written}
         file = {view: pl.col(view).replace_strict(known, return_dtype=pl.String) for view in _VIEWS}
         columns = ("probe_id", *file.values(), pl.col("prior_report").alias("prior"), "indication", "history")
         key.select(*columns, "view", "sections").write_csv(folder / INPUTS)
@@ -281,8 +283,7 @@ _Pictures = dict[str, tuple[str, list | None]]
 
 
 def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
-    """Return the twins in which the finding is covered, and those in which as much is covered elsewhere, for the rows
-    that have both in every view that shows the finding."""
+    """Return the twins with the finding covered, and those with as much covered elsewhere, if every view has both."""
     pictures: _Pictures = {}
     rows: dict[str, list[dict]] = {COVERED: [], ELSEWHERE: []}
     for row in affirmed.iter_rows(named=True):
@@ -300,24 +301,21 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
     return pictures, {twin: pl.DataFrame(twins, affirmed.schema) for twin, twins in rows.items()}
 
 
-def _write_coverings(pictures: _Pictures, paths: Mapping[str, str], folder: Path, final: Path) -> dict[str, str]:
-    """Write the changed pictures; return their files in ``final``."""
+def _write_changed(pictures: _Pictures, paths: Mapping[str, str], folder: Path) -> Iterator[str]:
+    """Write the changed pictures, and yield the names of their files."""
     with Ticker("coverings", len(pictures)) as ticker:
         for name, (image, region) in pictures.items():
             picture = open_image(paths[image])
             changed = ImageOps.mirror(picture) if region is None else covered(picture, region)
             changed.save(folder / f"{name}.jpg", quality=95)
+            yield f"{name}.jpg"
             ticker.advance()
-    return {name: str(final / f"{name}.jpg") for name in pictures}
 
 
-def _write_means(
-    records: pl.DataFrame, paths: Mapping[str, str], folder: Path, final: Path, seed: int
-) -> dict[str, str]:
-    """Write the mean radiograph of each view, of the records' median size, and return their files in ``final``."""
+def _write_means(records: pl.DataFrame, paths: Mapping[str, str], folder: Path, seed: int) -> Iterator[str]:
+    """Write the mean radiograph of each view, of the records' median size, and yield the names of the files."""
     images = {f"mean-{view}": part["frontal"] for (view,), part in records.group_by("view", maintain_order=True)}
     images |= {"mean-lateral": records["lateral"].drop_nulls()} if records["lateral"].count() else {}
-    folder.mkdir()
     for name, column in images.items():
         ids = column.unique().sort().to_list()
         draw = np.random.default_rng(seed).permutation(len(ids))[:_AVERAGED]
@@ -325,4 +323,4 @@ def _write_means(
         width, height = (int(np.median([image.size[axis] for image in read])) for axis in (0, 1))
         mean = np.mean([np.asarray(image.resize((width, height)), dtype=float) for image in read], axis=0)
         Image.fromarray(np.rint(mean).astype(np.uint8)).save(folder / f"{name}.png")
-    return {name: str(final / f"{name}.png") for name in images}
+        yield f"{name}.png"

@@ -72,8 +72,7 @@ class FindingUse:
 
 
 def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
-    """Return the verdict of each finding that a reference affirms, from the key with the lists ``reference_positive``
-    and ``report_positive``."""
+    """Return the verdict of each affirmed finding from the key with ``reference_positive`` and ``report_positive``."""
     given = cases.filter(twin=GIVEN)
     units = units_of(given)
     unit = given.select("record_id", pl.Series("unit", units.codes))
@@ -223,8 +222,7 @@ class SystemUse(NamedTuple):
 
 
 def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
-    """Return the key of a probe, its kinds of twins with their titles, and its manifest. Raises a DataError if the
-    folder holds no whole probe."""
+    """Return a probe's key, its kinds of twins with titles, and its manifest; raises a DataError if it is not whole."""
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
     key, manifest = pl.read_parquet(folder / KEY, glob=False), read_json(folder / MANIFEST)

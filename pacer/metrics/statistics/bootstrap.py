@@ -45,10 +45,10 @@ class Summed(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """A score of both runs and their difference, second minus first, with its interval and two-sided p value; ``None``:
-    undefined, or too few units. The interval leaves out resamples without a value, and the p value counts them as
-    evidence against a difference. ``units``: how many count in both runs; for the mean, the fewest of a context.
-    ``counts``: what the score counts in either run; None: it does not say."""
+    """A score of both runs and their difference, second minus first, with its interval and two-sided p value; None:
+    undefined, or too few units. The interval leaves out resamples without a value; the p value counts them as evidence
+    against a difference. ``units``: how many count in both runs; for the mean, the fewest of a context. ``counts``:
+    what the score counts in either run."""
 
     first: float | None
     second: float | None
@@ -68,8 +68,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Interval:
-    """A score of one run and its bootstrap interval; ``None``: undefined, or too few units. The interval leaves out
-    resamples without a value."""
+    """A score of one run and the bootstrap interval of defined resamples; None: undefined, or too few units."""
 
     value: float | None
     low: float | None
@@ -91,13 +90,11 @@ def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
 def differences(
     first: Mapping[Key, Summed], second: Mapping[Key, Summed], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Difference]]:
-    """Compare two runs in every context and score, and in the plain mean over contexts; both have the same scores, all
-    over the same units.
+    """Compare two runs, with the same scores over the same units, in every context and in the plain mean over contexts.
 
     The same resamples serve all contexts and scores. Intervals are percentiles of the paired bootstrap (units drawn
-    with replacement). p values come from as many resamples by approximate randomization, which exchanges each unit's
-    results with probability one half: (1 + resamples with a difference at least as large as observed) / (1 +
-    resamples).
+    with replacement). p values come from as many approximate randomizations, which exchange each unit's results with
+    probability one half: (1 + those with a difference at least as large as observed) / (1 + resamples).
     """
     scored, scored_other = _Stack(first), _Stack(second)
     rows, other_rows, draw = scored.rows, scored_other.rows, np.random.default_rng(seed)

@@ -37,13 +37,10 @@ _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
-    """Result of a comparison; tables call the ``first`` system A and the ``second`` B.
-
-    ``scores``: context (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
-    change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records with a value in both
-    runs, if not all have one. ``left_out``: columns that only one run has. ``is_standin``: this pipeline trained the
-    labeller behind F1.
-    """
+    """A comparison; tables call the ``first`` system A and the ``second`` B. ``scores``: context (and ``mean``) ->
+    score -> difference. ``versions``: name, both versions and what that can change, where the runs differ. ``partial``:
+    column of ``score.columns`` -> number of records with a value in both runs, if not all have one. ``left_out``:
+    columns that only one run has. ``is_standin``: this pipeline trained the labeller behind F1."""
 
     convention: str
     unit: str
@@ -161,9 +158,9 @@ class Comparisons(Displayed):
 
     def losses(self, max_loss: Mapping[str, float]) -> list[str]:
         """Return a sentence for each system that is shown to be worse than the first: the whole interval of its
-        difference is beyond the loss that is allowed, by score and from 0 on. Where lower values are better, a loss is
-        an increase. Raises a ConfigError if a system is not compared by the score, or a loss is negative; a DataError
-        if a difference has no interval."""
+        difference is beyond the allowed loss (score -> from 0 on), an increase where lower values are better. Raises a
+        ConfigError if a system is not compared by the score, or a loss is negative; a DataError if there is no
+        interval."""
         counts, losses = Counter(row.score for row in self.tested), []
         known = [key for key, count in counts.items() if count == len(self.others)]
         for key, most in max_loss.items():
@@ -324,8 +321,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
 
 
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
-    """Return the versions, and the changes to reports, in which two results differ; without a labeller, its packages do
-    not count."""
+    """Return the versions and changes to reports in which results differ; no labeller: not those of its packages."""
     names = [
         name for name in {**first.versions, **second.versions} if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
     ]

@@ -142,9 +142,8 @@ class GroupScore(NamedTuple):
 def group_scores(
     cases: pl.DataFrame, convention: str, columns: Sequence[str], resamples: int = 10_000
 ) -> list[GroupScore]:
-    """Return F1 of the records of each view and of each value of ``columns``, with bootstrap intervals; none without
-    labels. A column with one value makes no groups, a record without a value is in none, and groups of too few units
-    have no interval."""
+    """Return F1 of the records of each view and of each value of ``columns``, with intervals; none without labels. A
+    column with one value makes no groups, a record without a value is in none, and small groups have no interval."""
     named = [name for name in ("view", *columns) if name in cases.columns and cases[name].drop_nulls().n_unique() > 1]
     if not named or not is_labelled(cases):
         return []
@@ -183,8 +182,7 @@ def reliability(cases: pl.DataFrame) -> Reliability:
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
-    """Return warnings to read before trusting any score of ``scores.json``, one sentence each; none for a model that
-    uses its sources."""
+    """Return a sentence for each reason not to trust the scores; none for a model that uses its sources."""
     sentences = []
     for key, (words, is_off) in _BESIDE_REFERENCES.items():
         shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts_of(cases)}
@@ -225,8 +223,8 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
 
 def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
     """Return the contexts in which commitments, or reports, agree with their own references no better than with those
-    of other patients. Cases without a commitment do not count, nor contexts whose references affirm nothing; of
-    unknown patients there are none."""
+    of other patients; not those that affirm nothing. Cases without a commitment, or of unknown patients, do not
+    count."""
     if "subject_id" not in cases.columns:
         return {}
     found = {}
@@ -249,8 +247,7 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
 
 
 def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
-    """Return F1 with another patient's sources, F1 with the case's own, and their difference, by context; empty if the
-    control was not run."""
+    """Return F1 with another patient's and with the case's own sources, by context; empty without the control."""
     column = f"{_CONTROL}_labels"
     if column not in cases.columns:
         return {}
