@@ -79,8 +79,8 @@ def models(params: Params) -> list[Finding]:
     """Return, for each model that a run starts from, whether it is here or how to get it."""
     findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
     if (start := params.parent.start) != "warmup":
-        there = Path(start).expanduser().exists()
-        findings.append(Finding("parent.start", "ok" if there else "missing", start if there else f"{start} not found"))
+        state, detail = ("ok", start) if Path(start).expanduser().exists() else ("missing", f"{start} not found")
+        findings.append(Finding("parent.start", state, detail))
     return findings
 
 

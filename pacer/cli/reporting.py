@@ -23,7 +23,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
 if TYPE_CHECKING:
-    from pacer.metrics.signature import Result
+    from pacer.metrics.signature import ScoreResult
     from pacer.metrics.statistics.comparison import Scores
 
 
@@ -57,7 +57,12 @@ def audit(
         checks = [Check(**line) for line in result["checks"]]
         checks += audit_texts(read / "records.parquet")
         if "train" in result["splits"]:
-            checks += [_splits(result, config), _token_limit(config, read / "records.parquet")]
+            try:
+                check_splits(result["contexts"], config)
+                splits = ("all have records", True)
+            except DataError as error:
+                splits = (str(error), False)
+            checks += [Check("Splits that training needs", *splits), _token_limit(config, read / "records.parquet")]
     print_table(corpus_table(result))
     console.print()
     signs = {True: Text("ok"), False: Text("check", "yellow")}
@@ -65,16 +70,6 @@ def audit(
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what was rejected or left out ({listed:,})")
-
-
-def _splits(audit: dict[str, Any], config: Params) -> Check:
-    """Say whether `dvc repro` would train on this corpus."""
-    name = "Splits that training needs"
-    try:
-        check_splits(audit["contexts"], config)
-    except DataError as error:
-        return Check(name, str(error), good=False)
-    return Check(name, "all have records")
 
 
 def _token_limit(params: Params, records: Path) -> Check:
@@ -175,7 +170,7 @@ def score(
     _print_scores(result, out, settings.convention)
 
 
-def _print_scores(result: Result | Scores, out: Path, convention: str) -> None:
+def _print_scores(result: ScoreResult | Scores, out: Path, convention: str) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
     from pacer.metrics.statistics.intervals import group_scores, warnings

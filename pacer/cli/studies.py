@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/evaluation.md).")
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
+StudyName = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
 study = typer.Typer(
     no_args_is_help=True, help="Run many experiments and collect their results in one table (docs/experiments.md)."
@@ -98,7 +98,7 @@ def score(
 
 @study.command()
 def run(
-    name: Name,
+    name: StudyName,
     row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
     replicate: Annotated[
         list[str] | None, typer.Option(help="Run only the replicate with this value; repeatable.")
@@ -141,7 +141,7 @@ def _stop(number: int, frame: object) -> None:
 
 
 @study.command()
-def show(name: Name) -> None:
+def show(name: StudyName) -> None:
     """Write and print the table of a study from the runs that exist."""
     from pacer.studies.study import load_study
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 console = Console(highlight=False)
-#: Width in characters of a table in a file or a pipe.
-_FILE_WIDTH = 240
 
 PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
 #: The records of the pipeline's own corpus.
@@ -87,7 +85,7 @@ def print_table(table: Table) -> None:
         grid.add_column(column, justify="right" if right else "left", overflow="fold")  # nothing is cut off
     for row in table.rows:
         grid.add_row(*row)
-    wide = console if console.is_terminal else Console(file=console.file, width=_FILE_WIDTH, highlight=False)
+    wide = console if console.is_terminal else Console(file=console.file, width=240, highlight=False)
     wide.print(grid)
     for note in table.notes:
         say(note)

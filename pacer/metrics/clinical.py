@@ -27,10 +27,9 @@ RATIOS: tuple[Ratio, ...] = get_args(Ratio)
 @dataclass(frozen=True)
 class Convention:
     """How labels become scores; ``docs/evaluation.md`` lists which published evaluations follow which convention.
-
     ``present``: classes that count as present; all others are absent. ``observations``: the labels that are scored.
-    ``averages``: what the convention reports, its headline first. ``duplicates``: ``all`` rows, or only the ``first``
-    of each study.
+    ``averages``: what the convention reports, its headline first. ``duplicates``: ``all`` rows, or the ``first`` of
+    each study.
 
     An undefined precision, recall or F1 of an observation or record counts as 0 in every average. All published code
     does this: LLM-RG4, R2Gen, f1chexbert and RadEval by scikit-learn's default, CvT2DistilGPT2, CXRMate and MLRG by

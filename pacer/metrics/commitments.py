@@ -138,8 +138,8 @@ def uncommitted_sides(cases: pl.DataFrame) -> Counts:
         known = {finding: attributes for attributes, finding in pairs if finding in affirmed}
         stated = read_attributes(report) if known else {}
         sides = [(stated.get(finding, Attributes()).side, one.side) for finding, one in known.items()]
-        apart = sum(len(said - listed) for said, listed in sides)
-        counts.append([apart, sum(len(said) for said, _ in sides)] if known else None)
+        uncommitted = sum(len(written - listed) for written, listed in sides)
+        counts.append([uncommitted, sum(len(written) for written, _ in sides)] if known else None)
     return counts
 
 

@@ -45,17 +45,12 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of formatted cells under ``columns``.
-
-    If the first cell of a row repeats that of the row above in the same group, only the first is shown.
-
-    Attributes:
-        text_columns: how many columns, from the first on, hold text; the others hold numbers and align right.
-        summary: the index of a row set apart (the mean), or None. rules: the rows that open a new group.
-        quiet: less prominent rows (intervals, published values). headings: by the row below them.
-        marks: best and second best, by (row, column). tones: colours of cells on a page, by (row, column): a class of
-            ``style.css``. notes: lines below the table.
-    """
+    """Rows of formatted cells under ``columns``. If the first cell of a row repeats that of the row above in the same
+    group, only the first is shown. ``text_columns``: how many columns, from the first on, hold text; the others hold
+    numbers and align right. ``summary``: the index of a row set apart (the mean). ``rules``: the rows that open a new
+    group. ``quiet``: less prominent rows (intervals, published values). ``headings``: by the row below them. ``marks``:
+    best and second best, ``tones``: colours of cells on a page (classes of ``style.css``), both by (row, column).
+    ``notes``: lines below the table."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

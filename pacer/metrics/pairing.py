@@ -110,8 +110,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
         for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES)):
-            if found := int(cases[column].str.contains(pattern).sum()):
-                counts[f"{name}_{side}"] = found
+            if matches := int(cases[column].str.contains(pattern).sum()):
+                counts[f"{name}_{side}"] = matches
     return cases, counts
 
 

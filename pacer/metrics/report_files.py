@@ -44,8 +44,6 @@ _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
 _FORMS = "docs/evaluation.md lists the accepted formats"
 #: References or hypotheses: the path of a file, or one of the forms in Python.
 Source = str | Path | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
-#: Name of the column of a series, and that of ids in an index without a name.
-TEXT, ID = "text", "id"
 #: How the row numbers of a frame become ids.
 NAME_INDEX = ' (pandas: an unnamed index 0, 1, 2, … only numbers the rows; as ids, name it: frame.index.name = "id")'
 
@@ -85,17 +83,16 @@ def reports_of(
         raise DataError(f"{path} contains no reports")
     candidates = _named(names, text_column, (*text_columns, _ALONE))
     if len(candidates) > 1:
-        raise DataError(
-            f"{path} has several possible report columns: {_shown(candidates)}; choose one with --{side}-text"
-        )
+        several = _shown(candidates)
+        raise DataError(f"{path} has several possible report columns: {several}; choose one with --{side}-text")
     ids = _named(names, id_column, ID_COLUMNS)
     absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
     if not ids and (id_column or len(table.columns) > 1):
         absent.append(_absent("ids", id_column, ID_COLUMNS, f"--{side}-id") + NAME_INDEX * (not path.suffix))
     if absent and table.kind == "csv" and len(table.columns) == 1:
-        own = "tab" if ".tsv" in path.name.lower() else "comma"
-        other = other_separator(table.columns, own)
-        absent.append(f"separate cells with {own}s, not {other}" if other else "its first line must be a column name")
+        usual = "tab" if ".tsv" in path.name.lower() else "comma"
+        other = other_separator(table.columns, usual)
+        absent.append(f"separate cells with {usual}s, not {other}" if other else "its first line must be a column name")
     if absent:
         raise DataError(f"{path} has the columns {_shown(table.columns)}: {'; '.join(absent)}")
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}
@@ -259,7 +256,7 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
     if hasattr(content, "column_names") and hasattr(content, "to_pydict"):  # a table of pyarrow
         content = pl.DataFrame(pl.from_arrow(content))
     if hasattr(content, "to_frame") and not hasattr(content, "columns"):  # a series
-        content = content.to_frame(TEXT)
+        content = content.to_frame("text")
     if not hasattr(content, "columns"):
         return None
     if len(set(map(str, content.columns))) < len(content.columns):
@@ -275,7 +272,7 @@ def with_index(
     columns: Mapping[str, Sequence[Any]], index: list[Any], names: list[Any], name: str, ids: Collection[str]
 ) -> Mapping[str, Sequence[Any]]:
     """Return columns with the levels of an index that have ``names``. A single level of any other name than ``ids``, or
-    of none, becomes the column :data:`ID` if no column has ids; without a name, not if it just numbers the rows."""
+    of none, becomes the column ``id`` if no column has ids; without a name, not if it just numbers the rows."""
     if len(names) > 1 and None in names:
         raise DataError(
             f'{name}: some index levels have no names; name them: frame.index.names = ["study_id", "view"], or drop '
@@ -284,7 +281,7 @@ def with_index(
     known = any(column.strip().lower() in ids for column in columns)
     is_numbering = names == [None] and [str(key) for key in index] == [str(row) for row in range(len(index))]
     if len(names) == 1 and not known and not is_numbering and str(names[0]).strip().lower() not in ids:
-        return {ID: index, **columns}
+        return {"id": index, **columns}
     if names == [None]:
         return dict(columns)
     if len(names) == 1 and index == columns.get(str(names[0])):

@@ -1,4 +1,4 @@
-"""Scoring of a set of reports: makes a :class:`~pacer.metrics.signature.Result`.
+"""Scoring of a set of reports: makes a :class:`~pacer.metrics.signature.ScoreResult`.
 
 Used by the stage `score` and for any other corpus. Reference labels and anchors are computed on the spot if they are
 not given. The scores of a context stand in the registry, :mod:`pacer.metrics.scores`. Scores against the latent truth
@@ -35,7 +35,7 @@ from pacer.metrics.commitments import KINDS, anchor_columns, attribute_share, tr
 from pacer.metrics.nlg import MeteorError, meteor_beside, single_line, with_overlap
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
-from pacer.metrics.signature import NOT_ASKED, Decoding, Origin, Result, ScoreInputs, build_signature, write_result
+from pacer.metrics.signature import NOT_ASKED, Decoding, Origin, ScoreInputs, ScoreResult, build_signature, write_result
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
@@ -65,15 +65,6 @@ def decoded_records(
     return decoded, cut if len(decoded) < len(of_the_split) else None
 
 
-def _with_frontal_reports(wanted: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
-    """Add the raw report of the same study in the context without the lateral view, ``frontal_report``."""
-    same = ["study_id", "context"]
-    frontal = records.filter(pl.col("lateral").is_null()).select(
-        "study_id", pl.col("context").str.replace("s", "m"), frontal_report="report_raw"
-    )
-    return wanted.join(frontal.unique(same, keep="first"), on=same, how="left", maintain_order="left")
-
-
 def _manifest(predictions: Path) -> dict[str, Any] | None:
     path = predictions / "manifest.json"
     return read_json(path) if path.is_file() else None
@@ -90,7 +81,7 @@ def score_decoded(
     contexts: Sequence[str] = (),
     without: Iterable[str] = (),
     say: Callable[[str], object] = print,
-) -> Result:
+) -> ScoreResult:
     """Score the decoded reports of a corpus, as :func:`score_cases` does. ``split`` and ``contexts`` are as in
     :func:`decoded_records`; ``say`` is called with a message if these are not the whole split. Raises a DataError if
     ids do not pair one to one, or an input is malformed."""
@@ -98,7 +89,10 @@ def score_decoded(
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
-    cases = read_cases(_with_frontal_reports(wanted, table), predictions, inputs.anchors)
+    frontal_only = table.filter(pl.col("lateral").is_null()).unique(["study_id", "context"], keep="first")
+    frontal = frontal_only.select("study_id", pl.col("context").str.replace("s", "m"), frontal_report="report_raw")
+    wanted = wanted.join(frontal, on=["study_id", "context"], how="left", maintain_order="left")
+    cases = read_cases(wanted, predictions, inputs.anchors)
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in by_context(cases)}
     origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))
     return score_cases(cases, out, inputs, settings, origin, without)
@@ -112,19 +106,15 @@ def score_cases(
     origin: Origin,
     without: Iterable[str] = (),
     metrics: Mapping[str, Callable[..., Iterable[float]]] = MappingProxyType({}),
-) -> Result:
-    """Score paired reports, and write the result into the folder ``out`` if one is given. METEOR's program runs beside
-    the other steps; if it fails, the signature says why (``left_out``).
+) -> ScoreResult:
+    """Score paired reports, with the columns of :func:`~pacer.metrics.cases.read_cases` (``report`` is the reference),
+    and write the result into the folder ``out`` if one is given. METEOR's program runs beside the other steps; if it
+    fails, the signature says why (``left_out``). ``without``: keys of scores to leave out, each with the same score
+    against the original findings. ``metrics``: further scores, beside those of ``settings.metrics``.
 
-    Args:
-        cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.cases.read_cases`.
-        without: keys of scores to leave out, each with the same score against the original findings.
-        metrics: further scores, beside those of ``settings.metrics``.
-
-    Returns:
-        The result. Its scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
-        context -> averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is
-        ``None``. A context other than the four has no mean. Without a labeller scores of labels are left out.
+    The result's scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention -> context ->
+    averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None``. A context
+    other than the four has no mean. Without a labeller scores of labels are left out.
     """
     left_out = dict.fromkeys([without] if isinstance(without, str) else without, NOT_ASKED)
     check_keys(left_out)
@@ -161,7 +151,7 @@ def score_cases(
     signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
     signature = replace(signature, scores=defined, left_out=left_out)
     rows = case_table(cases, (*CASE_COLUMNS, *columns.columns))
-    result = Result.signed(_with_mean(scores, columns.columns) | further, rows, signature)
+    result = ScoreResult.signed(_with_mean(scores, columns.columns) | further, rows, signature)
     if out is not None:
         write_result(out, result)
     return result

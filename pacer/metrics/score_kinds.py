@@ -36,12 +36,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Sums:
-    """A score as a function of sums over cases, which is what intervals and tests need.
-
-    ``rows``: scores that share statistics name the same function. ``score``: sums ``[..., k]`` -> score ``[...]``, NaN
-    if undefined. ``counted``: the columns of the rows that add up to the number of findings, or records, that it is a
-    share or a mean of; none: it is no share, or all records count.
-    """
+    """A score as a function of sums over cases, which is what intervals and tests need. ``rows``: scores that share
+    statistics name the same function. ``score``: sums ``[..., k]`` -> score ``[...]``, NaN if undefined. ``counted``:
+    the columns of the rows that add up to the number of findings, or records, that it is a share or a mean of; none: it
+    is no share, or all records count."""
 
     rows: Rows
     score: Callable[[np.ndarray, Convention], np.ndarray]

@@ -33,11 +33,6 @@ _TRUNCATED = pl.col("tokens") >= pl.col("token_limit")
 _WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
 
 
-def score_of_column(name: str) -> Score:
-    """Return the score of a column of ``score.columns``, whose better direction is unknown."""
-    return by_case(name, name, pl.col(name), "mean of your column", place="columns", interval=True)
-
-
 def _of_originals(score: Score) -> Callable[[Context], Numbers]:
     """Return the score of the cases that have original findings, with these as references."""
     return lambda context: {
@@ -297,8 +292,8 @@ CASE_COLUMNS = {score.case_column.name: score.case_column for score in SCORES if
 
 
 def score_of(key: str) -> Score:
-    """Return the score with a key; any other key is a column of ``score.columns``."""
-    return SCORE_OF.get(key) or score_of_column(key)
+    """Return the score with a key; any other key is a column of ``score.columns``, whose better values are unknown."""
+    return SCORE_OF.get(key) or by_case(key, key, pl.col(key), "mean of your column", place="columns", interval=True)
 
 
 def scores_at(place: Place) -> list[Score]:
@@ -327,7 +322,7 @@ def context_scores(context: Context, without: Collection[str] = ()) -> Numbers:
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
     """Return the scores that have sums over these cases, with those of ``columns``, which are ``score.columns``'."""
     registered = [s for s in SCORES if s.sums and s.interval and s.needs in cases.columns and cases[s.needs].count()]
-    return registered + [score_of_column(name) for name in columns]
+    return registered + list(map(score_of, columns))
 
 
 def context_counts(cases: pl.DataFrame, convention: str, columns: Iterable[str]) -> dict[str, int]:

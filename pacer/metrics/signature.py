@@ -86,16 +86,14 @@ class Decoding:
 class Signature:
     """The signature of a result, as ``signature.json`` holds it; parts that an older file lacks are empty.
 
-    Attributes:
-        standin_labeller: whether the labeller was made by this pipeline; None: not recorded, or no labeller.
-        clinical: convention and labeller; None: no labeller. language: the texts that are compared. scores: what each
-            score means. protocol: how other systems' reports were read, paired and changed; None for the pipeline's
-            predictions. columns: names of ``score.columns``' ``scores`` and ``groups``. counts: by context.
-        counted: context -> score -> the number of findings, or records, that it is a share or a mean of.
-        left_out: scores that are not there, with the reason.
-        versions: of packages and of the rules. data: hashes of the inputs; of reference commitments None if the rules
-            read them. predictions: their manifest, if any.
-        run, scores_hash: the id of the result, and the hash of its scores; None in files of versions without them.
+    ``standin_labeller``: whether the labeller was made by this pipeline; None: not recorded, or no labeller.
+    ``clinical``: convention and labeller, if any. ``language``: the texts that are compared. ``scores``: what each
+    score means. ``protocol``: how other systems' reports were read, paired and changed; None for the pipeline's
+    predictions. ``columns``: names of ``score.columns``' ``scores`` and ``groups``. ``counts``: by context.
+    ``counted``: context -> score -> the number of findings, or records, that it is a share or a mean of. ``left_out``:
+    scores that are not there, with the reason. ``versions``: of packages and of the rules. ``data``: hashes of the
+    inputs; of reference commitments None if the rules read them. ``predictions``: their manifest, if any. ``run``,
+    ``scores_hash``: the id of the result, and the hash of its scores; None in files of versions without them.
     """
 
     standin_labeller: bool | None = None
@@ -262,12 +260,12 @@ def reading_notes(signature: Signature) -> list[str]:
         )
     cleaners = {protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")} - {"none"}
     cleaner = min(cleaners, default="decimals, or upstream as published on MIMIC")
-    told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
-    notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]
+    values = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
+    notes += [text.format(count=protocol[key], **values) for key, text in _NOTES.items() if protocol.get(key)]
     return list(map(for_caller, notes))
 
 
-class Result(NamedTuple):
+class ScoreResult(NamedTuple):
     """The content of ``scores.json``, one row per case, and what the numbers mean."""
 
     scores: dict[str, Any]
@@ -282,7 +280,7 @@ class Result(NamedTuple):
         return cls(scores, cases, replace(signature, run=hash_json([rows, signature.content()])[:16]))
 
 
-def write_result(out: Path, result: Result) -> None:
+def write_result(out: Path, result: ScoreResult) -> None:
     """Write the files of a result; a folder with nothing else is replaced in one step, else the signature is last."""
     with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
         with atomic_path(folder / CASES) as temporary:
@@ -296,11 +294,11 @@ def _is_for_results(out: Path) -> bool:
     if out.is_symlink() or os.path.ismount(out) or out.resolve() == Path.cwd():
         return False
     names = {path.name for path in out.iterdir()} if out.exists() else set()
-    beside = next(parent for parent in out.absolute().parents if parent.exists())
-    return names <= {CASES, SCORES, SIGNATURE} and os.access(beside, os.W_OK)
+    parent_folder = next(parent for parent in out.absolute().parents if parent.exists())
+    return names <= {CASES, SCORES, SIGNATURE} and os.access(parent_folder, os.W_OK)
 
 
-def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
+def read_result(folder: str | Path, *, with_scores: bool = True) -> ScoreResult:
     """Read the files of a folder of scores, or of one that has them in ``metrics/``; without ``with_scores``,
     ``scores.json`` may be missing, as in a study's folders. Raises a DataError if there are none, they are damaged, or
     they are of different runs."""
@@ -318,7 +316,7 @@ def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
     scores, signature = read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE))
     if run != signature.run:
         raise _unlike(inside, CASES)
-    return Result(scores, cases, signature)
+    return ScoreResult(scores, cases, signature)
 
 
 def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:

@@ -27,8 +27,6 @@ LIGHT = dict(
 )
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 
-_STYLE = Path(__file__).with_name("figures.mplstyle")
-
 
 def for_page(svg: str, name: str) -> Markup:
     """Return the drawing as an inline ``<svg>`` element, with ids that are unique on the page."""
@@ -41,7 +39,7 @@ def for_page(svg: str, name: str) -> Markup:
 
 def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1) -> str:
     """Run ``draw`` with the axes, or ``columns`` of them, of a new figure (size in inches), and return the SVG text."""
-    with matplotlib.rc_context(fname=_STYLE):
+    with matplotlib.rc_context(fname=Path(__file__).with_name("figures.mplstyle")):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)
         draw(figure.subplots(1, columns, sharey=True))
@@ -125,8 +123,8 @@ def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interv
         for place, (name, series) in enumerate(points.items()):
             colour = LIGHT[SERIES[place % len(SERIES)]]
             for row, one in series.items():
-                beside = [other for other, values in points.items() if row in values]
-                height = rows.index(row) + (beside.index(name) - (len(beside) - 1) / 2) * 0.7 / len(points)
+                in_row = [other for other, values in points.items() if row in values]
+                height = rows.index(row) + (in_row.index(name) - (len(in_row) - 1) / 2) * 0.7 / len(points)
                 if one.low is not None and one.high is not None:
                     axes.hlines(height, one.low, one.high, color=colour, linewidth=2)
                 if one.value is not None:

@@ -1,7 +1,4 @@
-"""Self-contained HTML pages from ``templates/``, and radiographs for them: scaled down and embedded as data URIs.
-
-Depth routing is transparent maps over them (``depth_tiles`` and ``depth_slider`` in ``templates/macros.html``).
-"""
+"""Self-contained pages from ``templates/``; radiographs in them, scaled down, with transparent maps of depths."""
 
 import base64
 import io
@@ -23,8 +20,6 @@ from pacer.data.radiographs import open_image
 TEMPLATES = Path(__file__).parent / "templates"
 #: Longest edge of an embedded radiograph, in pixels.
 LONGEST_EDGE = 384
-#: Opacity of the strongest colour of a map.
-_STRONGEST = 0.6
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
@@ -108,5 +103,5 @@ def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: S
 def _address(relative: np.ndarray) -> str:
     """Return values ``[rows, columns]`` from -1 to 1 as the address of a PNG."""
     pixels = matplotlib.colormaps["RdBu_r"](0.5 + 0.4 * relative, bytes=True)
-    pixels[..., 3] = np.round(255 * _STRONGEST * np.abs(relative))
+    pixels[..., 3] = np.round(255 * 0.6 * np.abs(relative))  # opacity: 0.6 for the strongest colour
     return data_uri(Image.fromarray(pixels), "PNG")

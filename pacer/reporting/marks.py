@@ -94,13 +94,10 @@ def spans(
 
     A mention includes the cue that decides its polarity ("no evidence of" pneumothorax), unless another mention lies
     between them. If phrases overlap, one without support determines the mark. A commitment makes no comparisons, so
-    wording of comparison is not checked against it.
-
-    Args:
-        other: statements of the text that ``compared_with`` names; None if there is no such text, or for a commitment.
-        first: :func:`statements` of the report in the first context; None in that context itself.
-        commitment: the report's own.
-        named: statements of several texts that make up ``other``, by name; the tooltip says which of them match.
+    wording of comparison is not checked against it. ``other``: statements of the text that ``compared_with`` names;
+    None if there is none, or for a commitment. ``first``: :func:`statements` of the report in the first context; None
+    in that context itself. ``commitment``: the report's own. ``named``: statements of several texts that make up
+    ``other``, by name; the tooltip says which of them match.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
     phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(report)
@@ -125,9 +122,9 @@ def spans(
         supported = checked and all(statement in (other or ()) for statement in compared)
         denied = compared_with != "commitment" and checked and not supported
         denied = denied and any((name, _OPPOSITE.get(kind, "")) in (other or ()) for name, kind in compared)
-        wrong = "" if denied else _apart(compared, sides, other or (), compared_with)
+        wrong = "" if denied else _side_conflicts(compared, sides, other or (), compared_with)
         against = "" if opposed.isdisjoint(here) else "the commitment says the opposite"
-        against = against or _apart(here, sides, own, "commitment")
+        against = against or _side_conflicts(here, sides, own, "commitment")
         applies = {
             "matching": supported and not wrong,
             unsupported: checked and not supported and not denied and not wrong,
@@ -139,26 +136,26 @@ def spans(
         }
         marks = [mark for mark, holds in applies.items() if holds]
         about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
-        told = tooltips | {"wrong-side": wrong, "contradicts": against}
-        about += [told[mark] for mark in marks if mark in told]
+        by_mark = tooltips | {"wrong-side": wrong, "contradicts": against}
+        about += [by_mark[mark] for mark in marks if mark in by_mark]
         if named and checked:
-            agree = {name: others for name, others in named.items() if not _apart(compared, sides, others)}
+            agree = {name: others for name, others in named.items() if not _side_conflicts(compared, sides, others)}
             matching = sorted(name for name, others in agree.items() if others.issuperset(compared))
             about.append(f"said by {' and '.join(matching) or 'none'}")
         marked.append(Span(report[start:end], marks, "; ".join(about)))
     return marked
 
 
-def _apart(
+def _side_conflicts(
     phrase: Collection[Statement], sides: Mapping[str, str], other: Collection[Statement], name: Other = "reference"
 ) -> str:
     """Say on which sides another text has findings that a phrase affirms, unless one is the report's; empty: none."""
-    said, there = [], "generated report" if name == "generated" else name
+    conflicts, there = [], "generated report" if name == "generated" else name
     for finding in sorted({finding for finding, kind in phrase if kind != "negative" and finding in sides}):
         others = sorted(kind for named, kind in other if named == finding and kind in _SIDES)
         if others and sides[finding] not in others:
-            said.append(f"side: {sides[finding]} here, {' and '.join(others)} in the {there}")
-    return "; ".join(said)
+            conflicts.append(f"side: {sides[finding]} here, {' and '.join(others)} in the {there}")
+    return "; ".join(conflicts)
 
 
 def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:
@@ -166,5 +163,5 @@ def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:
     if mention.cue is None:
         return mention.start, mention.end
     start, end = min(mention.start, mention.cue[0]), max(mention.end, mention.cue[1])
-    apart = any(start <= m.start < end and (m.start, m.end) != (mention.start, mention.end) for m in mentions)
-    return (mention.start, mention.end) if apart else (start, end)
+    is_separate = any(start <= m.start < end and (m.start, m.end) != (mention.start, mention.end) for m in mentions)
+    return (mention.start, mention.end) if is_separate else (start, end)

@@ -1,6 +1,4 @@
-"""Pages of commands: the use of sources by one or several systems, and one study by some systems with the reference,
-context by context, as in the paper's Figure 2.
-"""
+"""Pages of commands: systems' use of sources, and one study by some systems and the reference (paper, Figure 2)."""
 
 import re
 from collections.abc import Mapping, Sequence

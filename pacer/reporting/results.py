@@ -25,7 +25,6 @@ from pacer.metrics.statistics.bootstrap import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
 from pacer.reporting.marks import Span, Statement, spans, statements
-from pacer.reporting.score_tables import caution
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,6 @@ class Results:
         if decoded.is_empty():
             raise DataError("no prediction matches a record of the corpus; decode again with this corpus")
         return decoded
-
-    @cached_property
-    def note(self) -> str | None:
-        """A warning if models are stand-ins."""
-        return caution(self.signature)
-
-    @property
-    def depths(self) -> list[int]:
-        """The encoder blocks of the depth weights; predictions of earlier versions do not name them."""
-        return self.decoding.get("depths") or self.params.features.depths
 
     @property
     def convention(self) -> str:
@@ -182,5 +171,6 @@ def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
     grey = read_grey(Path(results.image_paths[image]))
     keys = (f"{row['record_id']}/{name}" for row in rows)
     weights = next((results.routing[key] for key in keys if key in results.routing), None)
-    overlay = None if weights is None else square_overlay(name, grey, weights, results.depths)
+    depths = results.decoding.get("depths") or results.params.features.depths  # earlier versions name none
+    overlay = None if weights is None else square_overlay(name, grey, weights, depths)
     return CaseImage(name, data_uri(grey), overlay)

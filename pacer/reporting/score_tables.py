@@ -1,8 +1,4 @@
-"""Tables of a run's corpus and scores, the line below each, and the warnings.
-
-Columns of scores are those of the registry, :mod:`pacer.metrics.scores`. The line has the signature of the scores in
-words.
-"""
+"""Tables of a run's corpus and of scores from the registry, the line with their signature, and the warnings."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -248,8 +244,7 @@ def signature_line(signature: Signature) -> str:
 
 def _clinical(signature: Signature) -> dict[str, Any]:
     """Return what determines precision, recall and F1."""
-    clinical = signature.clinical
-    if clinical is None:
+    if (clinical := signature.clinical) is None:
         return {"labeller": "none"}
     labeller = {True: "stand-in", False: "published", None: "unknown"}[signature.standin_labeller]
     return {

@@ -1,8 +1,6 @@
-"""The report page: reads the outputs of a run; writes the page, the tables and the figures.
+"""The report page, its tables and its figures, from the outputs of a run.
 
-A new section is a function from :class:`~pacer.reporting.results.Results` to a :class:`Section`, or ``None`` if it is
-empty, added to :data:`SECTIONS`, which has them in order. Its tables and figures become files, and it appears in the
-page's table of contents.
+A section is a function from results to a :class:`Section`, or None if it is empty; :data:`SECTIONS` has them in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +21,8 @@ from pacer.metrics.signature import Decoding
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.intervals import group_scores, label_intervals, reliability, warnings
 from pacer.reporting import charts, score_tables
-from pacer.reporting.charts import for_page
 from pacer.reporting.html import render
 from pacer.reporting.results import ExampleCase, Results, example_cases
-from pacer.reporting.score_tables import signature_line
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ class Figure:
     @property
     def inline(self) -> Markup:
         """The SVG as markup for the page."""
-        return for_page(self.svg, self.name)
+        return charts.for_page(self.svg, self.name)
 
 
 Part = Text | TableBlock | Figure
@@ -109,7 +105,7 @@ def scores(results: Results) -> Section:
         intervals=results.intervals,
     )
     parts: list[Part] = [
-        *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
+        *([Text(f"Read with care. {note}", "note")] if (note := score_tables.caution(signature)) else []),
         TableBlock("scores", table),
         *shown("conventions", conventions, folded="By label convention"),
         *_placed(
@@ -189,9 +185,8 @@ def groups(results: Results) -> Section | None:
         "F1 by view, and by the texts in the file of score.columns, over all contexts together; groups differ in their "
         f"findings, and those with fewer than {LEAST_UNITS} resampled units have no interval.",
     )
-    return (
-        Section("groups", "By group", [TableBlock("groups", _with_resampling(table, results))]) if table.rows else None
-    )
+    parts = [TableBlock("groups", _with_resampling(table, results))]
+    return Section("groups", "By group", parts) if table.rows else None
 
 
 def cases(results: Results) -> Section | None:
@@ -241,7 +236,9 @@ def _with_resampling(table: Table, results: Results) -> Table:
 def signature(results: Results) -> Section:
     """The definitions of the numbers, in one line."""
     text = "What the scores mean and what they were computed from, in one line that every table file has too."
-    return Section("signature", "Signature", [Text(text), Text(signature_line(results.signature), "signature")])
+    return Section(
+        "signature", "Signature", [Text(text), Text(score_tables.signature_line(results.signature), "signature")]
+    )
 
 
 SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
@@ -259,7 +256,8 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
 def build_report(results: Results, out: Path) -> None:
     """Replace ``out`` by ``index.html`` (self-contained), ``tables/`` (Markdown, LaTeX) and ``figures/`` (SVG). Raises
     a DataError if an image of an example is missing, or nothing was decoded."""
-    line, present = signature_line(results.signature), set(results.decoded["context"])
+    line, note = score_tables.signature_line(results.signature), score_tables.caution(results.signature)
+    present = set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]
     page = render("report.html", contexts=contexts, sections=sections)
@@ -269,8 +267,7 @@ def build_report(results: Results, out: Path) -> None:
         for part in parts:
             if isinstance(part, TableBlock):
                 # a file needs its own note on stand-ins, and the definition of its numbers
-                notes = (*part.table.notes, *([results.note] if results.note else []))
-                table = replace(part.table, notes=notes)
+                table = replace(part.table, notes=(*part.table.notes, *([note] if note else [])))
                 write_text(folder / "tables" / f"{part.name}.md", f"{table.markdown()}\n`{line}`\n")
                 write_text(folder / "tables" / f"{part.name}.tex", f"% {line}\n{table.latex()}")
             elif isinstance(part, Figure):

@@ -25,7 +25,7 @@ from pacer.core.io import atomic_directory, read_json, write_json
 from pacer.core.locks import Busy, awaited, locked
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
 from pacer.studies.study import Study
-from pacer.studies.worktree import Dvc, Repository, Share, Worktree, end_processes, results_folder, shares
+from pacer.studies.worktree import Dvc, MachineShare, Repository, Worktree, end_processes, results_folder, shares
 
 #: Files kept next to an experiment for tests between rows; git has only its scores.
 SIGNATURE = "signature.json"
@@ -149,7 +149,7 @@ class StudyRunner:
         self._waiting, self._count, self._report = list(missing), len(missing), report
         self._cache, self._taking, self._busy = dvc.cache(repository.root), threading.Lock(), list[Run]()
 
-    def run_all(self, machine: list[Share]) -> None:
+    def run_all(self, machine: list[MachineShare]) -> None:
         """Make all runs. The first failure is raised after the runs in progress have ended."""
         with ThreadPoolExecutor(len(machine)) as pool:
             workers = [pool.submit(self._work, share) for share in machine]
@@ -164,7 +164,7 @@ class StudyRunner:
         for worker in workers:
             worker.result()
 
-    def _work(self, share: Share) -> None:
+    def _work(self, share: MachineShare) -> None:
         """Make one run after another, until none is left or one fails."""
         while (following := self._take()) is not None:
             number, run = following
@@ -222,7 +222,7 @@ class StudyRunner:
 
         return awaited(self._state / STAGES / f"{key}.lock", waiting)
 
-    def _make(self, run: Run, folder: Path, share: Share, label: str) -> None:
+    def _make(self, run: Run, folder: Path, share: MachineShare, label: str) -> None:
         """Make a run, keep the files that tests need, and record its experiment."""
         started = time.monotonic()
         tree = Worktree(self._repository, folder, self._cache, self._state / STAGES)

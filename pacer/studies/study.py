@@ -29,20 +29,20 @@ BASELINE_KEY = "baselines/params.yaml:"
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
 
-Name = Annotated[str, Field(min_length=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
 
 
-class Row(Strict):
+class StudyRow(Strict):
     """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``. ``target``: the
     stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters that must be set to make the
     row."""
 
-    name: Name
-    group: Name | None = None
-    target: Name | None = None
+    name: NonEmpty
+    group: NonEmpty | None = None
+    target: NonEmpty | None = None
     set: Overrides = Field(default_factory=dict)
-    needs: list[Name] = Field(default_factory=list)
-    files: Name | None = None
+    needs: list[NonEmpty] = Field(default_factory=list)
+    files: NonEmpty | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -57,26 +57,26 @@ class Study(Strict):
     """A study; its ``name`` is that of its file.
 
     ``layout``: one block of rows per context, or the plain mean over contexts. ``metrics``: keys of ``scores.json``,
-    also of the user's own columns. ``set``: parameters that all rows share.
-    ``replicates``: each row is run with each of these (seeds of the training, or of a generated corpus and its models).
-    ``published``: the table of ``pacer/studies/published.yaml`` to compare with. ``against``: the row that the other
-    rows are tested against, or one row per group. ``compared``: additional pairs of rows; the first is tested against
-    the second. ``curve``: rows that a line joins, in this order, in a chart of precision against recall; the others are
-    points beside it. ``notes``: additional notes below the table.
+    also of the user's own columns. ``set``: parameters that all rows share. ``replicates``: each row is run with each
+    of these (seeds of the training, or of a generated corpus and its models). ``published``: the table of
+    ``published.yaml`` to compare with. ``against``: the row that the other rows are tested against, or one row per
+    group. ``compared``: additional pairs of rows; the first is tested against the second. ``curve``: rows that a line
+    joins, in this order, in a chart of precision against recall; the others are points beside it. ``notes``: additional
+    notes below the table.
     """
 
     name: str = ""
-    title: Name
+    title: NonEmpty
     layout: Literal["contexts", "mean"]
-    metrics: Annotated[list[Name], Field(min_length=1)]
+    metrics: Annotated[list[NonEmpty], Field(min_length=1)]
     replicates: Annotated[list[Overrides], Field(min_length=1)] = Field(default_factory=lambda: [{}])
     set: Overrides = Field(default_factory=dict)
-    published: Name | None = None
-    against: Name | dict[Name, Name] | None = None
-    compared: list[Annotated[list[Name], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
-    curve: list[Name] = Field(default_factory=list)
-    notes: list[Name] = Field(default_factory=list)
-    rows: Annotated[list[Row], Field(min_length=1)]
+    published: NonEmpty | None = None
+    against: NonEmpty | dict[NonEmpty, NonEmpty] | None = None
+    compared: list[Annotated[list[NonEmpty], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
+    curve: list[NonEmpty] = Field(default_factory=list)
+    notes: list[NonEmpty] = Field(default_factory=list)
+    rows: Annotated[list[StudyRow], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -165,9 +165,9 @@ class PublishedBlock:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """One table; ``where``: its place in the paper. ``blocks`` hold ``rows[system][metric]``. ``provenance``: the
-    source of each system's row. ``target``, ``records``: what was scored, and the number of records per context.
-    ``decoding``: how PACER's reports were decoded (empty: the paper does not say)."""
+    """One table, at ``where`` in the paper. ``blocks`` hold ``rows[system][metric]``. ``provenance``: the source of
+    each system's row. ``target``, ``records``: what was scored, and the number of records per context. ``decoding``:
+    how PACER's reports were decoded (empty: the paper does not say)."""
 
     where: str
     title: str

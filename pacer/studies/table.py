@@ -162,13 +162,13 @@ def build_table(
     """Return the table of a study from its existing results, with a heading for each block, and the differences of the
     rows that it names, if ``compare`` is given to test them."""
     published = load_published()[study.published] if study.published is not None else None
-    beside = [stands_beside(published, r.scores, r.signature, r.record) for r in runs] if published else []
-    blocks = _blocks(study, runs, () if published is None or (beside and not any(beside)) else published.blocks)
+    comparable = [stands_beside(published, r.scores, r.signature, r.record) for r in runs] if published else []
+    blocks = _blocks(study, runs, () if published is None or (comparable and not any(comparable)) else published.blocks)
     starts = accumulate((len(block.rows) for block in blocks), initial=0)
     opening = dict(zip(starts, blocks, strict=False))
     lines = [line for block in blocks for line in block.rows.items()]
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = _notes(study, runs) + _published_notes(published, beside)
+    notes = _notes(study, runs) + _published_notes(published, comparable)
     table = Table(
         ("Model", *(score.column for score in study.columns)),
         tuple((label, *(cell.text or "–" for cell in cells)) for label, cells in lines),
@@ -209,11 +209,11 @@ def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) ->
 
 def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]) -> list[Block]:
     """Return the blocks of this repository, each followed by its published one, then the other published ones."""
-    blocks, beside = list[Block](), list[tuple[str, Block]]()
+    blocks, theirs = list[Block](), list[tuple[str, Block]]()
     for block in published:
         rows = {name: [row.get(key, PrintedValue()) for key in study.metrics] for name, row in block.rows.items()}
         shown = Block(Heading(f"{block.name} (published)", block.protocol), rows)
-        beside.append((block.context if study.layout == "contexts" else block.name, shown))
+        theirs.append((block.context if study.layout == "contexts" else block.name, shown))
     if study.layout == "contexts":
         contexts = contexts_in(runs[0].scores) if runs else []
         ours = [(context, context.upper(), context, study.rows) for context in contexts]
@@ -223,8 +223,8 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
     for belongs, title, context, members in ours:
         values = {row.name: _values(study, runs, study.rows.index(row), context) for row in members}
         blocks.append(Block(Heading(title), ranked(values, [score.better for score in study.columns])))
-        blocks += [block for name, block in beside if name == belongs]
-    return blocks + [block for _, block in beside if block not in blocks]
+        blocks += [block for name, block in theirs if name == belongs]
+    return blocks + [block for _, block in theirs if block not in blocks]
 
 
 def ranked(
@@ -278,29 +278,29 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
         notes.append("Rows from this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
     for label in study.labels:
-        beside = [run for run in runs if run.replicate in (label, None)]
-        if len({_protocol(run.signature) for run in beside}) > 1 or len({r.records for r in beside if r.record}) > 1:
+        same = [run for run in runs if run.replicate in (label, None)]
+        if len({_protocol(run.signature) for run in same}) > 1 or len({run.records for run in same if run.record}) > 1:
             notes.append("Not all rows were scored alike (labeller, convention, target, cleaning or records differ).")
             break
     return notes
 
 
-def _published_notes(published: PublishedTable | None, beside: Sequence[bool]) -> list[str]:
-    """Return notes on the published rows: their sources, and whether ours can stand ``beside`` them."""
+def _published_notes(published: PublishedTable | None, comparable: Sequence[bool]) -> list[str]:
+    """Return notes on the published rows: their sources, and whether our runs are ``comparable``."""
     if published is None:
         return []
     measured = (
         "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert by llm-rg4, target "
         f"{published.target}, cleaned by upstream"
     )
-    if beside and not any(beside):
+    if comparable and not any(comparable):
         return [f"Published rows are not shown: they are for {measured}, and these runs are not."]
     printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Sources of the published rows: {origins}."]
-    if not beside:
+    if not comparable:
         notes.append(f"There is no run yet. The published rows stay if yours are, as they are, of {measured}.")
-    if not all(beside):
+    if not all(comparable):
         notes.append(f"Not all of our rows can be compared with them: they are for {measured}.")
     return notes
 

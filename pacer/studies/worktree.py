@@ -44,18 +44,18 @@ LOCK = "dvc.lock"
 
 
 @dataclass(frozen=True)
-class Share:
+class MachineShare:
     """A run's share of the machine: names of GPUs, comma-separated, and numbers of cores; None: no restriction."""
 
     devices: str | None = None
     cores: tuple[int, ...] | None = None
 
 
-def shares(devices: str | None, jobs: int) -> list[Share]:
+def shares(devices: str | None, jobs: int) -> list[MachineShare]:
     """Divide the machine among ``jobs``; if there are fewer GPUs or cores than jobs, some jobs share one. ``devices``:
     names of GPUs, comma-separated; None: all GPUs of this machine."""
     if jobs == 1:
-        return [Share(devices)]
+        return [MachineShare(devices)]
     names = devices.split(",") if devices else []
     if devices is None:
         with suppress(OSError, subprocess.CalledProcessError):
@@ -63,7 +63,8 @@ def shares(devices: str | None, jobs: int) -> list[Share]:
             names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     cores = sorted(os.sched_getaffinity(0))[: core_count()] if hasattr(os, "sched_getaffinity") else []
     return [
-        Share(",".join(_part(names, job, jobs)) or None, tuple(_part(cores, job, jobs)) or None) for job in range(jobs)
+        MachineShare(",".join(_part(names, job, jobs)) or None, tuple(_part(cores, job, jobs)) or None)
+        for job in range(jobs)
     ]
 
 
@@ -86,7 +87,7 @@ class Dvc:
         return str((root / output_of(root, "dvc", "cache", "dir").strip()).resolve())
 
     def __call__(
-        self, *arguments: str, folder: Path, log: Path, share: Share, report: Callable[[str, bool], None]
+        self, *arguments: str, folder: Path, log: Path, share: MachineShare, report: Callable[[str, bool], None]
     ) -> None:
         """Run ``dvc ARGUMENTS`` in ``folder`` and wait for its end; its output is appended to ``log``. ``report`` is
         called with each stage, and whether DVC restored it from its cache. Raises a PacerError if DVC failed (the
@@ -302,16 +303,16 @@ class Worktree:
         outs = [(root / out).resolve() for out in run.outs]
         for name in _texts(list(run.values.values())):
             path = posixpath.normpath(name)
-            here, there = Path(posixpath.normpath(self.tree / path)), (root / path).resolve()
+            link, target = Path(posixpath.normpath(self.tree / path)), (root / path).resolve()
             is_output = any(plan.is_within(path, out) for out in run.outs)
-            if path == "." or os.path.isabs(path) or is_output or not os.path.exists(there):
+            if path == "." or os.path.isabs(path) or is_output or not os.path.exists(target):
                 continue
-            holds_outs = any(out.is_relative_to(there) or there.is_relative_to(out) for out in outs)
-            if holds_outs or not here.is_relative_to(self._folder):
-                raise ConfigError(f"rows run in a different folder, so {name} must be an absolute path: {there}")
-            if not os.path.lexists(here):
-                here.parent.mkdir(parents=True, exist_ok=True)
-                here.symlink_to(root / path)
+            holds_outs = any(out.is_relative_to(target) or target.is_relative_to(out) for out in outs)
+            if holds_outs or not link.is_relative_to(self._folder):
+                raise ConfigError(f"rows run in a different folder, so {name} must be an absolute path: {target}")
+            if not os.path.lexists(link):
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(root / path)
 
     def save(self, run: plan.Run) -> None:
         """Record the tracked files, with scores and ``dvc.lock``, as the experiment of a run."""

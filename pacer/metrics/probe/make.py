@@ -140,8 +140,8 @@ def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> lis
     if not free.any():
         return None
     taken = _overlap(starts, ends, np.array(others)) if others else np.zeros(len(starts))
-    best = int(np.argmin(np.where(free, taken, np.inf)))
-    return [Box(*map(float, (*start, *size))) for start, size in zip(starts[best], mirrored[:, 2:], strict=True)]
+    nearest = int(np.argmin(np.where(free, taken, np.inf)))
+    return [Box(*map(float, (*start, *size))) for start, size in zip(starts[nearest], mirrored[:, 2:], strict=True)]
 
 
 def _overlap(starts: np.ndarray, ends: np.ndarray, boxes: np.ndarray) -> np.ndarray:
@@ -162,8 +162,8 @@ def covered(image: Image.Image, boxes: list[Box]) -> Image.Image:
         right, bottom = left + box.width * width, top + box.height * height
         rows = slice(max(0, int(top - reach)), int(bottom + reach) + 1)
         columns = slice(max(0, int(left - reach)), int(right + reach) + 1)
-        beside = np.maximum(left - across[:, columns], across[:, columns] - right)
-        distance = np.maximum(beside, np.maximum(top - down[rows], down[rows] - bottom))
+        sideways = np.maximum(left - across[:, columns], across[:, columns] - right)
+        distance = np.maximum(sideways, np.maximum(top - down[rows], down[rows] - bottom))
         ring, share = (distance > 0) & (distance <= reach), np.clip(1 - distance / reach, 0, 1)
         part = pixels[rows, columns]
         if ring.any():
@@ -289,9 +289,9 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
     for row in affirmed.iter_rows(named=True):
         finding, regions = row["finding"], {}
         for view in _VIEWS:
-            there = dict(boxes.get(row[view], {}))
-            if place := there.pop(finding, None):
-                others = [box for of_finding in there.values() for box in of_finding]
+            of_image = dict(boxes.get(row[view], {}))
+            if place := of_image.pop(finding, None):
+                others = [box for of_finding in of_image.values() for box in of_finding]
                 regions[view] = {COVERED: place, ELSEWHERE: control_region(place, others, frontal=view == "frontal")}
         if regions and all(region[ELSEWHERE] is not None for region in regions.values()):
             for twin, twins in rows.items():

@@ -97,11 +97,11 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
 def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
     """Return p of an effect of at least :data:`_NONE`, from the score test of paired proportions (Tango, Stat. Med. 17,
     1998: 891). As records of a patient are alike, fewer count, by the design effect; at least the patients."""
-    apart, units, spread = (part[first] - part[second]).to_numpy(), part["unit"].to_numpy(), _NONE * (1 - _NONE)
-    rows = (apart - apart.mean())[:, None]
+    gaps, units, spread = (part[first] - part[second]).to_numpy(), part["unit"].to_numpy(), _NONE * (1 - _NONE)
+    rows = (gaps - gaps.mean())[:, None]
     alike = (by_unit(rows, units, units.max() + 1) ** 2).sum()
     count = min(len(part), max(part["unit"].n_unique(), len(part) * (rows**2).sum() / max(alike, 1e-9)))
-    fewer, more = sorted(float((side * apart > 0).mean()) for side in (1, -1))
+    fewer, more = sorted(float((side * gaps > 0).mean()) for side in (1, -1))
     b = (2 - more + fewer) * _NONE - more - fewer
     deviation = sqrt((sqrt(b * b + 8 * fewer * spread) - b) / 2 + spread)
     return NormalDist().cdf((more - fewer - _NONE) * sqrt(count) / deviation)

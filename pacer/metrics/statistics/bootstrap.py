@@ -16,7 +16,6 @@ from pacer.metrics.display import p_value, signed
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
-ScoreOf = Callable[[np.ndarray], np.ndarray]
 #: Level of all intervals, also as a heading, and the seed of all resamples.
 LEVEL, SEED = 0.95, 0
 PERCENT = f"{100 * LEVEL:g} %"
@@ -34,7 +33,7 @@ class Summed(NamedTuple):
     the rows with the number of findings, or records, that it is a share or a mean of; none: every unit counts."""
 
     rows: np.ndarray
-    score: ScoreOf
+    score: Callable[[np.ndarray], np.ndarray]
     counted: tuple[int, ...] = ()
 
     @property
@@ -111,14 +110,14 @@ def differences(
     units = _units(first, second)
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in values}
     for key, value in values.items():
-        apart = float(other_values[key]) - float(value)
+        difference = float(other_values[key]) - float(value)
         drawn_gaps, swapped_gaps = np.concatenate([part[key] for part in parts], axis=1)
-        low, high = _percentiles(apart, drawn_gaps, units[key])
+        low, high = _percentiles(difference, drawn_gaps, units[key])
         # rounding: exchanged sums are added in another order
-        as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(apart) - 1e-12)
-        p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
+        as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(difference) - 1e-12)
+        p = None if np.isnan(difference) else (1 + int(as_large.sum())) / (1 + resamples)
         counts = (int(run[key].counts.sum()) if key in run and run[key].counted else None for run in (first, second))
-        of_runs = map(_value, (value, other_values[key], apart))
+        of_runs = map(_value, (value, other_values[key], difference))
         result[key[0]][key[1]] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
     return result
 

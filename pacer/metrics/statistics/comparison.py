@@ -147,15 +147,6 @@ class Comparisons(Displayed):
     tested: list[SystemDifference]
     others: dict[str, Comparison]
 
-    @classmethod
-    def of(cls, first: str, others: dict[str, Comparison]) -> "Comparisons":
-        """Apply Holm's correction to comparisons with the ``first``."""
-        found = {name: list(one.scores.values())[-1] for name, one in others.items()}
-        keys = dict.fromkeys(key for scores in found.values() for key in scores)
-        rows = [(key, name, scores[key]) for key in keys for name, scores in found.items() if key in scores]
-        corrected = holm([difference.p for *_, difference in rows])
-        return cls(first, [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)], others)
-
     def losses(self, max_loss: Mapping[str, float]) -> list[str]:
         """Return a sentence for each system that is shown to be worse than the first: the whole interval of its
         difference is beyond the allowed loss (score -> from 0 on), an increase where lower values are better. Raises a
@@ -236,7 +227,12 @@ def compare(
             raise ConfigError("expected at least two systems: either two, or one mapping of names to systems")
         (name, baseline), *rest = first.items()
         others = {other: compare(baseline, run, convention=convention, resamples=resamples) for other, run in rest}
-        return Comparisons.of(name, others)
+        means = {other: list(comparison.scores.values())[-1] for other, comparison in others.items()}
+        keys = dict.fromkeys(key for scores in means.values() for key in scores)
+        rows = [(key, other, scores[key]) for key in keys for other, scores in means.items() if key in scores]
+        corrected = holm([difference.p for *_, difference in rows])
+        tested = [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)]
+        return Comparisons(name, tested, others)
     runs = _paired(first, second, convention)
     return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
 
@@ -260,8 +256,8 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     sides: tuple[dict[Key, Summed], ...] = ({}, {})
     for repetition, repeat in enumerate(repeats):
         for side, sums in zip(sides, repeat.sums, strict=True):
-            kept = {key: summed for key, summed in sums.items() if key[1] in shared}
-            side |= {(f"{context} {repetition}", name): summed for (context, name), summed in kept.items()}
+            common = {key: summed for key, summed in sums.items() if key[1] in shared}
+            side |= {(f"{context} {repetition}", name): summed for (context, name), summed in common.items()}
     result = differences(*sides, resamples)
     return result[MEAN] if MEAN in result else next(iter(result.values()))
 

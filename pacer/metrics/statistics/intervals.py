@@ -1,8 +1,7 @@
 """Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals.
 
-Also F1 of groups of records, such as those of one view (which are reported worse?), the reliability of the
-probabilities of findings (is what is stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses
-its sources.
+Also F1 of groups of records (which are reported worse?), the reliability of the probabilities of findings (is what is
+stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses its sources.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -227,7 +226,7 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
     count."""
     if "subject_id" not in cases.columns:
         return {}
-    found = {}
+    without_gain = {}
     references = [f"reference_{polarity}" for polarity in POLARITIES]
     for name, side in (("Commitments", "anchor"), ("Reports", "report")):
         if f"{side}_positive" not in cases.columns:
@@ -242,8 +241,8 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
         compared = gains(given, others, convention, [score])
         low = {context: compared[context][score].low for context in contexts_of(given)}
         if contexts := [context.upper() for context, bound in low.items() if (bound or 0) <= 0]:
-            found[name] = contexts
-    return found
+            without_gain[name] = contexts
+    return without_gain
 
 
 def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
