@@ -267,8 +267,7 @@ def _with_mean(scores: dict[str, Numbers], columns: Sequence[str] = ()) -> dict[
 
 
 def mean_of_contexts(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[str] = ()) -> Numbers:
-    """Return the plain mean over contexts of every score that all contexts have, without counts of records, which the
-    user's ``columns`` have too."""
+    """Return the plain mean over contexts of scores that all have, without counts of records (also of ``columns``)."""
     counts = {score.key for score in SCORES if score.decimals == 0} | {count_of(name) for name in columns}
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if all(name in context for context in contexts)]

@@ -119,8 +119,8 @@ def by_case(
     interval: bool = False,
     **further: Any,
 ) -> Score:
-    """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has. With an
-    interval it is also tested."""
+    """Return a score that is the mean of ``value`` over the cases that have one, if any; with an interval it is
+    tested."""
     columns = value.meta.root_names()
 
     def numbers(cases: pl.DataFrame) -> np.ndarray:

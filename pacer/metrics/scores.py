@@ -94,8 +94,7 @@ def _of_counts(key: str, column: Column, width: int, share: Callable, counted: t
 
 
 def _attribute(kind: str | None, chance: bool = False) -> Score:
-    """Return the score of a kind of attribute; None: the mean over the kinds. By ``chance``: with the sources of other
-    patients."""
+    """Return the score of a kind of attribute (None: mean of all), by ``chance`` with other patients' sources."""
     column = Column("attributes", _COUNTS, commitments.attribute_counts)
     key, title = (f"attributes_{kind}", f"{kind} agrees".capitalize()) if kind else ("attributes", "Attributes")
     meaning = f"{kind or 'mean of side, severity and course'}: {_ATTRIBUTES}{_CHANCE * chance}"

@@ -69,8 +69,7 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
 
 
 def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]) -> str:
-    """Draw (recall, precision) of each name: a line through the ``joined`` ones in their order, with the words that
-    differ at its points; and a legend."""
+    """Draw (recall, precision) by name, a line through the ``joined`` ones in order with the words that differ."""
     words = [name.split() for name in joined]
     start, end = (
         sum(1 for _ in takewhile(lambda column: len({*column}) == 1, zip(*side, strict=False)))

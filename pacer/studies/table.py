@@ -1,8 +1,7 @@
 """From scores to a study's table: mean over contexts, replicates, rounding, best and second best; differences of rows.
 
 All computations use unrounded scores; only printed values are rounded. Marks follow the printed values, as in the
-paper: all rows with the best printed value are bold, all with the second best are underlined. A difference is tested:
-is it more than chance?
+paper: all rows with the best printed value are bold, all with the second best are underlined.
 """
 
 import json

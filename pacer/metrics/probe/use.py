@@ -41,7 +41,6 @@ _RESAMPLES = 5_000
 _F1 = "report_positive_f1"
 #: The comparison with another patient's reference: what a report that fits any patient would reach.
 CHANCE = "chance"
-_CONVENTION = "llm-rg4"
 #: Resamples of an interval of a gain; a probe has one for each kind of twin and score.
 _FEWER_RESAMPLES = 2_000
 
@@ -166,9 +165,8 @@ def _judged(
 
 
 def records_needed(effect: Difference, records: int, tests: int) -> int | None:
-    """Return the number of records at which a difference of rates of .2 would be shown with power .8 by the strictest
-    of the ``tests``, with the spread seen here; a difference of .2 has a variance of at least .16. None: the spread is
-    not known."""
+    """Return the records at which a difference of rates of .2 would be shown with power .8 by the strictest of the
+    ``tests``, with the spread seen here, but a variance of at least .16; None: the spread is not known."""
     if effect.low is None or effect.high is None:
         return None
     normal = NormalDist()
@@ -202,8 +200,7 @@ class Use:
 
 
 class Mirrored(Use):
-    """What mirrored frontal views show: agreement in side with mirrored references, of the reports on them (``second``)
-    and of those on the records as given (``first``)."""
+    """Agreement in side with mirrored references: of reports on mirrored views (``second``), as given (``first``)."""
 
     @property
     def verdict(self) -> str:
@@ -272,5 +269,5 @@ def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1, *, kind: ty
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
     # the mean, if there are several contexts
-    *_, last = gains(given, twins, _CONVENTION, [score], _FEWER_RESAMPLES).values()
+    *_, last = gains(given, twins, "llm-rg4", [score], _FEWER_RESAMPLES).values()
     return kind(len(twins), last[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))

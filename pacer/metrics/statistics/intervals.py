@@ -258,8 +258,8 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
 def gains(
     given: pl.DataFrame, twins: pl.DataFrame, convention: str, scores: Sequence[str], resamples: int = 10_000
 ) -> dict[str, dict[str, Difference]]:
-    """Return scores of twins (``first``), of the same records in the same order as they are given (``second``), and
-    their differences, by context and for the mean."""
+    """Return scores of twins (``first``), of the same records in the same order as given (``second``), and their
+    differences, by context and for the mean."""
     chosen, units = list(map(score_of, scores)), units_of(given)
     first, second = (context_sums(cases, convention, chosen, units) for cases in (twins, given))
     return differences(first, second, resamples)
