@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.audits import number
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
@@ -20,7 +20,9 @@ from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
 from pacer.core.io import hash_bytes, hash_json, remove_scratch, scratch_directory, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
+from pacer.data.sentences import sentence_ends
 from pacer.data.tables import open_table
+from pacer.data.wording import find_wording
 from pacer.metrics.display import Displayed, Table
 from pacer.serving.sources import ImageSource
 
@@ -229,6 +231,18 @@ def notes_of(results: Collection[Result]) -> list[str]:
         if result.truncated:
             notes.append(f"{result.context.upper()}: truncated at the token limit; the end may be missing")
     return list(dict.fromkeys(notes))
+
+
+def unsupported_comparisons(report: str, prior: str | None) -> list[str]:
+    """Return the findings that a cleaned report compares with an earlier examination, as "no longer any consolidation"
+    does, and that the previous report does not affirm or suspect. What is new is no such comparison."""
+    earlier = extract_anchor(prior or "")
+    compared, start = dict[str, None](), 0
+    for end in sentence_ends(report):
+        sentence, start = report[start:end], end
+        if (wording := find_wording(sentence)) and not any("new" in sentence[a:b].lower() for a, b, _ in wording):
+            compared |= dict.fromkeys(m.finding for m in find_mentions(sentence) if m.polarity is not None)
+    return [finding for finding in compared if finding not in {*earlier.positive, *earlier.uncertain}]
 
 
 def read_cases(path: Path) -> list[Case]:

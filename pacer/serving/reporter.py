@@ -23,7 +23,7 @@ from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View
+from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View, unsupported_comparisons
 from pacer.serving.layout import FINDINGS, MANIFEST, located
 from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
 from pacer.serving.sources import load_image, load_text
@@ -234,6 +234,10 @@ class Reporter:
 
     def _result(self, generated: Generated, case: Prepared) -> Result:
         extracted = self._generator.extract(generated.text)
+        notes = self.notes + case.notes
+        if invented := unsupported_comparisons(extracted.report, case.prior):
+            about = f"{case.context.upper()}: the report compares findings that the previous report does not affirm"
+            notes += (f"{about}: {', '.join(invented)}",)
         return Result(
             name=case.name,
             context=case.context,
@@ -243,7 +247,7 @@ class Reporter:
             fallback=extracted.fallback,
             truncated=generated.tokens >= self.settings.decoding.max_new_tokens,
             tokens=generated.tokens,
-            notes=self.notes + case.notes,
+            notes=notes,
             gate=generated.gate,
             view=case.view,
             sections=case.sections,
