@@ -60,8 +60,7 @@ class Span(NamedTuple):
 
 
 def statements(report: str) -> frozenset[Statement]:
-    """Return every finding in a text with its polarity (both, if it is affirmed and denied), with its side and with its
-    severity, and the rules of comparison that match."""
+    """Return a text's findings with their polarities, sides and severities, and the rules of comparison that match."""
     findings = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
     return frozenset(
         findings | _described(read_attributes(report)) | {statement for _, _, statement in _wording(report)}
@@ -100,13 +99,10 @@ def spans(
 
     A mention includes the cue that decides its polarity ("no evidence of" pneumothorax), unless another mention lies
     between them. If phrases overlap, one without support determines the mark. A commitment makes no comparisons, so
-    wording of comparison is not checked against it.
-
-    Args:
-        other: statements of the text that ``compared_with`` names; None if there is no such text, or for a commitment.
-        first: :func:`statements` of the report in the first context; None in that context itself.
-        commitment: the report's own.
-        named: statements of several texts that make up ``other``, by name; the tooltip says which of them match.
+    wording of comparison is not checked against it. ``other``: statements of the text that ``compared_with`` names;
+    None if there is none, or for a commitment. ``first``: :func:`statements` of the report in the first context; None
+    in that context itself. ``commitment``: the report's own. ``named``: statements of several texts that make up
+    ``other``, by name; the tooltip says which of them match.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
     phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(report)
@@ -197,5 +193,5 @@ def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:
     if mention.cue is None:
         return mention.start, mention.end
     start, end = min(mention.start, mention.cue[0]), max(mention.end, mention.cue[1])
-    apart = any(start <= m.start < end and (m.start, m.end) != (mention.start, mention.end) for m in mentions)
-    return (mention.start, mention.end) if apart else (start, end)
+    is_separate = any(start <= m.start < end and (m.start, m.end) != (mention.start, mention.end) for m in mentions)
+    return (mention.start, mention.end) if is_separate else (start, end)

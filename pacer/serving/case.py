@@ -165,7 +165,7 @@ class Result(Displayed):
             rows += [(polarity, ", ".join(map(own.text, getattr(own, polarity)))) for polarity in POLARITIES]
         rows += [("contradicted by the report", ", ".join(self.contradictions()))] * bool(self.contradictions())
         cells = (*rows, ("gate", number(self.gate)))
-        return Table((self.context.upper(), self.name), cells, numeric=(False, False), notes=self.notes)
+        return Table((self.context.upper(), self.name), cells, text_columns=2, notes=self.notes)
 
     def findings(self) -> dict[str, str]:
         """Return each finding of the commitment with its polarity: positive, negative or uncertain."""
