@@ -19,7 +19,7 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
 from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, remove_scratch, scratch_directory, write_jsonl
 from pacer.core.progress import Ticker
-from pacer.data.sentences import sentence_ends
+from pacer.data.cleaning import sentence_ends
 from pacer.data.tables import open_table
 from pacer.data.wording import find_wording
 from pacer.metrics.display import Displayed, Table
