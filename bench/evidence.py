@@ -312,7 +312,8 @@ def curve(name: str) -> str:
         row: (fmean(of[MEAN]["recall"].values()), fmean(of[MEAN]["precision"].values()))
         for row, of in read_json(RESULTS / f"{name}.json")["rows"].items()
     }
-    return curve_chart(points, load_study(Path("studies"), name).curve)
+    study = load_study(Path("studies"), name)
+    return curve_chart(points, study.curve, study.title)
 
 
 def with_tables(page: str) -> str:

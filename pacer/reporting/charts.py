@@ -62,13 +62,15 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
                     axes.vlines(across, one.low, one.high, color=LIGHT["--series-1"])
             axes.set_xlim(0, 1)
             axes.set_ylim(0, 1)
-            axes.set_xlabel(context.upper())
+            axes.set_title(context.upper(), fontsize=9)
+            axes.set_xticks([0, 0.5, 1])
+            axes.set_xlabel("probability")
         np.ravel(grid)[0].set_ylabel("share present")
 
     return drawing(6.6, 2.0, draw, columns=len(curves))
 
 
-def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]) -> str:
+def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str], title: str) -> str:
     """Draw (recall, precision) by name, a line through the ``joined`` ones in order with the words that differ."""
     words = [name.split() for name in joined]
     start, end = (
@@ -90,8 +92,9 @@ def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]
                 axes.scatter(*at, s=24, color=LIGHT[next(colours, SERIES[-1])], zorder=3, label=name)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(loc="lower right", fontsize=8)
-        axes.set_xlabel("recall")
-        axes.set_ylabel("precision")
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_xlabel("recall of findings")
+        axes.set_ylabel("precision of findings")
         axes.margins(x=0.2, y=0.08)
 
     return drawing(5.6, 3.6, draw)

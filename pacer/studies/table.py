@@ -194,7 +194,7 @@ def study_curve(study: Study, runs: Sequence[ScoredRun]) -> str:
         recall, precision = ([value for value in of_key if value is not None] for of_key in values)
         if len(recall) == len(precision) == len(of_row) > 0:
             points[row.name] = fmean(recall), fmean(precision)
-    return curve_chart(points, study.curve) if study.curve and points else ""
+    return curve_chart(points, study.curve, study.title) if study.curve and points else ""
 
 
 def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) -> str:
