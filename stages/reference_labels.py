@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.data.schemas import read_records
-from pacer.metrics.chexbert.reference_labels import label_references
+from pacer.metrics.reference_labels import label_references
 
 
 def main() -> None:

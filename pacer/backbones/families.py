@@ -12,8 +12,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, BertModel, BertTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
+from pacer.backbones.pointers import from_files, load_frozen, read_pieces
 from pacer.core.errors import BackboneError, ConfigError
-from pacer.core.pointers import from_files, load_frozen, read_pieces
 
 
 class VisionFamily(NamedTuple):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pacer.backbones.pointers import read_pieces
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
-from pacer.core.pointers import read_pieces
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor

@@ -11,12 +11,12 @@ from accelerate import PartialState
 from safetensors.torch import save
 from torch import Tensor
 
+from pacer.backbones.pointers import is_standin, provenance
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
-from pacer.core.pointers import is_standin, provenance
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split

@@ -7,11 +7,11 @@ from typing import Any
 import polars as pl
 from transformers import PreTrainedTokenizerBase
 
+from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.anchors import Emphasis
 from pacer.core.io import hash_bytes, hash_json, write_json
 from pacer.core.journal import Journal, read_journal
-from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
 from pacer.data.schemas import EMPHASIS_SCHEMA, read_records, write_table
 from pacer.data.sentences import sentence_ends, token_marks
@@ -65,8 +65,8 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
 def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache: Path) -> dict[str, list[float]]:
     """Return the score of each sentence of each report; missing ones are computed and appended to ``cache``."""
     # these import torch, transformers and captum, which no other source needs
+    from pacer.backbones.chexbert import CheXbert
     from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores
-    from pacer.metrics.chexbert.labeller import CheXbert
 
     # sorted by length for little padding; the longest first, so that memory runs out early or not at all
     texts = sorted(reports, key=lambda text: (-len(text), text))

@@ -20,10 +20,10 @@ from rich.filesize import decimal
 from torch import Tensor
 
 from pacer.backbones.families import patch_grid, prefix_tokens, vision_config
+from pacer.backbones.pointers import fingerprint, resolve
 from pacer.config import Features
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_bytes, hash_file, hash_json, publish, read_json, scratch_directory, write_json
-from pacer.core.pointers import fingerprint, resolve
 from pacer.core.processes import prefetch, process_state
 from pacer.core.progress import Ticker
 from pacer.data.greyscale import NOTES, ImageError, reading_problem

@@ -9,8 +9,8 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from pacer.backbones.pointers import fingerprint, resolve
 from pacer.core.errors import DataError
-from pacer.core.pointers import fingerprint, resolve
 from pacer.features.encoder import ImageEncoder
 from pacer.features.store import DTYPES, FeatureStore, as_stored
 

@@ -14,9 +14,9 @@ from PIL import Image, ImageChops
 from torch import Tensor
 from transformers import AutoImageProcessor, ViTImageProcessorPil
 
+from pacer.backbones.pointers import from_files
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
-from pacer.core.pointers import from_files
 from pacer.data.radiographs import open_image
 
 #: Increased by every change after which a file may give other values; part of each image's key.

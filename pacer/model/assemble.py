@@ -7,10 +7,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from pacer.backbones.families import final_norm, load_vision
+from pacer.backbones.pointers import fingerprint, load_frozen, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
-from pacer.core.pointers import fingerprint, load_frozen, resolve
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, check_frozen, load_strictly, load_weights
 from pacer.model.interface import SourceInterface

@@ -11,14 +11,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pacer.backbones.hub import locate
+from pacer.backbones.external import locate
+from pacer.backbones.pointers import (
+    POINTER,
+    PROVENANCE,
+    Pointer,
+    hashes_of,
+    provenance,
+    read_pointer,
+    resolve,
+    write_pointer,
+)
 from pacer.config import Backbone, Decode, Positive, Strict, read_params
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Tokens
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import BackboneError, CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, hash_file, read_json, write_json
-from pacer.core.pointers import POINTER, PROVENANCE, Pointer, provenance, read_pointer, resolve, write_pointer
 from pacer.data.schemas import read_about, read_records
 from pacer.decoding.reader import read_reader
 from pacer.features import prepare
@@ -268,14 +277,11 @@ def _states(features: Path, record: CheckpointRecord) -> States:
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:
     """Write a frozen model as a copy of its files or a pointer with their hashes; both keep the model's fingerprint."""
-    target = resolve(source)
-    names = [file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE]
-    if (source / POINTER).is_file():
-        names = list(read_pointer(source).files)
+    target, names = resolve(source), list(hashes_of(source))
     out.mkdir(parents=True)
     if copy:
         for name in names:
             shutil.copyfile(target / name, out / name)
     else:
-        write_pointer(target, sorted(names), out)
+        write_pointer(target, names, out)
     write_json(out / PROVENANCE, provenance(source))

@@ -9,12 +9,12 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from pacer.backbones.pointers import resolve
 from pacer.commitments.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
-from pacer.core.pointers import resolve
 from pacer.data.cleaning import CLEANERS
 from pacer.data.greyscale import NOTES
 from pacer.data.readers.views import parse_view

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pacer.backbones import hub
+from pacer.backbones import external
+from pacer.backbones.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
-from pacer.core.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.data.schemas import RECORD_SCHEMA
 from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator
@@ -101,7 +101,7 @@ def test_published_models_are_found_in_the_hub_cache(
         asked.append((name, revision, local_files_only))
         return str(other)
 
-    monkeypatch.setattr(hub, "snapshot_download", cached)
+    monkeypatch.setattr(external, "snapshot_download", cached)
     assert Reporter(out).commit
     assert asked == [("owner/name", "abc123", True)]
     (other / "config.json").write_text("{}")

@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, SiglipImageProcessorPil
 
-from pacer.backbones.check import check_model, check_settings
+from pacer.backbones.external import check_model, check_settings
 from pacer.backbones.families import TRIED, VISION, check_language, load_vision, lora_targets
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params

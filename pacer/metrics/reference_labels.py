@@ -9,11 +9,11 @@ from pathlib import Path
 
 import polars as pl
 
+from pacer.backbones.chexbert import CheXbert
+from pacer.backbones.pointers import fingerprint
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_bytes
-from pacer.core.pointers import fingerprint
 from pacer.data.schemas import ABOUT, read_about, read_table
-from pacer.metrics.chexbert.labeller import CheXbert
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
 LABEL_SCHEMA: dict[str, pl.DataType] = {"record_id": pl.String(), "labels": pl.List(pl.Int64()), "text": pl.String()}

@@ -60,15 +60,14 @@ def fingerprint(directory: str | Path) -> str:
     Raises:
         BackboneError: as :func:`resolve`.
     """
-    directory = Path(directory)
+    return hash_json(hashes_of(directory))
+
+
+def hashes_of(directory: str | Path) -> dict[str, str]:
+    """Return ``{name: SHA-256}`` of a frozen model's files, as :func:`fingerprint` counts them."""
     target = resolve(directory)
-    if (directory / POINTER).is_file():
-        return hash_json(read_pointer(directory).files)
-    return hash_json(hashes_of(target))
-
-
-def hashes_of(target: Path) -> dict[str, str]:
-    """Return ``{name: SHA-256}`` of the files at the top of a directory, except ``provenance.json``."""
+    if (Path(directory) / POINTER).is_file():
+        return read_pointer(directory).files
     files = [file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE]
     return {file.name: file_hash(file) for file in files}
 
