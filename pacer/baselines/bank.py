@@ -24,7 +24,7 @@ from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, atomic_path, hash_file, hash_json, write_json
 from pacer.core.progress import Ticker
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
 from pacer.model.batch import read_sources

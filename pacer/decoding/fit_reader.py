@@ -31,7 +31,7 @@ from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
 from pacer.decoding.reader import FROM_PATCHES, GRIDS, AttributeReader, FindingsReader, cells, summary
 from pacer.decoding.regression import FOLDS, fit_attributes, fits, minimise, shares_of
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
 from pacer.model.batch import read_sources

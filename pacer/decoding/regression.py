@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.description import Attributes
+from pacer.commitments.anchor import Anchor, Attributes
 from pacer.data.findings import FINDINGS
 from pacer.decoding.reader import CLASSES, class_of
 

@@ -25,7 +25,7 @@ from pacer.decoding.candidates import agreement
 from pacer.decoding.generate import Generated, Generator, Row
 from pacer.decoding.promise import GRID, PROMISE, make_promise, promised_thresholds
 from pacer.decoding.reader import read_reader
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash

@@ -28,10 +28,8 @@ from pacer.core.processes import prefetch, process_state
 from pacer.core.progress import Ticker
 from pacer.data.greyscale import NOTES, ImageError, reading_problem
 from pacer.data.radiographs import open_image
-from pacer.features import prepare
-from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.features.encoder import PREPARATION_VERSION, ImageEncoder, Preparation, TextEncoder
 from pacer.features.pictures import Look
-from pacer.features.prepare import Preparation
 from pacer.features.shards import (
     INDEXES,
     Entry,
@@ -135,7 +133,7 @@ def build_store(
 def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, Recipe]:
     """Return the recipes of images and previous reports. Prepared pixels depend only on the image processor."""
     stored: Recipe = {"dtype": encoding.dtype, "precision": encoding.precision, "rounding": encoding.rounding}
-    images: Recipe = {"mode": encoding.mode, "preparation": prepare.VERSION}
+    images: Recipe = {"mode": encoding.mode, "preparation": PREPARATION_VERSION}
     if encoding.mode == "states":
         images |= {"vision": encoding.encoders["vision"], "depths": encoding.depths, **stored}
         if (prefix := prefix_tokens(vision_config(resolve(vision)))) != 1:

@@ -112,7 +112,7 @@ class FeatureStore:
 
         Raises:
             DataError: see the class; or the store is one of pixels, which needs
-                :func:`pacer.features.online.open_features`.
+                :func:`pacer.features.encoder.open_features`.
         """
         return self._read(self._images, image_ids, "image", "states")
 

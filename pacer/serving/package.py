@@ -30,7 +30,7 @@ from pacer.core.errors import BackboneError, CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, hash_file, read_json, write_json
 from pacer.data.schemas import read_about, read_records
 from pacer.decoding.reader import read_reader
-from pacer.features import prepare
+from pacer.features.encoder import PREPARATION_VERSION
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
 from pacer.metrics.signature import version_of
@@ -117,7 +117,7 @@ def read_settings(directory: Path) -> PackageSettings:
             raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, PackageSettings)
     states = settings.states
-    if (states.preparation, states.rounding) != (prepare.VERSION, ROUNDING_VERSION):
+    if (states.preparation, states.rounding) != (PREPARATION_VERSION, ROUNDING_VERSION):
         raise CheckpointError(
             f"{directory} was exported by a version of PACER that prepares images or rounds states differently; use "
             "that version"
@@ -260,7 +260,7 @@ def _states(features: Path, record: CheckpointRecord) -> States:
     encoding, recipes = FeatureStore(features).encoding, read_json(features / STORE).get("recipes")
     made_with = encoding.encoders, encoding.depths, encoding.rounding, recipes and recipes["images"]["preparation"]
     encoders = {name: record.frozen[name] for name in encoding.encoders}
-    if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, prepare.VERSION):
+    if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, PREPARATION_VERSION):
         raise DataError(
             f"{features} was not made with the encoders and depths that the model was trained with, or comes from a "
             "different version of PACER; run `dvc repro features` with the model's training settings, or retrain"

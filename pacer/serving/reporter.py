@@ -23,10 +23,19 @@ from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View
+from pacer.serving.case import (
+    GENERATED_NOTE,
+    Case,
+    Direction,
+    Prepared,
+    Result,
+    Routing,
+    Sections,
+    load_image,
+    load_text,
+)
 from pacer.serving.layout import FINDINGS, MANIFEST, located
 from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
-from pacer.serving.sources import load_image, load_text
 
 
 class CaseFeatures:
@@ -94,7 +103,7 @@ class Reporter:
         self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         trained = trained_prompts(directory)
-        self.views, self.sections = trained.get("view", get_args(View)), trained.get("sections", ())
+        self.views, self.sections = trained.get("view", get_args(Direction)), trained.get("sections", ())
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
@@ -144,7 +153,7 @@ class Reporter:
         parsed = parse_view(case.view)  # in any of the words that tables use
         # like a table's, a view that is only frontal leaves the direction to the header
         stated = case.view if parsed is None or parsed.kind == "lateral" else parsed.view.replace("other", "")
-        asked = _one_of(stated or view or "other", get_args(View), f"view of {name}")
+        asked = _one_of(stated or view or "other", get_args(Direction), f"view of {name}")
         if asked not in self.views:
             known = " and ".join(self.views)
             notes.append(

@@ -13,7 +13,7 @@ from pacer.config import Params
 from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_file, hash_json, publish, scratch_directory
 from pacer.core.processes import open_accelerator, process_state
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (

@@ -13,9 +13,8 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.anchor import CLOSE_REPORT, FINDINGS, OPEN_REPORT, POLARITIES, Anchor, render_anchor
+from pacer.commitments.anchor import CLOSE_REPORT, FINDINGS, KINDS, OPEN_REPORT, POLARITIES, Anchor, render_anchor
 from pacer.commitments.attributes import read_attributes
-from pacer.commitments.description import KINDS
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError

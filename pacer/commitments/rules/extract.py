@@ -1,8 +1,8 @@
 """The rule-based extractor of commitments (paper, appendix "Commitment supervision"), for raw and cleaned reports.
 
-Segments (``segments.py``) have mentions of names and cues (``matching.py``, by the tables of ``table.py``), and
-``polarity.py`` finds which cues reach which mention. A negative mention is provisional: the first positive or uncertain
-mention decides, even if it comes later. ``docs/commitments.md`` has results, ``docs/readings.md`` the paper.
+Segments (``segments.py``) have mentions of names and cues (``table.py``), and ``polarity.py`` finds which cues reach
+which mention. A negative mention is provisional: the first positive or uncertain mention decides, even if it comes
+later. ``docs/commitments.md`` has results, ``docs/readings.md`` the paper.
 """
 
 from functools import lru_cache
@@ -10,10 +10,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.commitments.rules.matching import Match, Patterns
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import ADDENDUM, in_full, located_segments, segments
-from pacer.commitments.rules.table import CUES, NAMES
+from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
 
 
 class Mention(NamedTuple):

@@ -15,7 +15,7 @@ from transformers import BitImageProcessorPil
 
 from pacer.core.errors import BackboneError
 from pacer.data.radiographs import image_header, open_image
-from pacer.features.prepare import Preparation
+from pacer.features.encoder import Preparation
 from tests.support.cases import listed_cases
 from tests.support.families import ENCODERS, write_encoder
 

@@ -24,11 +24,10 @@ from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
 from pacer.serving import sources
-from pacer.serving.case import Case
+from pacer.serving.case import Case, load_image, load_text
 from pacer.serving.layout import CARD
 from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS, export_model
 from pacer.serving.reporter import Reporter
-from pacer.serving.sources import load_image, load_text
 from tests.support.cases import listed_cases
 from tests.support.serving import READ
 from tests.support.world import FEATURES, World, rehashed

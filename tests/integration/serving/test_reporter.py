@@ -12,8 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from pacer.commitments.anchor import Anchor, parse_anchor, render_anchor
-from pacer.commitments.description import KINDS
+from pacer.commitments.anchor import KINDS, Anchor, parse_anchor, render_anchor
 from pacer.config import Corpus
 from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
@@ -27,8 +26,7 @@ from pacer.decoding.generate import Generator
 from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
 from pacer.features.encode import build_store
-from pacer.features.encoder import ImageEncoder
-from pacer.features.online import open_features
+from pacer.features.encoder import ImageEncoder, open_features
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.serving.case import Case, notes_of

@@ -9,8 +9,7 @@ from PIL import Image, ImageOps
 
 from pacer.core.io import read_json
 from pacer.features import encode as build
-from pacer.features.online import open_features
-from pacer.features.prepare import Preparation
+from pacer.features.encoder import Preparation, open_features
 from pacer.features.store import MANIFEST, FeatureStore
 from tests.integration.features.test_prepare import assert_prepared, processed, rad_dino
 from tests.support.building import CONFIG

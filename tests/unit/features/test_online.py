@@ -13,9 +13,7 @@ from PIL import Image
 
 from pacer.core.errors import BackboneError, DataError, PacerError
 from pacer.features import encode as build
-from pacer.features.encoder import ImageEncoder
-from pacer.features.online import OnlineStates, open_features
-from pacer.features.prepare import Preparation
+from pacer.features.encoder import ImageEncoder, OnlineStates, Preparation, open_features
 from pacer.features.store import FeatureStore, content_hash
 from tests.support.building import CONFIG as HALF
 from tests.support.building import make_images
