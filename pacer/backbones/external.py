@@ -111,11 +111,8 @@ _BEYOND = 1.01
 
 
 def check_model(role: str, directory: Path) -> None:
-    """Refuse a model that cannot take its role, without reading weights but for their headers.
-
-    Raises:
-        BackboneError: it cannot take the role; the message names its family and the requirement.
-    """
+    """Refuse a model that cannot take its role, without reading weights but for their headers. Raises a BackboneError
+    if it cannot take the role; the message names its family and the requirement."""
     shapes: dict[str, tuple[int, ...]] = {}
     if role == "vision":
         vision_config(directory)

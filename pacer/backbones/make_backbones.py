@@ -26,12 +26,8 @@ WEIGHTS = "model.safetensors"
 
 def locate_backbones(config: Backbones, out: Path) -> None:
     """Point to the models of providers ``hub`` and ``local``, and unpack the bundled ones. This comes first, so that
-    missing weights raise an error before any training.
-
-    Raises:
-        BackboneError: weights are missing (the message says what to download or where to put them), or a model cannot
-            take its role.
-    """
+    missing weights raise an error before any training. Raises a BackboneError if weights are missing (the message says
+    what to download or where to put them), or a model cannot take its role."""
     for role in MODELS:
         backbone = getattr(config, role)
         target = locate(backbone, role)

@@ -31,9 +31,7 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
 
     Without a BOS token, as Qwen's, it gets the one that ``config.json`` names, else EOS. If the directory has a
     ``tokenizer.model``, ids equal those of sentencepiece with it, for every text that does not begin with a space.
-
-    Raises:
-        BackboneError: the files cannot be read, there is no EOS token, or ``tokenizer.model`` gives other ids.
+    Raises a BackboneError if the files cannot be read, there is no EOS token, or ``tokenizer.model`` gives other ids.
     """
     from transformers import AutoTokenizer
 

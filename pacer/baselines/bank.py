@@ -39,11 +39,8 @@ _BLOCK, _BATCH, _QUERIES = 256, 32, 1024
 
 
 def bank_entries(records: pl.DataFrame) -> pl.DataFrame:
-    """Return the records of the bank: train, context mw, of subjects in no other split.
-
-    Raises:
-        DataError: there are none.
-    """
+    """Return the records of the bank: train, context mw, of subjects in no other split. Raises a DataError if there are
+    none."""
     elsewhere = records.filter(pl.col("split") != "train")["subject_id"].unique()
     complete = records.filter((pl.col("split") == "train") & (pl.col("context") == "mw"))
     entries = complete.filter(~pl.col("subject_id").is_in(elsewhere.to_list()))

@@ -217,11 +217,8 @@ def train_ragpt(
 
 
 def ragpt_generator(bank: Path) -> OpenGenerator:
-    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its parent.
-
-    Raises:
-        CheckpointError: on opening, the checkpoint was made with another bank.
-    """
+    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its parent. Raises a
+    CheckpointError on opening, if the checkpoint was made with another bank."""
     retrieval = Retrieval(bank)
     load = partial(load_adapted, RAGPT, made_with=retrieval.hash)
     return partial(trained_generator, load=load, make_generator=partial(RetrievedGenerator, retrieval=retrieval))

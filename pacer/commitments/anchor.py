@@ -98,12 +98,8 @@ _FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 @dataclass(frozen=True)
 class Anchor:
     """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated findings; and the
-    ``attributes`` of those that are not denied.
-
-    Raises:
-        ValueError: a finding is unknown or repeated, or a field is out of order (:meth:`of` sorts and deduplicates); or
-            a finding has attributes and is denied or not listed.
-    """
+    ``attributes`` of those that are not denied. Raises a ValueError if a finding is unknown or repeated, or a field is
+    out of order (:meth:`of` sorts and deduplicates); or a finding has attributes and is denied or not listed."""
 
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
@@ -131,10 +127,7 @@ class Anchor:
     @classmethod
     def of_lists(cls, lists: Mapping[str, Sequence[str]], kinds: Collection[str] = KINDS) -> Anchor:
         """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`; of attributes these ``kinds``.
-
-        Raises:
-            ValueError: as the class: an unknown word is taken for a part of a finding's name.
-        """
+        Raises a ValueError as the class does: an unknown word is taken for a part of a finding's name."""
         described = (split_words(text, KINDS) for text in lists.get("attributes") or ())
         attributes = {finding: known for known, finding in described}
         anchor = cls.of(*(lists.get(name) or () for name in POLARITIES))
@@ -236,12 +229,9 @@ def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
 
 def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
     """Read a list of findings that a person gives: ``positive: edema; negative: pneumothorax``, each field at most
-    once; ``none`` for a field without findings. ``kinds`` as in :func:`parse_anchor`.
-
-    Raises:
-        DataError: a field, finding or attribute is unknown, a finding is named twice or denied with an attribute, or a
-            field has more than are written.
-    """
+    once; ``none`` for a field without findings. ``kinds`` as in :func:`parse_anchor`. Raises a DataError if a field,
+    finding or attribute is unknown, a finding is named twice or denied with an attribute, or a field has more than are
+    written."""
     form = "expected a list such as 'positive: edema; negative: pneumothorax, lung lesion'"
     fields: dict[str, list[str]] = {}
     attributes: dict[str, Attributes] = {}

@@ -181,12 +181,8 @@ class _TimedClient(openai.DefaultHttpxClient):
 
 @contextmanager
 def connect(config: Labelling) -> Generator[Endpoint]:
-    """Open the official client.
-
-    Raises:
-        ConfigError: ``send_reports_to`` is not the endpoint's host, the endpoint's address is invalid, or there is no
-            API key that can be sent; nothing was sent.
-    """
+    """Open the official client. Raises a ConfigError if ``send_reports_to`` is not the endpoint's host, the endpoint's
+    address is invalid, or there is no API key that can be sent; nothing was sent."""
     for library in ("openai", "httpx2", "httpcore2"):  # their logs may contain requests
         logging.getLogger(library).setLevel(logging.CRITICAL)
     try:  # the address in use, whether from the parameters or the environment

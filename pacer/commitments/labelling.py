@@ -60,10 +60,7 @@ def build_questions(
     sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str, rules: str = "careful"
 ) -> list[Question]:
     """Build the question of every sampled record; ``rules`` (``anchors.rules``) find the candidate ``regex_anchor``.
-
-    Raises:
-        DataError: a sampled record is not in the corpus.
-    """
+    Raises a DataError if a sampled record is not in the corpus."""
     rows = sample.join(records.select("record_id", "report_raw"), on="record_id", how="left", maintain_order="left")
     questions = []
     for row in rows.iter_rows(named=True):
@@ -112,11 +109,8 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def system_prompt(prompt_file: str | None) -> str:
-    """Return the labelling instructions: the built-in ones, or the text of a file.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
+    """Return the labelling instructions: the built-in ones, or the text of a file. Raises a ConfigError if the file
+    cannot be read."""
     if prompt_file is None:
         return resources.files("pacer.commitments").joinpath("prompt.md").read_text(encoding="utf-8")
     try:

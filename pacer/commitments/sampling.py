@@ -64,11 +64,8 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.Dat
 
 
 def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
-    """Check that no sampled record, study or subject belongs to val or test.
-
-    Raises:
-        DataError: one does; the message names it.
-    """
+    """Check that no sampled record, study or subject belongs to val or test. Raises a DataError if one does; the
+    message names it."""
     chosen = records.filter(pl.col("record_id").is_in(record_ids.implode()))
     held_out = records.filter(pl.col("split") != "train")
     for column in HELD_OUT_BY:

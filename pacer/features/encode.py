@@ -256,11 +256,8 @@ def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text:
 
 
 def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, state: PartialState) -> tuple[int, int]:
-    """Check that entries fit on the disk; return their bytes and the free ones.
-
-    Raises:
-        PacerError: they do not fit (raised in all processes); the message names the other mode if that would fit.
-    """
+    """Check that entries fit on the disk; return their bytes and the free ones. Raises a PacerError if they do not fit
+    (raised in all processes); the message names the other mode if that would fit."""
     [free] = broadcast_object_list([shutil.disk_usage(out.parent).free])
     other_mode = "pixels" if mode == "states" else "states"
     size, other = (sum(count * sizes[kind][m] for kind, count in counts.items()) for m in (mode, other_mode))
@@ -273,11 +270,8 @@ def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, 
 
 
 def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
-    """Stop all processes if any of them cannot read an image.
-
-    Raises:
-        DataError: there are unreadable images; the message names the first ones.
-    """
+    """Stop all processes if any of them cannot read an image. Raises a DataError if there are unreadable images; the
+    message names the first ones."""
     problems = sorted(gather_object(list(unreadable.items())))
     if problems:
         named = "".join(f"\n  {name}: {problem}" for name, problem in problems[:_NAMED])

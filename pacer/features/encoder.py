@@ -75,11 +75,8 @@ class Preparation:
         return self.values(self.levels(path))
 
     def levels(self, path: str | Path) -> Tensor:
-        """Read an image file, resize and crop it: [1, H, W] uint8 if its channels are equal, else [3, H, W].
-
-        Raises:
-            ImageError: the file cannot be used (see :func:`pacer.data.radiographs.open_image`).
-        """
+        """Read an image file, resize and crop it: [1, H, W] uint8 if its channels are equal, else [3, H, W]. Raises an
+        ImageError if the file cannot be used (see :func:`pacer.data.radiographs.open_image`)."""
         return self.levels_of(open_image(path))
 
     def levels_of(self, image: Image.Image) -> Tensor:
@@ -195,10 +192,7 @@ class ImageEncoder:
 
 class TextEncoder:
     """States of all ``tokens`` positions of a frozen text encoder, padding included (upstream attends to it), and mask.
-
-    Raises:
-        BackboneError: the directory lacks some of the encoder's weights.
-    """
+    Raises a BackboneError if the directory lacks some of the encoder's weights."""
 
     def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu", precision: str = "float32"):
         model, self.tokenizer = load_text(directory)

@@ -30,11 +30,8 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
 
 
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
-    """Read the vision encoder's final LayerNorm.
-
-    Raises:
-        BackboneError: as :func:`~pacer.backbones.families.load_vision`.
-    """
+    """Read the vision encoder's final LayerNorm. Raises a BackboneError as
+    :func:`~pacer.backbones.families.load_vision` does."""
     # transformers draws the weights of an unused head that the files lack; the trained parts must not depend on that
     with torch.random.fork_rng(devices=[]):
         return final_norm(load_vision(vision))
@@ -64,10 +61,7 @@ def from_modules(
     language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, specification: ModelSpecification
 ) -> Pacer:
     """Build new trainable parts around frozen modules, as :func:`build_model`. The meta device allocates nothing.
-
-    Raises:
-        ConfigError: ``interface.num_heads`` or ``lora.targets`` do not fit the frozen models.
-    """
+    Raises a ConfigError if ``interface.num_heads`` or ``lora.targets`` do not fit the frozen models."""
     d_model, d_vision = language.config.hidden_size, endpoint_norm.normalized_shape[0]
     if d_vision % specification.interface.num_heads:
         heads = specification.interface.num_heads

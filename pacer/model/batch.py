@@ -72,11 +72,8 @@ class FeatureSource(Protocol):
 
 
 def read_sources(records: Sequence[Mapping[str, Any]], features: FeatureSource) -> SourceStates:
-    """Read the states of the sources that the contexts of these rows of ``records.parquet`` include.
-
-    Raises:
-        ValueError: a record lacks a source that its context requires.
-    """
+    """Read the states of the sources that the contexts of these rows of ``records.parquet`` include. Raises a
+    ValueError if a record lacks a source that its context requires."""
     available = torch.tensor([availability(record["context"]) for record in records])
     lateral_rows, prior_rows = (column.nonzero().squeeze(1) for column in available.unbind(1))
 

@@ -76,10 +76,7 @@ class Pacer(nn.Module):
 
     def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str] | None) -> None:
         """Add LoRA to the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's defaults for the model).
-
-        Raises:
-            ConfigError: see :func:`~pacer.backbones.families.lora_targets`.
-        """
+        Raises a ConfigError as :func:`~pacer.backbones.families.lora_targets` does."""
         targets = lora_targets(self.language, targets)
         config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, bias="none")
         inject_adapter_in_model(config, self.language)

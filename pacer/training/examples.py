@@ -46,12 +46,8 @@ class RecordTable:
         cls, records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str], kinds: Collection[str] = ()
     ) -> RecordTable:
         """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None),
-        which has the attributes of findings if the commitments have any ``kinds`` of them.
-
-        Raises:
-            DataError: a file is unreadable, or one of the other two does not have one row per
-                record, in the records' order.
-        """
+        which has the attributes of findings if the commitments have any ``kinds`` of them. Raises a DataError if a file
+        is unreadable, or one of the other two does not have one row per record, in the records' order."""
         frame = read_records(records).drop(_UNUSED)
         frame = _joined(frame, _columns(emphasis, "emphasis"), "emphasis")
         if anchors is not None:

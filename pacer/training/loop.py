@@ -156,11 +156,7 @@ class _Run:
         self.means = Means({name: pair.to(self.accelerator.device) for name, pair in state["means"].items()})
 
     def save(self, scratch: Path) -> None:
-        """Write the current state to ``scratch``, replacing the old one.
-
-        Raises:
-            PacerError: as :meth:`check`.
-        """
+        """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as :meth:`check` does."""
         self.check()
         state = {
             "weights": self.trained,
@@ -227,11 +223,8 @@ class _Run:
 
     def check(self) -> None:
         """Wait for the updates since the last check. What is saved, validated or logged later has only finite weights.
-
-        Raises:
-            PacerError: a loss or gradient is not finite; the message names the records of the micro-batches with such a
-                loss, or all of the update, if only the gradient is.
-        """
+        Raises a PacerError if a loss or gradient is not finite; the message names the records of the micro-batches with
+        such a loss, or all of the update, if only the gradient is."""
         unchecked, self.unchecked = self.unchecked, []
         values = torch.stack([numbers for *_, numbers in unchecked]).tolist() if unchecked else []
         for (update, micros, _), (loss, norm, *totals) in zip(unchecked, values, strict=True):
@@ -346,10 +339,7 @@ class _Run:
 
     def _check_gradients(self) -> None:
         """Check, at the first step after which every context of the phase had a record, that training reaches all.
-
-        Raises:
-            PacerError: a parameter that these contexts use has had no gradient.
-        """
+        Raises a PacerError if a parameter that these contexts use has had no gradient."""
         if self.seen >= self.contexts:
             return
         self.seen |= self.present

@@ -123,11 +123,7 @@ class FindingReader(nn.Module):
 
 def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict[str, object]:
     """Train the model on cleaned reports, and measure the F1 of findings that a linear map of the mean state tells, on
-    held-out reports.
-
-    Raises:
-        DataError: there is too little text.
-    """
+    held-out reports. Raises a DataError if there is too little text."""
     task = ReportTask([[text.cleaned for text in texts]], config.vocabulary, np.random.default_rng(seed))
     statuses = torch.tensor([text.statuses for text in texts])
     present = torch.isin(statuses, torch.tensor([1, 3]))
@@ -184,11 +180,7 @@ def make_chexbert_standin(
     config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
 ) -> dict[str, object]:
     """Train the labeller on each text, raw and cleaned by :func:`~pacer.data.cleaning.clean_report`, and measure the
-    accuracy of each head on held-out texts.
-
-    Raises:
-        DataError: there is too little text.
-    """
+    accuracy of each head on held-out texts. Raises a DataError if there is too little text."""
     raw = [text.raw for text in texts]
     task = ReportTask([raw, list(map(clean_report, raw))], config.vocabulary, np.random.default_rng(seed))
     targets = torch.from_numpy(head_targets(np.array([text.statuses for text in texts])))

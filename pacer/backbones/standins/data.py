@@ -196,11 +196,8 @@ TrainingData = PhantomData | CorpusData
 
 
 def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame) -> TrainingData:
-    """Return the training data that ``backbones.train_on`` selects.
-
-    Raises:
-        DataError: it selects the corpus, which has no train record.
-    """
+    """Return the training data that ``backbones.train_on`` selects. Raises a DataError if it selects the corpus, which
+    has no train record."""
     if config.train_on == "phantom":
         return PhantomData(_FIRST_WORLD + config.seed)
     train = records.filter(pl.col("split") == "train")
