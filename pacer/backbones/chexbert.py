@@ -31,7 +31,7 @@ class CheXbertNetwork(nn.Module):
         width, blocks = bert.config.hidden_size, bert.config.num_hidden_layers
         self.linear_heads = nn.ModuleList(nn.Linear(width, 2 if name == "No Finding" else 4) for name in OBSERVATIONS)
         last = bert.get_submodule(f"encoder.layer.{blocks - 1}.attention.output")
-        last.register_forward_pre_hook(_first_position)
+        last.register_forward_pre_hook(lambda _, inputs: tuple(states[:, :1] for states in inputs))
         self.eval()
 
     def train(self, mode: bool = True) -> CheXbertNetwork:
@@ -50,11 +50,6 @@ class CheXbertNetwork(nn.Module):
     def classes(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the best class of every head, ``[n, 14]``."""
         return torch.stack([scores.argmax(dim=1) for scores in self(input_ids, attention_mask)], dim=1)
-
-
-def _first_position(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Cut inputs ``[n, pieces, width]`` to the first piece."""
-    return tuple(states[:, :1] for states in inputs)
 
 
 class CheXbert:

@@ -27,7 +27,7 @@ from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Embedded
-from pacer.training.examples import Examples, Row
+from pacer.training.examples import Examples, RecordRow
 from pacer.training.run import Inputs, OpenLog
 
 #: Sources with prompts of their own: frontal, lateral, prior.
@@ -172,7 +172,7 @@ class RetrievedExamples(Examples):
         super().__init__(*rest)
         self.retrieval, self.places = retrieval, places
 
-    def _prompt(self, record: Row, commit: bool) -> PromptIds:
+    def _prompt(self, record: RecordRow, commit: bool) -> PromptIds:
         return with_places(super()._prompt(record, commit), self.places)
 
     def batch(
@@ -195,11 +195,11 @@ class RetrievedGenerator(Generator):
         super().__init__(model, *rest)
         self.retrieval, self.places = retrieval, SOURCES * model.settings.prompt_tokens
 
-    def prompt_ids(self, record: Row) -> PromptIds:
+    def prompt_ids(self, record: RecordRow) -> PromptIds:
         """Return the text ids of the prefix, with places for the prompts."""
         return with_places(super().prompt_ids(record), self.places)
 
-    def batch(self, record: Row, sources: SourceStates | None = None) -> RetrievedBatch:
+    def batch(self, record: RecordRow, sources: SourceStates | None = None) -> RetrievedBatch:
         """Return the prefix and the target's BOS of one record, with its neighbours."""
         return RetrievedBatch(
             **vars(super().batch(record, sources)), neighbours=self.retrieval.read([record["frontal"]])

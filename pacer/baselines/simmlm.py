@@ -22,9 +22,9 @@ from pacer.config import Params
 from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.core.contexts import WITH_SOURCE, availability
 from pacer.core.errors import DataError
-from pacer.model.batch import Batch, RefinedSources, TrainingBatch
+from pacer.model.batch import Batch, RecordRow, RefinedSources, TrainingBatch
 from pacer.model.interface import SourceTokens
-from pacer.training.examples import Examples, MicroBatch, RecordTable, Row
+from pacer.training.examples import Examples, MicroBatch, RecordTable
 from pacer.training.losses import EPSILON, LossWeights, Objective, objective
 from pacer.training.run import Inputs, OpenLog
 from pacer.training.trajectory import RouteSeed
@@ -74,7 +74,7 @@ class PairTable(RecordTable):
         """Return the numbers of the first parts of these pairs, then of the second, then of the third."""
         return np.concatenate([rows + part * len(self.pairs) for part in range(3)])
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> RecordRow:
         """Return all columns of a record, or of a part of a pair."""
         if number < len(self):
             return super().row(number)

@@ -137,7 +137,7 @@ class _Search:
         self.prefix[rows] = lengths - opened
         tokens = opened.tolist()
         self.records += map(_Record, numbers, tokens)
-        return self._settle(rows, *self.hypotheses.advance(rows, logits, max(tokens)))
+        return self._finish_step(rows, *self.hypotheses.advance(rows, logits, max(tokens)))
 
     def step(self) -> list[tuple[int, Any]]:
         """Generate one more token for every beam; return the records that ended, as :meth:`admit`."""
@@ -149,35 +149,38 @@ class _Search:
         with self.tree.stepping(active) as mask, autocast_to_weights(self.language):
             hidden = self._forward(embedded, positions, mask)
             logits = self.language.lm_head(hidden)
-        return self._settle(rows, *self.hypotheses.advance(rows, logits, longest))
+        return self._finish_step(rows, *self.hypotheses.advance(rows, logits, longest))
 
     def _forward(self, embedded: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         with attending(self.language.model, ATTENTION):
             # the cache by its place: its name differs among versions of transformers
             return self.language.model(None, mask, positions, self.tree, embedded, use_cache=True).last_hidden_state
 
-    def _settle(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
-        """Branch the tree, return the records that ended, and move the last rows into the freed ones: of a b c d, where
-        b and c end, remain a d."""
-        used = self.tree.branch(rows, parents)
-        ended, used = torch.stack([ends.long(), used]).tolist()  # only host sync in this step
-        for record, nodes in zip(self.records[rows], used, strict=True):
-            record.tokens, record.nodes = record.tokens + 1, nodes
+    def _finish_step(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
+        """Branch the tree; remove the records that ended, and return them."""
+        last_nodes = self.tree.branch(rows, parents)
+        ended, last_nodes = torch.stack([ends.long(), last_nodes]).tolist()  # only host sync in this step
+        for record, node in zip(self.records[rows], last_nodes, strict=True):
+            record.tokens, record.nodes = record.tokens + 1, node
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]
         results = [(self.records[row].number, self.hypotheses.result(row)) for row in free]
+        self._remove(free)
+        return results
+
+    def _remove(self, free: list[int]) -> None:
+        """Move the last rows into these ones: of a b c d, without b and c, remain a d."""
         left = len(self.records) - len(free)
-        targets = [row for row in free if row < left]
         sources = [row for row in range(left, len(self.records)) if row not in free]
-        if sources:
-            moved = torch.tensor([sources, targets]).to(self.prefix.device)
-            self.tree.move(*moved)
-            self.hypotheses.move(*moved)
-            self.prefix[moved[1]] = self.prefix[moved[0]]
-            for source, target in zip(sources, targets, strict=True):
+        moves = list(zip(sources, [row for row in free if row < left], strict=True))
+        if moves:
+            moved, into = torch.tensor(moves).T.to(self.prefix.device)
+            self.tree.move(moved, into)
+            self.hypotheses.move(moved, into)
+            self.prefix[into] = self.prefix[moved]
+            for source, target in moves:
                 self.records[target] = self.records[source]
         del self.records[left:]
         self.tree.used = max((record.nodes for record in self.records), default=0)
-        return results
 
 
 class Generate:

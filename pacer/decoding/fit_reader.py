@@ -159,23 +159,23 @@ def fit_maps(values: Tensor, targets: Tensor, folds: Tensor) -> tuple[Tensor, Te
         weight [2d, 39] and bias [39]; by state the penalty, and the held-out log loss before calibration.
     """
 
-    def missed(predicted: Tensor, place: slice, share: Tensor) -> Tensor:
-        wanted = targets[place][:, None].expand_as(predicted)
-        return binary_cross_entropy_with_logits(predicted, wanted, share[..., None], reduction="sum")
+    def loss(logits: Tensor, place: slice, share: Tensor) -> Tensor:
+        wanted = targets[place][:, None].expand_as(logits)
+        return binary_cross_entropy_with_logits(logits, wanted, share[..., None], reduction="sum")
 
     start = torch.logit(shares_of(folds).T @ targets, eps=1 / (len(targets) + 2))
-    of_states = [
-        [of_all.split(len(FINDINGS), -1) for of_all in fit] for fit in fits(values, folds, start, missed, PENALTIES)
-    ]
-    maps, chosen = [], {}
-    for place, (state, wanted) in enumerate(zip(POLARITIES, targets.split(len(FINDINGS), 1), strict=True)):
-        losses = [float(binary_cross_entropy_with_logits(held[place], wanted)) for *_, held in of_states]
+    candidates = list(fits(values, folds, start, loss, PENALTIES))
+    weights, biases, chosen = [], [], {}
+    for number, state in enumerate(POLARITIES):
+        columns = slice(number * len(FINDINGS), (number + 1) * len(FINDINGS))
+        wanted = targets[:, columns]
+        losses = [float(binary_cross_entropy_with_logits(fit.held_out[:, columns], wanted)) for fit in candidates]
         best = losses.index(min(losses))
-        scaled, offset, held = (of_all[place] for of_all in of_states[best])
-        slope, shift = _calibration(held, wanted)
-        maps.append((scaled * slope, offset * slope + shift))
+        weight, bias, held_out = candidates[best]
+        slope, shift = _calibration(held_out[:, columns], wanted)
+        weights.append(weight[:, columns] * slope)
+        biases.append(bias[columns] * slope + shift)
         chosen[state] = {"penalty": PENALTIES[best], "log_loss": losses[best]}
-    weights, biases = zip(*maps, strict=True)
     return torch.cat(weights, 1), torch.cat(biases), chosen
 
 
@@ -183,11 +183,5 @@ def _calibration(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the slope, above 0, and the shift with which logits fit their targets (Platt), one pair for all findings,
     because few records have the rare ones."""
     values = torch.zeros(2, device=logits.device, requires_grad=True)
-
-    def loss() -> Tensor:
-        missed = binary_cross_entropy_with_logits(logits * values[0].exp() + values[1], targets)
-        missed.backward()
-        return missed.detach()
-
-    minimise([values], loss)
+    minimise([values], lambda: [binary_cross_entropy_with_logits(logits * values[0].exp() + values[1], targets)])
     return torch.stack([values[0].exp(), values[1]]).detach()

@@ -22,12 +22,13 @@ from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
 from pacer.data.twins import CONTROLS
 from pacer.decoding.candidates import agreement
-from pacer.decoding.generate import Generated, Generator, Row
+from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.promise import GRID, PROMISE, make_promise, promised_thresholds
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
+from pacer.model.batch import RecordRow
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
 from pacer.model.pacer import Pacer
 
@@ -259,7 +260,7 @@ def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame
             write_jsonl(out / name / f"{context}.jsonl", lines)
 
 
-def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[Row]]:
+def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[RecordRow]]:
     """Return the studies to show in the report: those with the most contexts, then by id; and a record of each, whose
     depth weights are kept. An image has the same weights in every context, so the record with the most images will do.
     """
@@ -270,7 +271,7 @@ def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[Row]]:
     return studies, most_images.unique("study_id", keep="first", maintain_order=True).to_dicts()
 
 
-def _routing(generator: Generator, rows: list[Row]) -> dict[str, Tensor]:
+def _routing(generator: Generator, rows: list[RecordRow]) -> dict[str, Tensor]:
     """Return the depth weights [N, K] of each record's images, as ``<record_id>/<view>``."""
     return {
         f"{row['record_id']}/{view}": weights.float().contiguous()

@@ -178,7 +178,7 @@ class _Images:
 
     def load(self, name: str) -> Tensor:
         image = open_image(self.paths[name])
-        levels = self.encoder.preparation.levels_of(image)
+        levels = self.encoder.preparation.levels(image)
         self.looks[name] = hash_bytes(levels.numpy().tobytes()), [*image.info.get(NOTES, ())]
         return levels
 

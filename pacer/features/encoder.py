@@ -23,7 +23,6 @@ from pacer.backbones.families import load_text, load_vision, patch_grid, prefix_
 from pacer.backbones.pointers import fingerprint, from_files, resolve
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import read_json
-from pacer.data.radiographs import open_image
 from pacer.features.store import DTYPES, FeatureStore, as_stored
 
 #: Increased by every change after which a file may give other values; part of each image's key.
@@ -34,7 +33,7 @@ _WITH_PILLOW = {"DINOv3ViTImageProcessor": ViTImageProcessorPil}
 
 
 class Preparation:
-    """Decode an image and process it as the image processor in an encoder's directory processes the RGB image.
+    """Process an image as the image processor in an encoder's directory processes the RGB image.
 
     All settings are the processor's, which may only resize and crop, then map each level of a channel to a value.
 
@@ -54,9 +53,7 @@ class Preparation:
         try:
             expected = [self.processor(images=image, return_tensors="pt")["pixel_values"][0] for image in noise]
             self._table = _table(self.processor)
-            same = all(
-                torch.equal(self.values(self.levels_of(image)), values) for image, values in zip(noise, expected)
-            )
+            same = all(torch.equal(self.values(self.levels(image)), values) for image, values in zip(noise, expected))
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
             raise BackboneError(f"the image processor in {directory} cannot be reproduced: {error}") from None
         if not same or expected[0].shape != expected[1].shape or not expected[0].is_floating_point():
@@ -70,17 +67,9 @@ class Preparation:
     def __str__(self) -> str:
         return f"{type(self.processor).__name__}, {self.size[0]} x {self.size[1]}, followed exactly"
 
-    def __call__(self, path: str | Path) -> Tensor:
-        """Prepare a file: [3, H, W] float32, bit-equal to the processor's ``pixel_values``; as :meth:`levels`."""
-        return self.values(self.levels(path))
-
-    def levels(self, path: str | Path) -> Tensor:
-        """Read an image file, resize and crop it: [1, H, W] uint8 if its channels are equal, else [3, H, W]. Raises an
-        ImageError if the file cannot be used (see :func:`pacer.data.radiographs.open_image`)."""
-        return self.levels_of(open_image(path))
-
-    def levels_of(self, image: Image.Image) -> Tensor:
-        """Do the same as :meth:`levels` for a decoded image of mode "L" or "RGB".
+    def levels(self, image: Image.Image) -> Tensor:
+        """Resize and crop a decoded image of mode "L" or "RGB": [1, H, W] uint8 if its channels are equal, else
+        [3, H, W].
 
         Scaling during JPEG decoding (Pillow's ``draft``) would be faster, but gives other levels.
         """
@@ -94,7 +83,8 @@ class Preparation:
         return torch.from_numpy(planes.copy())  # contiguous, in separate memory
 
     def values(self, levels: Tensor) -> Tensor:
-        """Rescale and normalise levels: [..., 1 or 3, H, W] uint8 on any device -> [..., 3, H, W] float32."""
+        """Rescale and normalise levels: [..., 1 or 3, H, W] uint8 on any device -> [..., 3, H, W] float32, bit-equal to
+        the processor's ``pixel_values``."""
         table = self._table.to(levels.device)
         if levels.shape[-3] == 1 and torch.equal(self._table, self._table[:1].expand(3, -1)):
             return _looked_up(table[0], levels).expand(*levels.shape[:-3], 3, -1, -1).contiguous()

@@ -133,7 +133,7 @@ class Reporter:
         view: str | None = None
         for place, source in case.images().items():
             image, seen = load_image(source, f"{name}, {place}")
-            levels[place] = self._features.images.preparation.levels_of(image)
+            levels[place] = self._features.images.preparation.levels(image)
             notes += [f"the image given as {place}: {note}" for note in image.info.get(NOTES, ())]
             if seen is not None and seen.kind != place:
                 notes.append(f"the DICOM file given as {place} is marked as a {seen.kind} view")

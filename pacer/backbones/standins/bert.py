@@ -203,8 +203,8 @@ def make_chexbert_standin(
     first = task.train("train labeller stand-in", nn.ModuleList([network, reader]), loss_of, config)
     accuracy = {}
     for number, form in enumerate(("raw", "cleaned")):
-        right = task.accuracy(network.classes, targets, number)
-        accuracy[form] = dict(zip((*HEADS, "no finding"), right, strict=True))
+        right = (task.judged(network.classes, number) == targets[task.held_out]).float().mean(0).tolist()
+        accuracy[form] = {name: round(share, 4) for name, share in zip((*HEADS, "no finding"), right, strict=True)}
     network.bert.config.save_pretrained(out)
     task.tokenizer.save_pretrained(out)
     state = {f"module.{name}": value for name, value in network.state_dict().items()}

@@ -164,11 +164,6 @@ class ReportTask:
                 parts = [window[first : first + batch_size] for first in range(0, len(window), batch_size)]
                 yield from (parts[index] for index in self.rng.permutation(len(parts)))
 
-    def accuracy(self, judge: Callable[[Tensor, Tensor], Tensor], targets: Tensor, form: int = 0) -> list[float]:
-        """Return ``judge(ids, mask)``'s accuracy on held-out reports, by column of ``targets`` [reports, columns]."""
-        judged = self.judged(judge, form)
-        return [round(value, 4) for value in (judged == targets[self.held_out]).float().mean(0).tolist()]
-
     @torch.inference_mode()
     def judged(self, judge: Callable[[Tensor, Tensor], Tensor], form: int = 0) -> Tensor:
         """Return ``judge(ids, mask)`` of the held-out reports, [held out, columns]."""
