@@ -64,8 +64,8 @@ def _sentencepiece(model: Path) -> SentencePieceProcessor:
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
     """Return ``{piece: score}`` of the pieces of text: not control, unknown, byte or unused pieces."""
-    apart = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
-    numbers = (n for n in range(reference.get_piece_size()) if not any(kind(n) for kind in apart))
+    not_text = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
+    numbers = (n for n in range(reference.get_piece_size()) if not any(is_kind(n) for is_kind in not_text))
     return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
 
 

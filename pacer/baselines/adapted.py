@@ -28,7 +28,7 @@ from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
 from pacer.training.losses import loss_weights
 from pacer.training.phases import DirectProbability, Phase, fixed_route
-from pacer.training.run import Inputs, Job, OpenLog, run_training
+from pacer.training.run import Inputs, OpenLog, run_training
 
 
 class Adapted(Pacer):
@@ -106,7 +106,7 @@ def train_adapted(
         torch.manual_seed(settings.seed)
         return baseline(load_model(start, inputs.backbones, dtype)[0], settings)
 
-    run_training(Job(replace(phase, **columns), record, inputs, out, open_log, build, make_examples))
+    run_training(replace(phase, **columns), record, inputs, out, open_log, build, make_examples)
 
 
 def load_adapted(

@@ -162,11 +162,7 @@ def with_places(prompt: PromptIds, places: int) -> PromptIds:
 
 
 class RetrievedExamples(Examples):
-    """Examples with the neighbours of each record.
-
-    Args:
-        rest: as for the base class. retrieval: the bank. places: P, number of prompts.
-    """
+    """Examples with the neighbours of each record, and with P ``places`` for prompts."""
 
     def __init__(self, *rest: Any, retrieval: Retrieval, places: int):
         super().__init__(*rest)
@@ -185,11 +181,7 @@ class RetrievedExamples(Examples):
 
 
 class RetrievedGenerator(Generator):
-    """Generation with the neighbours of each record.
-
-    Args:
-        model: RAGPT. rest: as for the base class. retrieval: the bank.
-    """
+    """Generation with the neighbours of each record."""
 
     def __init__(self, model: RAGPT, *rest: Any, retrieval: Retrieval):
         super().__init__(model, *rest)

@@ -42,13 +42,7 @@ class PairTable(RecordTable):
     Each pair has three parts. The first is the record with more sources. The second is the record with fewer, and the
     third is the second with the sources of the first. The ranking compares these two, which have the same target.
     ``parts_of`` gives the numbers of a pair's parts. Each draw of ``draws`` has separate numbers, so taking a
-    micro-batch of each draw in turn keeps the published frequencies.
-
-    Args:
-        records: the table of records.
-
-    Raises:
-        DataError: there is no pair.
+    micro-batch of each draw in turn keeps the published frequencies. Raises a DataError if there is no pair.
     """
 
     def __init__(self, records: RecordTable):
@@ -120,11 +114,7 @@ class PairedBatch(TrainingBatch):
 
 
 class PairedExamples(Examples):
-    """Examples whose train micro-batches hold the first parts of pairs, then the second, then the third.
-
-    Args:
-        table: of the records. rest: as for the base class.
-    """
+    """Examples whose train micro-batches hold the first parts of pairs, then the second, then the third."""
 
     def __init__(self, table: RecordTable, *rest: Any):
         self.pair_table = PairTable(table)

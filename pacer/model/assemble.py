@@ -21,11 +21,7 @@ FROZEN = ("vision", "language", "text")
 
 
 def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
-    """Read the language model's tokenizer.
-
-    Raises:
-        BackboneError: as :func:`~pacer.backbones.tokenizer.read_tokenizer`.
-    """
+    """Read the language model's tokenizer with :func:`~pacer.backbones.tokenizer.read_tokenizer`."""
     return read_tokenizer(resolve(Path(backbones) / "language"))
 
 

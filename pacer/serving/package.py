@@ -130,16 +130,6 @@ def trained_prompts(directory: Path) -> dict[str, list[str]]:
     return read_json(directory / MANIFEST).get(TRAINED, {})
 
 
-def write_manifest(directory: Path, about: dict[str, Any]) -> None:
-    """Write the hashes of all files that are in an exported model's directory, and the entries of ``about``."""
-    files = {
-        str(PurePosixPath(path.relative_to(directory))): hash_file(path)
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
-    write_json(directory / MANIFEST, {"version": VERSION, **about, "files": files})
-
-
 @contextmanager
 def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
     """Yield a temporary folder ``{vision,language,text}`` from which the frozen models can be loaded.
@@ -214,7 +204,16 @@ def export_model(
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
-    settings = _settings(records, features, record, decode)
+    train, about = read_records(records).filter(split="train"), read_about(records)
+    if train.is_empty() or not {"cleaner", "target"} <= about.keys():
+        raise DataError(f"{records} has no training records, or does not record its cleaner; run the `corpus` stage")
+    settings = PackageSettings(
+        version=VERSION,
+        contexts=[context for context in CONTEXTS if len(train.filter(context=context))],
+        states=_states(features, record),
+        texts=Texts(cleaner=about["cleaner"], target=about["target"]),
+        search=decode,
+    )
     reader = None if findings is None else read_reader(findings, model)
     if decode.risk.promised:
         raise DataError(
@@ -223,11 +222,10 @@ def export_model(
         )
     if decode.commitment == "read" and reader is None:
         raise DataError("decode.commitment = 'read' needs the output of the `findings` stage; run `dvc repro findings`")
-    train = read_records(records, ["record_id", "split", "view", "sections"]).filter(split="train")
-    about = {
+    entries = {
         TRAINED: {name: [value for value, _ in Counter(train[name]).most_common()] for name in ("view", "sections")},
         "software": {"pacer": version_of("pacer"), **package_versions()},
-        GENERATED: bool(read_about(records).get("generated")),
+        GENERATED: bool(about.get("generated")),
     }
     with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
@@ -236,23 +234,11 @@ def export_model(
         write_json(directory / SETTINGS, settings.written())
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
-        write_manifest(directory, about)
+        files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+        hashes = {str(PurePosixPath(path.relative_to(directory))): hash_file(path) for path in files}
+        write_json(directory / MANIFEST, {"version": VERSION, **entries, "files": hashes})
         # not in the manifest: a person may add to it
         shutil.copyfile(Path(__file__).parent / "templates" / "card.md", directory / CARD)
-
-
-def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
-    trained = set(read_records(records).filter(split="train")["context"])
-    about = read_about(records)
-    if not trained or not {"cleaner", "target"} <= about.keys():
-        raise DataError(f"{records} has no training records, or does not record its cleaner; run the `corpus` stage")
-    return PackageSettings(
-        version=VERSION,
-        contexts=[context for context in CONTEXTS if context in trained],
-        states=_states(features, record),
-        texts=Texts(cleaner=about["cleaner"], target=about["target"]),
-        search=decode,
-    )
 
 
 def _states(features: Path, record: CheckpointRecord) -> States:

@@ -211,18 +211,8 @@ class Reporter:
                 waiting[number] = case
                 images = {f"frontal {number}": case.frontal, f"lateral {number}": case.lateral}
                 features.levels |= {name: image for name, image in images.items() if image is not None}
-                yield {
-                    "record_id": case.name,
-                    "context": case.context,
-                    "frontal": f"frontal {number}",
-                    "lateral": f"lateral {number}",
-                    "prior_report": case.prior,
-                    "view": case.view,
-                    "sections": case.sections,
-                    "indication": case.indication,
-                    "history": case.history,
-                    "commitment": case.commitment,
-                }
+                names = {"record_id": case.name, "frontal": f"frontal {number}", "lateral": f"lateral {number}"}
+                yield vars(case) | names | {"context": case.context, "prior_report": case.prior}
 
         for number, generated in generator.stream(records()):
             for view in ("frontal", "lateral"):

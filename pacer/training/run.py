@@ -58,24 +58,6 @@ class Inputs:
     start: Path | None = None
 
 
-@dataclass(frozen=True)
-class Job:
-    """A training run, from its inputs to the checkpoint ``out``.
-
-    Attributes:
-        record: of the new checkpoint, except for its precision. build: see :data:`Build`.
-        make_examples: called like :class:`Examples`.
-    """
-
-    phase: Phase
-    record: CheckpointRecord
-    inputs: Inputs
-    out: Path
-    open_log: OpenLog
-    build: Build
-    make_examples: Callable[..., Examples] = Examples
-
-
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
     """Train phase ``name`` and publish its checkpoint as ``out``, resuming from an earlier run's scratch directory."""
     phase, settings = phase_of(name, params), params.calibrate
@@ -99,15 +81,11 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
                 publish(scratch, out)
         state.wait_for_everyone()
     else:
-        run_training(Job(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs)))
+        run_training(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs))
 
 
 def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dtype: torch.dtype) -> Pacer:
-    """Build the model of the phase that ``record`` names, with its starting weights.
-
-    Args:
-        dtype: of the frozen language model.
-    """
+    """Build the model of the phase that ``record`` names, with its starting weights (see :data:`Build`)."""
     torch.manual_seed(params.train.seed)
     model = build_model(inputs.backbones, record.model, dtype)
     started = None if inputs.start is None else _start_from(model, inputs.start, record)
@@ -121,12 +99,23 @@ def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dty
     return model
 
 
-def run_training(job: Job) -> None:
-    """Train and publish the checkpoint, resuming from an earlier run's scratch directory."""
-    phase, inputs = job.phase, job.inputs
+def run_training(
+    phase: Phase,
+    record: CheckpointRecord,
+    inputs: Inputs,
+    out: Path,
+    open_log: OpenLog,
+    build: Build,
+    make_examples: Callable[..., Examples] = Examples,
+) -> None:
+    """Train and publish the checkpoint ``out``, resuming from an earlier run's scratch directory.
+
+    Args:
+        record: of the new checkpoint, except for its precision. make_examples: called like :class:`Examples`.
+    """
     accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
-    record = job.record.model_copy(update={"precision": "bfloat16" if half else "float32"})
+    record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
     main = accelerator.is_main_process
     depends_on = {
         "state": _STATE_VERSION,
@@ -140,22 +129,22 @@ def run_training(job: Job) -> None:
         "features": content_hash(inputs.features),
         "start": checkpoint_hash(inputs.start) if inputs.start else None,
     }
-    with scratch_directory(job.out, hash_json(depends_on), main=main) as directory:
-        model = job.build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
+    with scratch_directory(out, hash_json(depends_on), main=main) as directory:
+        model = build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
         tables = inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors
         table = RecordTable.read(*tables, phase.contexts, record.model.attributes)
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
-        examples = job.make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
+        examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:
             print(_opening(phase, table, record, inputs.start), flush=True)
-        with job.open_log(directory) if main else nullcontext(lambda values, step: None) as log:
+        with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # no process reads the scratch directory any more
         if main:
             save_checkpoint(directory / "checkpoint", weights, record)
-            publish(directory / "checkpoint", job.out, durable=True)
+            publish(directory / "checkpoint", out, durable=True)
     accelerator.wait_for_everyone()
     accelerator.end_training()
 

@@ -43,15 +43,14 @@ def read_mentions(segment: str, mentions: list[Match], cues: list[Match], commas
     """Read each mention by the cues that reach it."""
     if not any(cue.row.says in _SPEAKS for cue in cues):
         return [_decide(mention, []) for mention in mentions]
-    return [_read(_passage(segment, mentions, index, cues, commas)) for index in range(len(mentions))]
-
-
-def _passage(segment: str, mentions: list[Match], index: int, cues: list[Match], commas: list[int]) -> _Passage:
-    mention = mentions[index]
-    near = mention.start - _NEAR, mention.end + _NEAR
-    first, last = bisect_left(mentions, near[0], key=_START), bisect_right(mentions, near[1], key=_START)
-    around = cues[bisect_left(cues, near[0], key=_START) : bisect_right(cues, near[1], key=_START)]
-    return _Passage(segment, mentions[first:index], mention, mentions[index + 1 : last], around, commas)
+    readings = []
+    for index, mention in enumerate(mentions):
+        low, high = mention.start - _NEAR, mention.end + _NEAR
+        first, last = bisect_left(mentions, low, key=_START), bisect_right(mentions, high, key=_START)
+        around = cues[bisect_left(cues, low, key=_START) : bisect_right(cues, high, key=_START)]
+        before, after = mentions[first:index], mentions[index + 1 : last]
+        readings.append(_read(_Passage(segment, before, mention, after, around, commas)))
+    return readings
 
 
 def _decide(mention: Match, cues: list[Match]) -> Reading:

@@ -23,7 +23,6 @@ from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
-from pacer.serving import sources
 from pacer.serving.case import Case, load_image, load_text
 from pacer.serving.layout import CARD
 from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS, export_model
@@ -224,7 +223,7 @@ SMALL = Image.linear_gradient("L")
 @pytest.mark.parametrize(("source", "sentence"), listed_cases(__file__, "no_images"))
 def test_what_is_no_image(source: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sources, "MAX_BYTES", 40)
+    monkeypatch.setattr("pacer.serving.case.MAX_BYTES", 40)
     for name, content in {"empty.png": "", "text.png": "patient named somebody", "large.png": "x" * 41}.items():
         (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=f"^image frontal of x.*{sentence}") as error:
