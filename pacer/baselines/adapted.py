@@ -112,13 +112,9 @@ def train_adapted(
 def load_adapted(
     baseline: type[AnyBaseline], checkpoint: Path, backbones: Path, made_with: str | None = None
 ) -> tuple[AnyBaseline, CheckpointRecord]:
-    """Load a trained baseline for inference; its checkpoint holds only the added modules.
-
-    Raises:
-        CheckpointError: its weights do not fit, or the parent, a frozen model or RAGPT's bank
-            (hash ``made_with``) is not the one that it was trained with.
-        ConfigError: its settings are of another version.
-    """
+    """Load a trained baseline for inference; its checkpoint holds only the added modules. Raises a CheckpointError if
+    its weights do not fit, or the parent, a frozen model or RAGPT's bank (hash ``made_with``) is not the one of its
+    training; a ConfigError if its settings are of another version."""
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
     assert record.baseline is not None and record.parent is not None
     if record.baseline["made_with"] != made_with:

@@ -144,14 +144,7 @@ def _in_batches(compute: Callable[[list[dict[str, Any]]], Tensor], rows: pl.Data
 
 
 class Retrieval:
-    """A bank on disk, which gives the neighbours of a frontal image.
-
-    Args:
-        directory: output of :func:`build_bank`.
-
-    Attributes:
-        hash: of the bank's inputs.
-    """
+    """A bank that :func:`build_bank` wrote, which gives the neighbours of a frontal image; ``hash``: of its inputs."""
 
     def __init__(self, directory: Path):
         self.hash = hash_file(directory / _ABOUT)

@@ -105,10 +105,7 @@ class PairTable(RecordTable):
 @dataclass(kw_only=True)
 class PairedBatch(TrainingBatch):
     """The first parts of pairs, then the second, then the third, which have no weight in the parent's objective.
-
-    Attributes:
-        ranked: [n] omega of the predicted tokens of the second and third parts, which have the same targets.
-    """
+    ``ranked`` [n]: omega of the predicted tokens of the second and third parts, which have the same targets."""
 
     ranked: Tensor
 

@@ -86,11 +86,7 @@ class Form(NamedTuple):
 
 
 class Endpoint:
-    """An endpoint that threads may share. What it refused once is not sent again.
-
-    Attributes:
-        address: host and port. form: see :class:`Form`.
-    """
+    """An endpoint that threads may share; ``address``: host and port. What it refused once is not sent again."""
 
     def __init__(self, client: openai.OpenAI, config: Labelling):
         self.client, self.form = client, Form(config.response_format)
@@ -159,11 +155,7 @@ class _TimedClient(openai.DefaultHttpxClient):
         self.deadline = deadline
 
     def send(self, *request: Any, **options: Any) -> Any:
-        """Send a request and read the response.
-
-        Raises:
-            httpx2.ReadTimeout: it takes longer than the deadline.
-        """
+        """Send a request and read the response. Raises a ReadTimeout if it takes longer than the deadline."""
         future = Future[Any]()
 
         def work() -> None:

@@ -69,10 +69,7 @@ class BeamSearch:
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included) when it ends.
-
-        Args:
-            prefixes: embeddings [P, d] on the model's device, of any lengths; read when rows are free.
-        """
+        ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read when rows are free."""
         waiting, search, places = enumerate(prefixes), _Search(self), self.decode.batch_size
         refill, more = max(1, places // _REFILL), True
         while more or search.records:
@@ -193,11 +190,8 @@ class Generate:
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included.
-
-        Args:
-            prefixes: embeddings [P, d] on the model's device, of any lengths; read batch by batch.
-        """
+        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included. ``prefixes``:
+        embeddings [P, d] on the model's device, of any lengths; read batch by batch."""
         waiting = enumerate(prefixes)
         while batch := list(islice(waiting, self.decode.batch_size)):
             numbers, inputs = zip(*batch, strict=True)

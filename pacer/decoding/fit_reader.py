@@ -34,8 +34,9 @@ from pacer.decoding.regression import FOLDS, fit_attributes, fits, minimise, sha
 from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
-from pacer.model.batch import read_sources
+from pacer.model.batch import FeatureSource, read_sources
 from pacer.model.checkpoint import checkpoint_hash, read_record
+from pacer.model.pacer import Pacer
 
 #: L2 penalties of the weights, from the strongest.
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
@@ -70,7 +71,13 @@ def fit_reader(
     weights = checkpoint_hash(checkpoint)
     fingerprint = hash_json([weights, content_hash(features), train["record_id"].to_list(), named.tolist()])
     with scratch_directory(out, fingerprint) as directory:
-        values, places, grid = _summaries(checkpoint, backbones, features, train, seen, device, directory)
+        model, _ = load_model(checkpoint, backbones)
+        for part in (model.router, model.interface, model.endpoint_norm):
+            part.to(device)
+        numbers = (model.router.num_depths + 1) * model.endpoint_norm.weight.shape[-1]  # of a cell
+        grid = max((at for at in GRIDS if 2 * seen.sum() * at**2 * numbers <= _MEMORY), default=GRIDS[0])
+        store = open_features(features, backbones, device)
+        values, places = _summaries(model, store, train, seen, grid, directory)
     numbers = train["subject_id"].rank("dense").to_numpy().astype(int)
     folds = torch.from_numpy(numbers % FOLDS).to(device)
     weight, bias, states = fit_maps(values, _targets(train).to(device), folds)
@@ -88,23 +95,12 @@ def fit_reader(
 
 @torch.no_grad()
 def _summaries(
-    checkpoint: Path,
-    backbones: Path,
-    features: Path,
-    train: pl.DataFrame,
-    seen: np.ndarray,
-    device: torch.device,
-    scratch: Path,
-) -> tuple[Tensor, Tensor, int]:
+    model: Pacer, store: FeatureSource, train: pl.DataFrame, seen: np.ndarray, grid: int, scratch: Path
+) -> tuple[Tensor, Tensor]:
     """Return the summaries [n, 2d] of the tokens of these records, and the cells of the patches of those that are
-    ``seen`` [n], in float16; and the grid of the cells. Parts in ``scratch`` are not computed again."""
-    model, record = load_model(checkpoint, backbones)
-    for part in (model.router, model.interface, model.endpoint_norm):
-        part.to(device)
-    store = open_features(features, backbones, device)
-    width, depths = model.endpoint_norm.weight.shape[-1], len(record.model.features.depths)
-    fits_memory = [at for at in GRIDS if 2 * seen.sum() * at**2 * (depths + 1) * width <= _MEMORY]
-    grid = max(fits_memory, default=GRIDS[0])
+    ``seen`` [n], in float16. Parts in ``scratch`` are not computed again."""
+    norm = model.endpoint_norm.weight
+    no_cells = torch.zeros(0, grid**2 * (model.router.num_depths + 1) * len(norm), dtype=torch.float16)
     files = {start: scratch / f"{start}.safetensors" for start in range(0, len(train), _PART)}
     done = sum(len(train[start : start + _PART]) for start, file in files.items() if file.exists())
     with Ticker("tokens", len(train), done=done) as ticker:
@@ -113,18 +109,18 @@ def _summaries(
                 continue
             end = min(start + _PART, len(train))
             passes = [slice(at, min(at + _PASS, end)) for at in range(start, end, _PASS)]
-            summaries, places = [], [torch.zeros(0, grid**2 * (depths + 1) * width, dtype=torch.float16)]
+            summaries, places = [], [no_cells]
             for one, sources in prefetch(lambda one: (one, read_sources(train[one].to_dicts(), store)), passes, 2):
-                sources = sources.to(device)
+                sources = sources.to(norm.device)
                 refined, _ = model.refine_sources(sources)
                 summaries.append(summary(model.interface(refined).fused).half().cpu())
                 if seen[one].any():
-                    wanted = torch.from_numpy(seen[one]).to(device)
+                    wanted = torch.from_numpy(seen[one]).to(norm.device)
                     places.append(cells(sources.frontal[wanted], refined.frontal[wanted], grid).half())
                 ticker.advance(len(summaries[-1]))
             with atomic_path(file) as path:
                 save_file({"summaries": torch.cat(summaries), "places": torch.cat(places)}, path)
-    return _joined(list(files.values()), "summaries"), _joined(list(files.values()), "places"), grid
+    return _joined(list(files.values()), "summaries"), _joined(list(files.values()), "places")
 
 
 def _joined(files: list[Path], name: str) -> Tensor:

@@ -207,10 +207,7 @@ class Hypotheses:
 
     def _finish(self, rows: slice, tokens: Tensor, scores: Tensor, ends: Tensor) -> None:
         """Add the continuations that end, of the first K, to the finished hypotheses, and mark searches as done.
-
-        Args:
-            tokens: [n, 2K, T]. scores, ends: [n, 2K].
-        """
+        ``tokens``: [n, 2K, T]. ``scores``, ``ends``: [n, 2K]."""
         beams, length = self.decode.num_beams, self.length[rows, None]
         power = self.powers[length]
         finished = scores / power + (~ends | self.done[rows, None]) * _MINUS_INFINITY
@@ -226,11 +223,7 @@ class Hypotheses:
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
         """Apply the definition's processors in order: no EOS before the minimum length, then the repetition penalty,
-        then the bias.
-
-        Args:
-            scores: [n, K, V] logits (greedy) or log-probabilities (beams); modified.
-        """
+        then the bias. ``scores``: [n, K, V] logits (greedy) or log-probabilities (beams); modified."""
         early = self.length[rows] < self.decode.min_new_tokens
         scores[..., self.eos].masked_fill_(early.unsqueeze(1), -torch.inf)
         penalty, generated = self.decode.repetition_penalty, self.tokens[rows, :, :longest]

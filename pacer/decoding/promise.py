@@ -97,10 +97,7 @@ def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, level: flo
 
 def passing(tests: Mapping[str, Sequence[RiskTest]], level: float) -> dict[str, list[float]]:
     """Return the thresholds at which each kind of promise holds: of those tested, the ones before the first that fails.
-
-    Args:
-        tests: of each kind at every threshold of :data:`GRID`, in this order.
-    """
+    ``tests``: of each kind at every threshold of :data:`GRID`, in this order."""
     passed: dict[str, list[float]] = {}
     for kind, of_kind in tests.items():
         tested = filter(RiskTest.tested, of_kind if kind == "false_present" else of_kind[::-1])

@@ -121,11 +121,7 @@ def minimise(parameters: list[Tensor], terms: Callable[[], Iterable[Tensor]]) ->
 
 def attribute_classes(anchors: Sequence[Anchor], prior: np.ndarray, kind: str) -> tuple[np.ndarray, dict[str, float]]:
     """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings to be read, each
-    with the share of its reports that name the kind.
-
-    Args:
-        prior: whether each record has a previous report [n].
-    """
+    with the share of its reports that name the kind. ``prior``: whether each record has a previous report [n]."""
     classes, stated = np.full((len(anchors), len(FINDINGS)), -1), np.zeros((len(anchors), len(FINDINGS)), bool)
     for row, anchor in enumerate(anchors):
         for finding in (*anchor.positive, *anchor.uncertain):
@@ -179,7 +175,9 @@ def fit_attributes(
                 guess = share * float(2 * np.square(np.bincount(expected) / len(expected)).sum() - 1)
                 held_out.append((chances.amax(1), 2.0 * (chances.argmax(1) == of_rows) - 1 - guess))
         if held_out:
-            thresholds[kind] = _threshold(*(torch.cat(parts) for parts in zip(*held_out, strict=True)))
+            chances, gain = (torch.cat(parts) for parts in zip(*held_out, strict=True))
+            # the largest gain of the statements that reach a threshold; the lowest of equals
+            thresholds[kind] = max(THRESHOLDS, key=lambda at: (float(gain[chances >= at].sum()), -at))
         about[kind] = {"threshold": thresholds.get(kind), "findings": known}
     return maps, thresholds, about
 
@@ -208,8 +206,3 @@ def _margin(predicted: np.ndarray, expected: np.ndarray, patients: np.ndarray) -
     sums = np.bincount(patients, better - better.mean())
     error = float(np.sqrt(np.square(sums).sum())) / len(better)
     return round(float((predicted == expected).mean()), 4), round(float(better.mean()), 4), round(error, 4)
-
-
-def _threshold(chances: Tensor, gain: Tensor) -> float:
-    """Return the threshold with the largest gain of the statements that reach it; the lowest of equals."""
-    return max(THRESHOLDS, key=lambda at: (float(gain[chances >= at].sum()), -at))

@@ -9,7 +9,6 @@ import polars as pl
 import torch
 from accelerate import PartialState
 from safetensors.torch import save
-from torch import Tensor
 
 from pacer.backbones.pointers import is_standin, provenance
 from pacer.config import Decode
@@ -128,7 +127,12 @@ def decode_records(
                 print(f"decode: empty reports (the list allowed none of their sentences): {empty:,}")
             _collect(finished, runs, final)
             # safetensors' own writer creates files that only the owner can read
-            (final / "routing.safetensors").write_bytes(save(_routing(generator, shown)))
+            routing = {
+                f"{row['record_id']}/{view}": weights.float().contiguous()
+                for row in shown
+                for view, weights in generator.prefix(row).depth_weights.items()
+            }
+            (final / "routing.safetensors").write_bytes(save(routing))
             counts = {name or "main": len(part) for name, part in runs.items()}
             origin = {"weights": weights, "examples": examples, "records": counts} | dict(about or {})
             write_json(final / "manifest.json", _manifest(generator, record, backbones) | origin)
@@ -269,12 +273,3 @@ def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[RecordRo
     # the sort is stable: among records with equally many images, the first is kept
     most_images = cases.filter(pl.col("study_id").is_in(studies)).sort(pl.col("lateral").is_null(), maintain_order=True)
     return studies, most_images.unique("study_id", keep="first", maintain_order=True).to_dicts()
-
-
-def _routing(generator: Generator, rows: list[RecordRow]) -> dict[str, Tensor]:
-    """Return the depth weights [N, K] of each record's images, as ``<record_id>/<view>``."""
-    return {
-        f"{row['record_id']}/{view}": weights.float().contiguous()
-        for row in rows
-        for view, weights in generator.prefix(row).depth_weights.items()
-    }

@@ -147,11 +147,8 @@ class FeatureStore:
 
 
 def _read_header(path: Path) -> dict[str, tuple[int, list[int], torch.dtype]]:
-    """Return where each tensor of a shard starts, its shape and its type.
-
-    Raises:
-        OSError, SafetensorError, KeyError: the file is missing or damaged.
-    """
+    """Return where each tensor of a shard starts, its shape and its type. Raises an OSError, a SafetensorError or a
+    KeyError if the file is missing or damaged."""
     with safe_open(path, "pt"), path.open("rb") as file:  # safe_open checks header and size
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         start = file.tell()

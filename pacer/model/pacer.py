@@ -104,11 +104,8 @@ class Pacer(nn.Module):
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
     def blocks(self, name: str, values: Tensor) -> list[tuple[Tensor, tuple[str, ...]]]:
-        """Divide a parameter, or its gradient, into views, each with the contexts whose records use it.
-
-        Args:
-            name: of the parameter. values: of its shape.
-        """
+        """Divide the ``values`` of a parameter, or of its gradient, into views, each with the contexts whose records
+        use it."""
         if name == "interface.fusion.weight":
             return list(zip(values.chunk(3, dim=1), WITH_SOURCE, strict=True))
         if name == "calibrator.availability.weight":

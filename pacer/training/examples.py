@@ -28,12 +28,8 @@ _TEXTS_KEPT = 2**13
 
 
 class RecordTable:
-    """The records of a phase, accessed by row number.
-
-    Args:
-        frame: rows of ``records.parquet`` with columns for their emphasis and, unless all reports are direct, their
-            commitments.
-    """
+    """The records of a phase, accessed by row number: rows of ``records.parquet`` with columns for their emphasis and,
+    unless all reports are direct, their commitments."""
 
     def __init__(self, frame: pl.DataFrame):
         self.frame = frame

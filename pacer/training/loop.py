@@ -247,7 +247,8 @@ class _Run:
         self.model.eval()  # a frozen parent stays in this mode; only what is trained has dropout
         for name, module in self.model.named_children():
             module.train(any(prefix.split(".")[0] == name for prefix in self.phase.trains))
-        torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
+        seed = f"{train.seed}|{self.phase.name}|{self.done}|{self.accelerator.process_index}"
+        torch.manual_seed(int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest(), "big") % 2**63)
         divisors = sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
         divisors = self.accelerator.reduce(divisors, reduction="sum")
         for holder in (self.model, self.optimizer.adamw):  # both name the same tensors
@@ -348,8 +349,3 @@ class _Run:
                 f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trainable tensors got no gradient, "
                 f"e.g. {unreached[0]}, so training would not change them; for LoRA, choose different lora.targets"
             )
-
-
-def _step_seed(seed: int, phase: str, update: int, rank: int) -> int:
-    digest = hashlib.blake2b(f"{seed}|{phase}|{update}|{rank}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % 2**63

@@ -108,11 +108,8 @@ def run_training(
     build: Build,
     make_examples: Callable[..., Examples] = Examples,
 ) -> None:
-    """Train and publish the checkpoint ``out``, resuming from an earlier run's scratch directory.
-
-    Args:
-        record: of the new checkpoint, except for its precision. make_examples: called like :class:`Examples`.
-    """
+    """Train and publish the checkpoint ``out``, resuming from an earlier run's scratch directory. ``record``: of the
+    new checkpoint, except for its precision. ``make_examples``: called like :class:`Examples`."""
     accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
     record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
@@ -138,7 +135,11 @@ def run_training(
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
         examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:
-            print(_opening(phase, table, record, inputs.start), flush=True)
+            print(f"{phase.name}: {len(table.frame.filter(split='train')):,} training records", flush=True)
+            before = read_record(inputs.start).precision if inputs.start else record.precision
+            if before != record.precision:
+                what = f"computes in {record.precision}, but {inputs.start} was trained in {before} (train.precision)"
+                print(f"{phase.name}: {what}", flush=True)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # no process reads the scratch directory any more
@@ -147,16 +148,6 @@ def run_training(
             publish(directory / "checkpoint", out, durable=True)
     accelerator.wait_for_everyone()
     accelerator.end_training()
-
-
-def _opening(phase: Phase, table: RecordTable, record: CheckpointRecord, start: Path | None) -> str:
-    words = f"{phase.name}: {len(table.frame.filter(split='train')):,} training records"
-    before = read_record(start).precision if start else record.precision
-    if before != record.precision:
-        words += (
-            f"\n{phase.name}: computes in {record.precision}, but {start} was trained in {before} (train.precision)"
-        )
-    return words
 
 
 def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> str:
