@@ -53,14 +53,12 @@ class CheXbertNetwork(nn.Module):
 
 
 class CheXbert:
-    """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1).
+    """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1). Raises a BackboneError if a
+    file is missing, is not a CheXbert checkpoint, or does not fit the configuration.
 
     Args:
         directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such a
             directory. batch_size: reports per forward pass. device: default: the first GPU, or the CPU.
-
-    Raises:
-        BackboneError: a file is missing, is not a CheXbert checkpoint, or does not fit the configuration.
     """
 
     def __init__(self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None):

@@ -38,13 +38,11 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 def locate(backbone: Backbone, role: str) -> Path | None:
-    """Return the full path of a configured model's weights; None for a stand-in, which is bundled or made here.
+    """Return the full path of a configured model's weights; None for a stand-in, which is bundled or made here. Raises
+    a BackboneError if the stage `backbones` cannot use the model; the message says how to get it.
 
     Args:
         role: vision, language, text or chexbert, which determines the required files.
-
-    Raises:
-        BackboneError: the stage `backbones` cannot use the model; the message says how to get it.
     """
     if backbone.provider in ("bundled", "standin"):
         return None
@@ -134,13 +132,11 @@ def check_model(role: str, directory: Path) -> None:
 
 
 def check_settings(params: Params, role: str, directory: Path | None) -> None:
-    """Refuse settings that do not fit a usable model (:func:`check_model`).
+    """Refuse settings that do not fit a usable model (:func:`check_model`). Raises a ConfigError if they do not fit;
+    the message names the key and what would fit.
 
     Args:
         directory: None for a stand-in, which need not exist yet; it is like the bundled one, but for its sizes.
-
-    Raises:
-        ConfigError: they do not fit; the message names the key and what would fit.
     """
     standin = directory is None
     directory = directory or CARD.parent / role
@@ -184,14 +180,12 @@ _LARGEST_HEADER = 100_000_000
 
 
 def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse weights that would load wrongly, or only after long work.
+    """Refuse weights that would load wrongly, or only after long work. Raises a BackboneError for an adapter beside the
+    weights, quantised weights, pointers in place of files, damaged files, a tensor in two shards, or shapes that do not
+    fit; the message says what to do.
 
     Args:
         expected: the shapes that the model's configuration asks for; tensors of other names are not compared.
-
-    Raises:
-        BackboneError: an adapter beside the weights, quantised weights, pointers in place of files, damaged files, a
-            tensor in two shards, or shapes that do not fit; the message says what to do.
     """
     if (directory / "adapter_config.json").is_file():
         raise BackboneError(

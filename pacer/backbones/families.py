@@ -125,14 +125,12 @@ def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
 
 
 def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
-    """Return the linear layers that get LoRA: ``targets``, or PEFT's defaults for the model.
+    """Return the linear layers that get LoRA: ``targets``, or PEFT's defaults for the model. Raises a ConfigError if a
+    target is no linear layer of the model's blocks, or PEFT has no defaults for the model. The loss reads the head's
+    weight without calling the head, so LoRA beside it would stay zero.
 
     Args:
         language: a causal language model, possibly on the meta device.
-
-    Raises:
-        ConfigError: a target is no linear layer of the model's blocks, or PEFT has no defaults for the model. The loss
-            reads the head's weight without calling the head, so LoRA beside it would stay zero.
     """
     if targets is None:
         from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING

@@ -106,13 +106,11 @@ def read_pieces(kind: Any, directory: str | Path) -> Any:
 
 
 def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any) -> Any:
-    """Load a model with :func:`from_files`, without transformers' progress bar and report on weights.
+    """Load a model with :func:`from_files`, without transformers' progress bar and report on weights. Raises a
+    BackboneError as :func:`from_files` does, or if a weight is missing, which transformers would initialise randomly.
 
     Args:
         unused: name prefixes of weights that may be missing, because they are not used.
-
-    Raises:
-        BackboneError: as from_files, or a weight is missing, which transformers would initialise randomly.
     """
     from transformers.utils import logging
 

@@ -56,12 +56,10 @@ def nearest(
     queries: Tensor, keys: Tensor, query_subjects: Iterable[str], key_subjects: Iterable[str], k: int
 ) -> Tensor:
     """Return the k entries with the largest cosine for each query [n, k], the nearest first, none of the same subject.
+    Raises a DataError if fewer than k entries remain without those of some subject.
 
     Args:
         queries: [n, d_v], keys: [m, d_v], of unit norm.
-
-    Raises:
-        DataError: fewer than k entries remain without those of some subject.
     """
     _, subjects = np.unique([*key_subjects, *query_subjects], return_inverse=True)
     of_keys, of_queries = torch.from_numpy(subjects).split([len(keys), len(queries)])
@@ -82,13 +80,11 @@ def nearest(
 def build_bank(
     settings: Bank, precision: str, records: pl.DataFrame, backbones: Path, features: Path, parent: Path, out: Path
 ) -> None:
-    """Build the bank of ``parent`` and publish it as ``out``, in one process.
+    """Build the bank of ``parent`` and publish it as ``out``, in one process. Raises a DataError as
+    :func:`bank_entries` and :func:`nearest` do.
 
     Args:
         precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
-
-    Raises:
-        DataError: see :func:`bank_entries`, :func:`nearest`.
     """
     entries = bank_entries(records)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)

@@ -41,7 +41,8 @@ def unknown_attention(config: Any) -> str | None:
 
 
 class BeamSearch:
-    """A search for the best continuations of many prefixes, ``decode.batch_size`` at a time.
+    """A search for the best continuations of many prefixes, ``decode.batch_size`` at a time. Raises a BackboneError if
+    this search does not support the attention of the language model.
 
     Args:
         language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
@@ -49,9 +50,6 @@ class BeamSearch:
             findings of commitments.
         hypotheses: makes the state of the searches: :class:`Hypotheses`, or for openings
             :class:`pacer.decoding.candidates.Candidates`, whose results are lists of candidates.
-
-    Raises:
-        BackboneError: this search does not support the attention of the language model.
     """
 
     def __init__(

@@ -49,13 +49,11 @@ _LOOKED, _MEMORY = 100_000, 10e9
 def fit_reader(
     checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, anchors: pl.DataFrame, out: Path
 ) -> None:
-    """Fit the reading on the commitment targets of split train and write it to ``out``.
+    """Fit the reading on the commitment targets of split train and write it to ``out``. Raises a DataError if split
+    train has fewer patients than there are folds.
 
     Args:
         checkpoint: the parent. anchors: ``anchors.parquet``, the targets.
-
-    Raises:
-        DataError: split train has fewer patients than there are folds.
     """
     train = records.filter(split="train").join(anchors, on="record_id", maintain_order="left")
     if (patients := train["subject_id"].n_unique()) < FOLDS:

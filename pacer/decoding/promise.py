@@ -107,16 +107,14 @@ def passing(tests: Mapping[str, Sequence[RiskTest]], level: float) -> dict[str, 
 
 def make_promise(risk: Risk, val: pl.DataFrame, reports: Mapping[float, Mapping[str, str]]) -> dict[str, Any]:
     """Choose a threshold for each context: of those at which all promises hold, the lowest, which states the most; the
-    highest, if only ``missed`` is promised.
+    highest, if only ``missed`` is promised. Raises a DataError if no threshold passes in some context; the message says
+    how many patients would do.
 
     Args:
         val: the records of split val. reports: of these records by id, for each threshold of :data:`GRID`.
 
     Returns:
         The content of ``promise.json``: ``risk``, and ``contexts`` (context -> ``threshold`` and ``tests`` by kind).
-
-    Raises:
-        DataError: no threshold passes in some context; the message says how many patients would do.
     """
     level = (1 - risk.confidence) / len(risk.promised)
     contexts, refused = dict[str, Any](), list[str]()

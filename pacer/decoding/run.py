@@ -46,14 +46,12 @@ def trained_generator(
     load: Callable[..., tuple[Pacer, CheckpointRecord]] = load_model,
     make_generator: Callable[..., Generator] = Generator,
 ) -> tuple[Generator, CheckpointRecord]:
-    """Return the generator of a checkpoint, and the checkpoint's record.
+    """Return the generator of a checkpoint, and the checkpoint's record. Raises a CheckpointError if it is of the
+    warm-up, or as :func:`~pacer.model.assemble.load_model` does.
 
     Args:
         findings: output of the stage ``findings``; None: no finding is read.
         load, make_generator: called like :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
-
-    Raises:
-        CheckpointError: it is a warm-up checkpoint, or as :func:`~pacer.model.assemble.load_model`.
     """
     if read_record(checkpoint).phase == "warmup":
         raise CheckpointError(
@@ -89,15 +87,12 @@ def decode_records(
     """Decode ``records`` of the configured split, and its control inputs, into ``out``.
 
     Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors``, ``manifest.json`` and,
-    with ``decode.risk``, ``promise.json``.
-    A stopped run continues with the records that have no prediction yet, also if settings in :data:`CHANGEABLE` differ.
+    with ``decode.risk``, ``promise.json``. A stopped run continues with the records that have no prediction yet, also
+    if settings in :data:`CHANGEABLE` differ. Raises a DataError if the split has no record, a record's prefix is not
+    finite, a stopped run left a damaged line, or the promise cannot be kept.
 
     Args:
         about: additional entries of the manifest.
-
-    Raises:
-        DataError: the split has no record, a record's prefix is not finite, a stopped run left a damaged line, or the
-            promise cannot be kept.
     """
     state = process_state()
     runs = plan_runs(records, config)

@@ -36,15 +36,13 @@ class Preparation:
     """Process an image as the image processor in an encoder's directory processes the RGB image.
 
     All settings are the processor's, which may only resize and crop, then map each level of a channel to a value.
+    Raises a BackboneError if the processor refuses images, or does anything else.
 
     Args:
         directory: Hugging Face directory with the processor's ``preprocessor_config.json``.
 
     Attributes:
         size: height and width of a prepared image. pixels: their product.
-
-    Raises:
-        BackboneError: the processor refuses images, or does anything else.
     """
 
     def __init__(self, directory: Path):
@@ -140,18 +138,15 @@ def _table(processor: Any) -> Tensor:
 class ImageEncoder:
     """Patch states of a frozen encoder at selected depths.
 
-    Depths are counted in blocks: depth k is the output of block k, before the final LayerNorm (``hidden_states[k]``
-    of transformers, whose entry 0 is the embedding). The class token and registers, as the family and configuration
-    define them, are dropped; patches stay in row-major order.
+    Depths are counted in blocks: depth k is the output of block k, before the final LayerNorm (``hidden_states[k]`` of
+    transformers, whose entry 0 is the embedding). The class token and registers, as the family and configuration define
+    them, are dropped; patches stay in row-major order. Raises a BackboneError as :class:`Preparation` does, or if the
+    encoder's family is unknown or does not take images of the prepared size.
 
     Args:
         directory: Hugging Face directory of the encoder and its image processor.
         depths: ascending, ending with the last block, from which the endpoint is computed (it is never stored).
         precision: of the arithmetic. ``float32``, or ``bfloat16`` for matrix products only (autocast).
-
-    Raises:
-        BackboneError: as :class:`Preparation`; or the encoder's family is unknown or does not
-            take images of the prepared size.
 
     Attributes:
         grid: rows and columns of the patches.
@@ -209,13 +204,11 @@ _AT_ONCE = 32
 
 
 def open_features(directory: Path, backbones: Path, device: torch.device | str) -> FeatureStore | OnlineStates:
-    """Open the features in ``directory``.
+    """Open the features in ``directory``. Raises a DataError as :class:`pacer.features.store.FeatureStore` does, or if
+    the store was made with other encoders.
 
     Args:
         backbones: frozen models; a store of pixels needs their image encoder. device: where the encoder runs.
-
-    Raises:
-        DataError: as :class:`pacer.features.store.FeatureStore`; or the store was made with other encoders.
     """
     store = FeatureStore(directory)
     for name, made_for in store.encoding.encoders.items():

@@ -76,13 +76,11 @@ def from_modules(
 def load_model(
     checkpoint: str | Path, backbones: str | Path, dtype: torch.dtype | None = None
 ) -> tuple[Pacer, CheckpointRecord]:
-    """Load a trained model for inference: in eval mode, LoRA merged.
+    """Load a trained model for inference: in eval mode, LoRA merged. Raises a CheckpointError if weights do not fit, or
+    the frozen models are not those the checkpoint was trained on.
 
     Args:
         dtype: of the frozen language model; None: as in training.
-
-    Raises:
-        CheckpointError: weights do not fit, or the frozen models are not those the checkpoint was trained on.
     """
     record, weights = load_weights(checkpoint)
     check_frozen(record, frozen_fingerprints(backbones), checkpoint)

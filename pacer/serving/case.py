@@ -51,13 +51,11 @@ FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
 
 
 def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None]:
-    """Return one radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names.
+    """Return one radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names. Raises a
+    DataError if the file is too large, empty, damaged, not an image or not one radiograph.
 
     Args:
         name: of case and source, for messages.
-
-    Raises:
-        DataError: the file is too large, empty, damaged, not an image or not one radiograph.
     """
     if isinstance(source, Image.Image):
         return as_radiograph(source, name), None

@@ -135,13 +135,10 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
     """Yield a temporary folder ``{vision,language,text}`` from which the frozen models can be loaded.
 
     If the target of a pointer is gone, the same revision in this machine's hub cache is used. Hashes are compared
-    wherever a model is stored.
+    wherever a model is stored. Raises a BackboneError if a frozen model was not found; the message says how to get it.
 
     Args:
         given: a folder with some or all of the three, which are used instead of the directory's own.
-
-    Raises:
-        BackboneError: a frozen model was not found; the message says how to get it.
     """
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)

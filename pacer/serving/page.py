@@ -134,13 +134,11 @@ def _choice(finding: str, kind: str, model: Anchor, person: Anchor, chances: Map
 
 
 class Page(ThreadingTCPServer):
-    """Serves the page on the loopback interface only, and handles one report request at a time.
+    """Serves the page on the loopback interface only, and handles one report request at a time. Raises a ConfigError if
+    the port cannot be used.
 
     Args:
         log: receives one line for each unexpected error.
-
-    Raises:
-        ConfigError: the port cannot be used.
     """
 
     allow_reuse_address = True

@@ -169,13 +169,11 @@ def collate(
     features: FeatureSource,
     lambda_q: float,
 ) -> TrainingBatch:
-    """Build a batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
+    """Build a batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros. Raises
+    a ValueError if a record lacks a source that its context requires.
 
     Args:
         prefixes: ids left of ``||`` (:meth:`PromptIds.prefix`). visual_starts: index of the first visual token in each.
-
-    Raises:
-        ValueError: a record lacks a source that its context requires.
     """
     sequences = [torch.tensor([*prefix, *target.ids]) for prefix, target in zip(prefixes, targets, strict=True)]
     ids, prefix_lengths = pad_sequence(sequences, batch_first=True), [len(prefix) for prefix in prefixes]

@@ -115,7 +115,8 @@ def _joined(parts: list[str], pair: tuple[str, str], joined: str) -> list[str]:
 
 
 class ReportTask:
-    """Reports to train a BERT on, with a tenth of them (at least one) held out for evaluation.
+    """Reports to train a BERT on, with a tenth of them (at least one) held out for evaluation. Raises a DataError if
+    there are fewer than two reports.
 
     Args:
         forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: size of the tokenizer,
@@ -123,9 +124,6 @@ class ReportTask:
 
     Attributes:
         held_out: indices of the held-out reports.
-
-    Raises:
-        DataError: there are fewer than two reports.
     """
 
     def __init__(self, forms: Sequence[Sequence[str]], vocabulary: int, rng: np.random.Generator):
