@@ -157,19 +157,16 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
             raise ConfigError(f"features.prior_tokens = {tokens}, but the text encoder has only {limit} positions")
     elif role == "language":
         check_lora_targets(directory, params.lora.targets)
-        if not standin:
-            _check_marks(params, read_tokenizer(directory).vocab_size)
-
-
-def _check_marks(params: Params, tokens: int) -> None:
-    """Refuse released emphasis marks with another tokenizer than theirs: they would fall on other words."""
-    corpus = params.corpus
-    counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
-    if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
-        raise ConfigError(
-            f"emphasis.source = 'corpus' needs the tokenizer ({counted} tokens) used for the corpus's emphasis "
-            f"marks, but the language model's tokenizer has {tokens}; set emphasis.source: computed"
-        )
+        if standin:
+            return
+        corpus, tokens = params.corpus, read_tokenizer(directory).vocab_size
+        counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
+        # with another tokenizer than theirs, released emphasis marks would fall on other words
+        if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
+            raise ConfigError(
+                f"emphasis.source = 'corpus' needs the tokenizer ({counted} tokens) used for the corpus's emphasis "
+                f"marks, but the language model's tokenizer has {tokens}; set emphasis.source: computed"
+            )
 
 
 _POINTER_OF_LFS = b"version https://git-lfs"

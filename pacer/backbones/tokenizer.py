@@ -35,8 +35,14 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     """
     from transformers import AutoTokenizer
 
-    directory = Path(directory)
-    reference = _sentencepiece(directory / SENTENCEPIECE) if (directory / SENTENCEPIECE).is_file() else None
+    directory, reference = Path(directory), None
+    if (model := directory / SENTENCEPIECE).is_file():
+        from sentencepiece import SentencePieceProcessor
+
+        try:
+            reference = SentencePieceProcessor(str(model))
+        except (OSError, RuntimeError):
+            raise BackboneError(f"{model} is not a SentencePiece model; download it again") from None
     tokenizer = read_pieces(AutoTokenizer, directory)
     if tokenizer.eos_token_id is None:
         raise BackboneError(f"the tokenizer in {directory} must have an EOS token, which ends a report; set eos_token")
@@ -51,15 +57,6 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
             _merge_by_score(tokenizer.backend_tokenizer, scores)
         _check(tokenizer, reference, scores, directory)
     return tokenizer
-
-
-def _sentencepiece(model: Path) -> SentencePieceProcessor:
-    from sentencepiece import SentencePieceProcessor
-
-    try:
-        return SentencePieceProcessor(str(model))
-    except (OSError, RuntimeError):
-        raise BackboneError(f"{model} is not a SentencePiece model; download it again") from None
 
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:

@@ -47,7 +47,8 @@ class Preparation:
 
     def __init__(self, directory: Path):
         self.processor = _read_processor(directory)
-        noise = [_noise(width, height) for width, height in ((67, 40), (40, 67))]
+        draws = [np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8) for size in ((40, 67), (67, 40))]
+        noise = list(map(Image.fromarray, draws))
         try:
             expected = [self.processor(images=image, return_tensors="pt")["pixel_values"][0] for image in noise]
             self._table = _table(self.processor)
@@ -71,8 +72,11 @@ class Preparation:
 
         Scaling during JPEG decoding (Pillow's ``draft``) would be faster, but gives other levels.
         """
-        # Pillow resizes channels independently, in integers, so a single plane gives the same result as one of three
-        image = _one_plane(image)
+        if image.mode == "RGB":  # files often store grey pictures as RGB
+            red, green, blue = image.split()
+            # Pillow resizes channels independently, in integers, so a single plane gives the same as one of three
+            if all(ImageChops.difference(red, other).getbbox() is None for other in (green, blue)):
+                image = red
         if self.processor.do_resize:
             image = image.resize(self._resized(*image.size), resample=self.processor.resample)
         planes = np.atleast_3d(np.asarray(image)).transpose(2, 0, 1)
@@ -110,21 +114,8 @@ def _read_processor(directory: Path) -> Any:
     return from_files(AutoImageProcessor, directory, backend="pil")
 
 
-def _noise(width: int, height: int) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
-
-
 def _looked_up(row: Tensor, plane: Tensor) -> Tensor:
     return row.index_select(0, plane.reshape(-1).int()).view(plane.shape)
-
-
-def _one_plane(image: Image.Image) -> Image.Image:
-    """Convert an RGB image with equal channels to mode "L"; files often store grey pictures as RGB."""
-    if image.mode == "L":
-        return image
-    red, green, blue = image.split()
-    same = all(ImageChops.difference(red, other).getbbox() is None for other in (green, blue))
-    return red if same else image
 
 
 def _table(processor: Any) -> Tensor:
@@ -240,14 +231,14 @@ class OnlineStates:
         """Return states [B, K, N, d] of several images on the CPU, in the stored type; repeats allowed."""
         distinct = list(dict.fromkeys(image_ids))
         parts = [distinct[start : start + _AT_ONCE] for start in range(0, len(distinct), _AT_ONCE)]
-        states = torch.cat([self._encoded(part) for part in parts]).cpu()
-        return states[[distinct.index(image_id) for image_id in image_ids]]
+        encoded = []
+        for part in parts:
+            levels = self.store.pixels(part)
+            with self._one_at_a_time:
+                states = self.encoder.encode_levels(levels)
+                encoded.append(as_stored(states, DTYPES[self.store.encoding.dtype], [f"image {name}" for name in part]))
+        return torch.cat(encoded).cpu()[[distinct.index(image_id) for image_id in image_ids]]
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """As :meth:`pacer.features.store.FeatureStore.prior_states`."""
         return self.store.prior_states(texts)
-
-    def _encoded(self, image_ids: list[str]) -> Tensor:
-        levels, dtype = self.store.pixels(image_ids), DTYPES[self.store.encoding.dtype]
-        with self._one_at_a_time:
-            return as_stored(self.encoder.encode_levels(levels), dtype, [f"image {name}" for name in image_ids])

@@ -89,10 +89,6 @@ class PackageSettings(Strict):
     texts: Texts
     decoding: Annotated[Decode, BeforeValidator(_whole_group), Field(alias="search")]  # its name in exported folders
 
-    def written(self) -> dict[str, Any]:
-        """Return the content of ``reporter.json``."""
-        return self.model_dump(by_alias=True, exclude={"decoding": set(NOT_EXPORTED)})
-
 
 def read_settings(directory: Path) -> PackageSettings:
     """Read the settings of an exported model, and check its files against the manifest.
@@ -228,7 +224,8 @@ def export_model(
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         if reader is not None:
             reader.save(directory / FINDINGS, {"weights": checkpoint_hash(directory)})
-        write_json(directory / SETTINGS, settings.written())
+        exported = settings.model_dump(by_alias=True, exclude={"decoding": set(NOT_EXPORTED)})
+        write_json(directory / SETTINGS, exported)
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
