@@ -35,6 +35,9 @@ from pacer.training.phases import Phase, phase_of
 #: Settings of ``train`` that may change when a stopped run is resumed.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
 
+#: Settings that decide what weights mean, but not their shapes.
+_OF_THE_WEIGHTS = ("features.depths", "refine.max_scale", "interface.num_heads", "lora.alpha")
+
 #: Increased with the form of a stopped run's state, so that one in another form is not resumed.
 _STATE_VERSION = 2
 
@@ -163,23 +166,17 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
             "params.yaml, or train from the warm-up"
         )
     if new.phase == "parent" and record.phase != "warmup":
-        if different := _differences(record, new):
+        pairs = {key: [attrgetter(key)(each.model) for each in (new, record)] for key in _OF_THE_WEIGHTS}
+        different = [
+            f"{key} is {here}; the weights need {there}" for key, (here, there) in pairs.items() if here != there
+        ]
+        if different:
             raise CheckpointError(f"{start} does not match the parameters: {'; '.join(different)}")
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith("calibrator.")}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)
     return record.phase
-
-
-#: Settings that decide what weights mean, but not their shapes.
-_OF_THE_WEIGHTS = ("features.depths", "refine.max_scale", "interface.num_heads", "lora.alpha")
-
-
-def _differences(before: CheckpointRecord, now: CheckpointRecord) -> list[str]:
-    """Return, for each setting of which the weights of ``before`` need another value, both values."""
-    values = {key: [attrgetter(key)(record.model) for record in (before, now)] for key in _OF_THE_WEIGHTS}
-    return [f"{key} is {ours}; the weights need {theirs}" for key, (theirs, ours) in values.items() if theirs != ours]
 
 
 def mixed_precision(precision: str) -> str:
