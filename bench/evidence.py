@@ -12,6 +12,9 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
     seeds          F1 by the rules, F1 by CheXbert and BLEU-4 of each replicate
     contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
+    attributes     how often side, severity and course agree with the reference, and with those of other patients
+    components     F1 of each row, its difference from the first row, and its F1 on Open-I
+    lists          F1 of reports, of generated lists, of read lists, and of reports for the references' lists
 """
 
 import argparse
@@ -21,12 +24,18 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+import polars as pl
 from measuring import table
 
+from pacer.commitments.anchor import KINDS as ATTRIBUTES
 from pacer.core.io import read_json, write_json
+from pacer.data.twins import exchange
 from pacer.metrics.cases import MEAN
+from pacer.metrics.commitments import attribute_counts, attribute_share
 from pacer.metrics.scores import score_of
-from pacer.metrics.statistics.bootstrap import holm
+from pacer.metrics.signature import CASES
+from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import context_mean, contexts_in
@@ -36,7 +45,11 @@ from pacer.studies.table import collect, compare_rows, student
 from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
-PAGES = (Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/default.md"))
+PAGES = (Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/default.md"))
+#: The row of README's table that is not compared with the first.
+READ = "PACER, read, agreement"
+#: Scores of the reports on Open-I (bench/openi_scores.py).
+OPENI = Path("bench/results/openi/answers.md")
 #: Charts by study.
 CURVES = {"commitment": Path("docs/figures/threshold.svg")}
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -52,6 +65,10 @@ PREVIOUS = {
     "united with it": "prior_f1_united",
 }
 UNFOUNDED = "unfounded_prior_wording_rate"
+#: Deals of the reports to other patients.
+DEALS = 3
+#: F1 of reports for the references' own lists (decode.controls: [gold_list]).
+GIVEN = "gold_list_f1"
 #: Mean F1 against the latent findings of a generated corpus.
 TRUTH = "truth"
 #: Scores that are stored beside the study's own.
@@ -75,6 +92,11 @@ def stored(name: str) -> dict[str, Any]:
             for key in dict.fromkeys((*study.metrics, *BY_CONTEXT)):
                 if (value := context_mean(run.scores, key, context)) is not None:
                     of_row.setdefault(context, {}).setdefault(key, {})[run.replicate or ""] = round(value, 6)
+        of_run = agreement(run.folder)
+        if given := run.scores.get("controls", {}).get("gold_list"):
+            of_run[GIVEN] = fmean(context["f1"] for context in given.values())
+        for key, value in of_run.items():
+            of_row[MEAN].setdefault(key, {})[run.replicate or ""] = round(value, 6)
         if truth := run.scores.get("truth"):
             of_row[MEAN].setdefault(TRUTH, {})[run.replicate or ""] = round(truth["mean_f1"], 6)
     tested, _ = compare_rows(study, runs, compare_repeats)
@@ -86,6 +108,25 @@ def stored(name: str) -> dict[str, Any]:
     ]
     commits = sorted({git(root, "rev-parse", "--short=8", f"{reference}^").strip() for reference in references})
     return {"study": name, "title": study.title, "commits": commits, "rows": scores, "differences": differences}
+
+
+def agreement(folder: Path) -> dict[str, float]:
+    """Return how often the reports of a run agree with their references in each attribute, and with the references of
+    other patients (``_dealt``), means over contexts whose references name it, and how many they name (``_named``)."""
+    cases = pl.read_parquet(folder / CASES, columns=["record_id", "subject_id", "context", "reference", "hypothesis"])
+    dealt = [exchange(cases, ["hypothesis"], ["context"], seed) for seed in range(DEALS)]
+    values: dict[str, float] = {}
+    sums = [
+        [np.sum(attribute_counts(part), axis=0) for part in one.partition_by("context", maintain_order=True)]
+        for one in (cases, *dealt)
+    ]
+    for place, kind in enumerate(ATTRIBUTES, len(ATTRIBUTES)):
+        shares = [[float(attribute_share(part, kind)) for part in one if part[place]] for one in sums]
+        if all(shares):
+            values[f"attributes_{kind}"], *others = map(fmean, shares)
+            values[f"{kind}_dealt"] = fmean(others)
+            values[f"{kind}_named"] = float(sum(part[place] for part in sums[0]))
+    return values
 
 
 def short(value: float, decimals: int = 3, sign: str = "") -> str:
@@ -194,9 +235,52 @@ def contexts(result: Stored) -> list[str]:
     return table(["Row", *heads], lines)
 
 
+def attributes(result: Stored) -> list[str]:
+    lines = []
+    for label, row in result["rows"].items():
+        cells = [label]
+        for kind in ATTRIBUTES:
+            given, dealt = row[MEAN].get(f"attributes_{kind}", {}), row[MEAN].get(f"{kind}_dealt", {})
+            one = student([value - dealt[key] for key, value in given.items()]) if given else None
+            cells += [f"{cell(given)} ({mean_of(row, f'{kind}_dealt')})" if given else "", difference_text(one)]
+        lines.append(cells)
+    heads = [head for kind in ATTRIBUTES for head in (f"{kind} (dealt)", "difference (95 %)")]
+    return table(["Row", *heads], lines)
+
+
+def lists(result: Stored) -> list[str]:
+    keys = {"f1": "reports", GIVEN: "reports for the references' lists", "report_positive_f1": "reports, affirmed"}
+    keys |= {"anchor_positive_f1": "generated lists, affirmed", "read_f1": "read lists, affirmed"}
+    lines = [[label, *(cell(row[MEAN].get(key)) for key in keys)] for label, row in result["rows"].items()]
+    return table(["Row", *keys.values()], lines)
+
+
+def components(result: Stored) -> list[str]:
+    first, f1 = next(iter(result["rows"])), tested(result, "f1")
+    answers = [line.strip("| ").split(" | ") for line in OPENI.read_text(encoding="utf-8").splitlines()]
+    lines = []
+    for name, row in result["rows"].items():
+        of_reports = [cells for cells in answers if cells[0] == name and cells[2:3] == ["report"]]
+        real, chance = (
+            short(fmean(float(cells[column].split()[0]) for cells in of_reports)) if of_reports else ""
+            for column in (3, 4)
+        )
+        against = f1.get(f"{name} − {first}", "").rpartition(" ")[0]
+        if against or name in (first, READ):
+            lines.append([name, mean_of(row, "f1"), against, f"{real} ({chance})" if real else ""])
+    return table(["Row", "F1", f"− {first} (95 %), ✓ shown", "Open-I, F1 by rules (chance)"], lines)
+
+
 def mean_of(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
     values = row[MEAN].get(key)
     return short(fmean(values.values())) if values else ""
+
+
+def difference_text(one: Difference | None) -> str:
+    if one is None:
+        return ""
+    interval = f" ({short(one.low, sign='+')} to {short(one.high, sign='+')})" if one.low is not None else ""
+    return short(one.difference, sign="+") + interval
 
 
 def previous(result: Stored) -> list[str]:
@@ -208,17 +292,18 @@ def previous(result: Stored) -> list[str]:
                 continue
             cells = [f"{label}, {name}", cell(given)]
             for other in PREVIOUS.values():
-                one = student([given[key] - scores[other][key] for key in given])
-                interval = (
-                    f" ({short(one.low, sign='+')} to {short(one.high, sign='+')})" if one.low is not None else ""
-                )
-                cells += [cell(scores[other]), short(one.difference, sign="+") + interval]
+                cells += [
+                    cell(scores[other]),
+                    difference_text(student([given[key] - scores[other][key] for key in given])),
+                ]
             lines.append(cells)
     heads = [head for name in PREVIOUS for head in (name, "difference (95 %)")]
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {kind.__name__: kind for kind in (rows, differences, gains, seeds, contexts, previous)}
+KINDS = {
+    kind.__name__: kind for kind in (rows, differences, gains, seeds, contexts, previous, attributes, lists, components)
+}
 
 
 def curve(name: str) -> str:

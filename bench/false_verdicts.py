@@ -15,13 +15,17 @@ import polars as pl
 
 from pacer.metrics.probe import use
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN
-from pacer.metrics.probe.use import FINDINGS, MEAN_PICTURE, NOT_THERE, THERE, WITHOUT, finding_uses
+from pacer.metrics.probe.use import FINDINGS, MEAN_PICTURE, Verdict, finding_uses
 
 RESULT = Path(__file__).parent / "results" / "false_verdicts.md"
 SIZES, SYSTEMS, RESAMPLES = (10, 20, 50, 100), 100, 500
 CHANGES = (GIVEN, ELSEWHERE, COVERED, "another_radiograph", MEAN_PICTURE)
 #: False verdict, and the rates at which reports affirm a finding, by change.
-FALSE = {NOT_THERE: (1.0, 1.0, 0.9, 0.1, 0.1), WITHOUT: (1.0, 1.0, 1.0, 0.9, 0.9), THERE: (0.9, 0.9, 0.9, 0.1, 0.1)}
+FALSE = {
+    Verdict.NOT_THERE: (1.0, 1.0, 0.9, 0.1, 0.1),
+    Verdict.WITHOUT: (1.0, 1.0, 1.0, 0.9, 0.9),
+    Verdict.THERE: (0.9, 0.9, 0.9, 0.1, 0.1),
+}
 
 
 def key(rates: tuple[float, ...], patients: int, findings: list[str], draw: np.random.Generator) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """README's first picture: one study in the four contexts, with what PACER reads, commits to and writes in each.
 
-    python bench/four_contexts.py docs/figures/four_contexts.png
+    python bench/four_contexts.py docs/figures/four_contexts.png            the contexts side by side
+    python bench/four_contexts.py docs/figures/two_contexts.png --narrow    SN above MW, for a small screen
 
 Run it in the root of the repository, on the outputs that the report page was made from. The study is not chosen by how
 well its reports are: :func:`chosen_study` has the rule.
@@ -16,11 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
 from PIL import Image
 
 from pacer.commitments.anchor import Anchor, Attributes
 from pacer.commitments.anchor import words as words_of
 from pacer.commitments.attributes import read_attributes
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import load_params
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
@@ -30,10 +33,12 @@ from pacer.reporting.results import ContextReport, ExampleCase, Results, read_re
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
 RIGHT, MISSING, WRONG, COMPARES, NEUTRAL = "#d9efdf", "#fdeec2", "#f7dcea", "#dceaf8", "#eef1f4"
-OPPOSITE, OTHER_SIDE = "#f4b3a2", "#e4d6f2"
+OPPOSITE, OTHER_SIDE, LESS_CERTAIN, OTHER_SEVERITY = "#f4b3a2", "#e4d6f2", "#f6e3a8", "#e3e8bd"
 MARKS = {
     "opposite": OPPOSITE,
     "wrong-side": OTHER_SIDE,
+    "less-certain": LESS_CERTAIN,
+    "other-severity": OTHER_SEVERITY,
     "longitudinal": COMPARES,
     "unverified": WRONG,
     "matching": RIGHT,
@@ -41,16 +46,17 @@ MARKS = {
 LEGEND = (
     (RIGHT, "as in the reference"),
     (OPPOSITE, "the reference says the opposite"),
-    (OTHER_SIDE, "on another side in the reference"),
+    (OTHER_SIDE, "another side there"),
+    (OTHER_SEVERITY, "another severity there"),
+    (LESS_CERTAIN, "uncertain there"),
     (WRONG, "not in the reference"),
-    (MISSING, "in the reference, missing here"),
+    (MISSING, "missing here"),
     (COMPARES, "compares with an earlier study"),
 )
+#: Size of the two forms in inches; what stays empty below is cut.
+WIDE, NARROW = (13, 11), (5.2, 18)
 #: Findings are shown from this probability on, and if reference or commitment affirm them.
 SHOWN = 0.3
-#: Height of a line of text, as a share of a column.
-LINE = 0.0261
-
 #: A word and the colour behind it, or None.
 Word = tuple[str, str | None]
 
@@ -77,47 +83,58 @@ def chosen_study(results: Results) -> str:
 
 
 class Column:
-    """One context's column: texts are written from the top to the bottom, each below the one before."""
+    """One context's column: texts are written from the top to the bottom, each below the one before.
 
-    def __init__(self, axes: Axes):
+    Args:
+        line: height of a line in inches; text is .6 of it.
+    """
+
+    def __init__(self, axes: Axes, line: float):
         self._axes, self._down = axes, 1.0
+        self._line = line / (axes.get_position().height * axes.figure.figure.get_figheight())
+        self._size = 0.6 * 72 * line
         self._canvas = FigureCanvasAgg(axes.figure.figure)
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.axis("off")
 
+    @property
+    def end(self) -> float:
+        """Where the texts end, as a share of the figure's height from below."""
+        return self._axes.get_position().y0 + self._down * self._axes.get_position().height
+
     def heading(self, text: str) -> None:
-        self._down -= 0.3 * LINE
-        self._axes.text(0, self._down, text, fontsize=8, va="top", color=LIGHT["--muted"])
-        self._down -= LINE
+        self._down -= 0.3 * self._line
+        self._axes.text(0, self._down, text, fontsize=self._size, va="top", color=LIGHT["--muted"])
+        self._down -= self._line
 
     def write(self, words: Iterable[Word], *, lines: int | None = None, style: str = "normal") -> None:
         """Write words in lines; what does not fit into ``lines`` is cut, with an ellipsis."""
         at, line = 0.0, 1
         for word, colour in words:
             box = None if colour is None else {"facecolor": colour, "edgecolor": "none", "pad": 1.2}
-            text = self._axes.text(at, self._down, word, fontsize=8.5, va="top", bbox=box, style=style)
+            text = self._axes.text(at, self._down, word, fontsize=self._size, va="top", bbox=box, style=style)
             width = text.get_window_extent(self._canvas.get_renderer()).width / self._axes.get_window_extent().width
             if at + width > 1 and at > 0:
                 if line == lines:
                     text.set_text("…")
                     break
-                at, line, self._down = 0.0, line + 1, self._down - LINE
+                at, line, self._down = 0.0, line + 1, self._down - self._line
                 text.set_position((at, self._down))
             at += width + (0.013 if colour is None else 0.02)
-        self._down -= LINE
+        self._down -= self._line
 
     def bar(self, name: str, share: float, colour: str) -> None:
         """Write a name, a bar of length ``share``, and its value; ``colour`` lies behind the name."""
         box = {"facecolor": colour, "edgecolor": "none", "pad": 1.2}
-        self._axes.text(0, self._down, name, fontsize=8.5, va="top", bbox=box)
-        left, width, height = 0.56, 0.3, 0.45 * LINE
+        self._axes.text(0, self._down, name, fontsize=self._size, va="top", bbox=box)
+        left, width, height = 0.56, 0.3, 0.45 * self._line
         for length, fill in ((1, NEUTRAL), (share, LIGHT["--series-1"])):
-            self._axes.add_patch(Rectangle((left, self._down - 0.56 * LINE), length * width, height, color=fill))
-        self._axes.text(1, self._down, f"{share:.2f}", fontsize=8.5, va="top", ha="right")
-        self._down -= LINE
+            self._axes.add_patch(Rectangle((left, self._down - 0.56 * self._line), length * width, height, color=fill))
+        self._axes.text(1, self._down, f"{share:.2f}", fontsize=self._size, va="top", ha="right")
+        self._down -= self._line
 
     def space(self) -> None:
-        self._down -= 0.3 * LINE
+        self._down -= 0.3 * self._line
 
 
 def findings(column: Column, report: ContextReport) -> None:
@@ -130,32 +147,36 @@ def findings(column: Column, report: ContextReport) -> None:
             column.bar(name, read.get(name, 0), RIGHT if name in wanted else NEUTRAL)
 
 
+def described(text: str) -> list[tuple[str, Attributes]]:
+    """Return the findings that a text affirms, with their side and severity."""
+    known = read_attributes(text)
+    return [(name, known.get(name, Attributes()).only(["side", "severity"])) for name in extract_anchor(text).positive]
+
+
 def commitment(column: Column, report: ContextReport) -> None:
     """Write the findings that the list affirms, as it describes them, and those of the reference that it lacks."""
-    anchor, sides = Anchor.of_lists(report.prediction["anchor"] or {}), read_attributes(report.record["report"])
-    wanted, committed = report.score["reference_positive"], anchor.positive
+    anchor, there = Anchor.of_lists(report.prediction["anchor"] or {}), dict(described(report.record["report"]))
+    suspected = extract_anchor(report.record["report"]).uncertain
     column.heading("Commitment, generated: findings present")
     words: list[Word] = []
-    for name in committed:
-        described = anchor.attributes.get(name, Attributes())
-        colour = RIGHT if name in wanted else WRONG
-        if name in sides and described.side and sides[name].side not in (frozenset(), described.side):
-            colour = OTHER_SIDE
-        words.append((" ".join((*words_of(described), name)), colour))
+    for name in anchor.positive:
+        here = anchor.attributes.get(name, Attributes()).only(["side", "severity"])
+        colour = RIGHT if name in there else LESS_CERTAIN if name in suspected else WRONG
+        for kind, mark in (("severity", OTHER_SEVERITY), ("side", OTHER_SIDE)):
+            values = [getattr(known, kind) for known in (here, there.get(name, Attributes()))]
+            if all(values) and (values[0] != values[1] if kind == "side" else values[0].isdisjoint(values[1])):
+                colour = mark
+        words.append((" ".join((*words_of(here), name)), colour))
     column.write(words or [("none", None)])
-    if missing := [(name, MISSING) for name in wanted if name not in committed]:
+    if missing := [(name, MISSING) for name in there if name not in anchor.positive]:
         column.write([("missing:", None), *missing])
 
 
 def context(column: Column, report: ContextReport) -> None:
     """Write all of a context below its pictures."""
     prior = report.record["prior_report"]
-    column.heading("Previous report")
-    column.write(
-        ((word, None) for word in (prior or "not available").split()), lines=2, style="italic" if prior else "normal"
-    )
-    if not prior:
-        column.write([(" ", None)])
+    column.heading("Previous report" if prior else "No previous report")
+    column.write(((word, None) for word in (prior or " ").split(" ")), lines=1, style="italic")
     findings(column, report)
     column.space()
     commitment(column, report)
@@ -164,11 +185,9 @@ def context(column: Column, report: ContextReport) -> None:
     words = [(word, span.marks) for span in report.generated for word in span.text.split()]
     column.write((word, next((MARKS[mark] for mark in MARKS if mark in marks), None)) for word, marks in words)
     column.space()
-    column.heading("Reference of this context")
-    column.write(((word, None) for word in report.record["report"].split()), style="italic")
-    column.space()
-    gate = report.prediction["gate"]
-    column.write([] if gate is None else [(f"gate of Calibrate {gate:.3f}", None)])
+    column.heading("The reference affirms")
+    texts = [" ".join((*words_of(known), name)) for name, known in described(report.record["report"])]
+    column.write(((text, NEUTRAL) for text in texts), style="italic")
 
 
 def pictures(axes: Sequence[Axes], case: ExampleCase, report: ContextReport) -> None:
@@ -185,25 +204,46 @@ def pictures(axes: Sequence[Axes], case: ExampleCase, report: ContextReport) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--narrow", action="store_true", help="two contexts, one above the other")
     data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
     results = read_results(*data, Path("predictions"), Path("metrics"), load_params())
+    options = parser.parse_args()
     case = study_case(results, chosen_study(results))
-    figure = Figure(figsize=(13, 10.5), dpi=120)
-    width = 1 / len(case.reports)
-    for place, report in enumerate(case.reports):
-        left = place * width + 0.012
-        figure.text(left, 0.985, report.record["context"].upper(), weight="bold", va="top", fontsize=11)
-        figure.text(left + 0.03, 0.983, report.sources, va="top", fontsize=9, color=LIGHT["--muted"])
-        halves = [figure.add_axes((left + half * 0.108, 0.81, 0.1, 0.138)) for half in range(len(case.images))]
-        pictures(halves, case, report)
-        context(Column(figure.add_axes((left, 0.04, width - 0.03, 0.76))), report)
-    left, canvas = 0.014, FigureCanvasAgg(figure)
+    reports = [report for report in case.reports if not options.narrow or report.record["context"] in ("sn", "mw")]
+    columns, line, size, share = (1, 0.235, NARROW, 0.3) if options.narrow else (len(reports), 0.2, WIDE, 0.42)
+    figure = Figure(figsize=size, dpi=160)
+    wide, high = size
+    upper = legend(figure, line)
+    for start in range(0, len(reports), columns):
+        ends = []
+        for place, report in enumerate(reports[start : start + columns]):
+            left, side = (place + 0.05) / columns, share / columns
+            figure.text(left, upper, report.record["context"].upper(), weight="bold", va="top", fontsize=11)
+            figure.text(left + 0.4 / wide, upper, report.sources, va="top", fontsize=9, color=LIGHT["--muted"])
+            below = upper - 0.25 / high - side * wide / high
+            boxes = [(left + half * 1.05 * side, below, side, side * wide / high) for half in range(len(case.images))]
+            pictures([figure.add_axes(box) for box in boxes], case, report)
+            column = Column(figure.add_axes((left, 0, 0.9 / columns, below - 0.1 / high)), line)
+            context(column, report)
+            ends.append(column.end)
+        upper = min(ends) - 0.15 / high
+    figure.savefig(options.out, bbox_inches=Bbox.from_extents(0, upper * high, wide, high))
+    print(f"study {case.study_id}")
+
+
+def legend(figure: Figure, line: float) -> float:
+    """Write the legend at the top, in as many lines as it needs; return where it ends, as a share of the height."""
+    canvas, high = FigureCanvasAgg(figure), figure.get_figheight()
+    left, down = 0.014, 1 - 0.1 / high
     for colour, meaning in LEGEND:
         box = {"facecolor": colour, "edgecolor": "none", "pad": 2}
-        text = figure.text(left, 0.012, meaning, fontsize=8, bbox=box)
-        left += text.get_window_extent(canvas.get_renderer()).width / figure.bbox.width + 0.014
-    figure.savefig(parser.parse_args().out)
-    print(f"study {case.study_id}")
+        text = figure.text(left, down, meaning, fontsize=0.58 * 72 * line, va="top", bbox=box)
+        width = text.get_window_extent(canvas.get_renderer()).width / figure.bbox.width
+        if left + width > 1:
+            left, down = 0.014, down - 1.2 * line / high
+            text.set_position((left, down))
+        left += width + 0.014
+    return down - 1.9 * line / high
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, read_images, read_records, read_table
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth, make_probe
-from pacer.metrics.probe.use import NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse, read_probe, system_use
+from pacer.metrics.probe.use import FindingUse, Verdict, read_probe, system_use
 from pacer.phantom.generate import generate_phantom
 
 SEEDS, PATIENTS, LIMIT, SIZE = (101, 102, 103, 104, 105), 400, 500, 56
@@ -36,12 +36,14 @@ CONSTANT = ("atelectasis", "cardiomegaly", "lung opacity", "pleural effusion", "
 #: verdict is forbidden. Two verdicts: either is right, because the rate at which noise affirms the finding is the .1
 #: above which it counts as said.
 RIGHT: dict[str, dict[str, tuple[str, ...]]] = {
-    "blind": dict.fromkeys(FINDINGS, (WITHOUT,)),
-    "constant": {name: (WITHOUT,) if name in CONSTANT else (UNCLEAR, WITHOUT) for name in FINDINGS},
-    "copier": dict.fromkeys(FINDINGS, (WITHOUT,)),
-    "text only": dict.fromkeys(FINDINGS, (WITHOUT,)),
-    "true region": {name: (THERE,) if name in SIDED else (UNCLEAR,) for name in FINDINGS},
-    "wrong region": {name: (NOT_THERE,) if name in SIDED else (UNCLEAR,) for name in FINDINGS},
+    "blind": dict.fromkeys(FINDINGS, (Verdict.WITHOUT,)),
+    "constant": {
+        name: (Verdict.WITHOUT,) if name in CONSTANT else (Verdict.UNCLEAR, Verdict.WITHOUT) for name in FINDINGS
+    },
+    "copier": dict.fromkeys(FINDINGS, (Verdict.WITHOUT,)),
+    "text only": dict.fromkeys(FINDINGS, (Verdict.WITHOUT,)),
+    "true region": {name: (Verdict.THERE,) if name in SIDED else (Verdict.UNCLEAR,) for name in FINDINGS},
+    "wrong region": {name: (Verdict.NOT_THERE,) if name in SIDED else (Verdict.UNCLEAR,) for name in FINDINGS},
 }
 #: Half the width of an interval with which "no effect" is found nine times in ten where there is none: the interval
 #: reaches 1.96 deviations, the strictest of thirteen tests 2.89, and the estimate stays within 1.645 of them nine times
@@ -166,16 +168,16 @@ def judged(folder: Path, seed: int) -> dict[str, list[FindingUse]]:
 
 def has_enough(one: FindingUse, right: str) -> bool:
     """Whether a cell has enough records for its right verdict."""
-    if right == THERE:
+    if right == Verdict.THERE:
         return "place" in one.pairs and one.needed is not None and one.pairs["place"] >= one.needed
-    effect = one.effects.get("place" if right == NOT_THERE else "any picture")
+    effect = one.effects.get("place" if right == Verdict.NOT_THERE else "any picture")
     return effect is not None and effect.low is not None and (effect.high - effect.low) / 2 <= ENOUGH
 
 
 def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
     """Return the table as lines of Markdown: a row a system, a column a finding, then the counts that decide."""
     lines = []
-    short = {THERE: "there", NOT_THERE: "not there", WITHOUT: "without", UNCLEAR: "?"}
+    short = {Verdict.THERE: "there", Verdict.NOT_THERE: "not there", Verdict.WITHOUT: "without", Verdict.UNCLEAR: "?"}
     for system, right in RIGHT.items():
         cells = [{one.finding: one for one in uses[system]} for uses in found]
         shown, forbidden, enough, hit = [], 0, 0, 0
@@ -183,8 +185,8 @@ def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
             uses = [cell[finding] for cell in cells if finding in cell]
             counts = Counter(short[one.verdict] for one in uses)
             shown.append(", ".join(f"{count} {word}" for word, count in counts.most_common()))
-            forbidden += sum(one.verdict not in (*right[finding], UNCLEAR) for one in uses)
-            if right[finding] == (right[finding][0],) and right[finding][0] != UNCLEAR:
+            forbidden += sum(one.verdict not in (*right[finding], Verdict.UNCLEAR) for one in uses)
+            if right[finding] == (right[finding][0],) and right[finding][0] != Verdict.UNCLEAR:
                 able = [one for one in uses if has_enough(one, right[finding][0])]
                 enough += len(able)
                 hit += sum(one.verdict == right[finding][0] for one in able)

@@ -11,7 +11,7 @@ from measuring import Preset
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pacer.config.profiles import load_profile
+from pacer.config.params import load_profile
 from pacer.core.contexts import CONTEXTS
 from pacer.data.audit import PAPER_RECORDS
 from pacer.data.prompt import PromptIds

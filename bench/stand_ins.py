@@ -24,7 +24,7 @@ from pacer.backbones.standins.language import encode, lists_kept
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Backbone
 from pacer.config.backbones import CARD
-from pacer.config.profiles import load_profile
+from pacer.config.params import load_profile
 from pacer.core.errors import BackboneError, run_cleanly
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.data.prompt import instruction

@@ -1,7 +1,5 @@
 """Stage `anchor_sample`: the stratified sample of train records that the LLM labels."""
 
-from pathlib import Path
-
 from pacer.commitments.sampling import COLUMNS, sample_records
 from pacer.config import load_params
 from pacer.core.io import atomic_path
@@ -10,7 +8,7 @@ from pacer.data.schemas import read_records
 
 def main() -> None:
     anchors = load_params().anchors
-    records = read_records(Path("data/corpus/records.parquet"), COLUMNS)
+    records = read_records("data/corpus/records.parquet", COLUMNS)
     sample = sample_records(records, anchors.sample_per_context, anchors.seed)
     with atomic_path("data/anchors/sample.parquet") as temporary:
         sample.write_parquet(temporary)

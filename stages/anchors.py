@@ -8,8 +8,7 @@ from pacer.core.io import write_json
 
 
 def main() -> None:
-    anchors = Path("data/anchors")
-    records, cache, out = Path("data/corpus/records.parquet"), anchors / "llm_cache.jsonl", anchors / "anchors.parquet"
-    params = load_params()
+    params, folder, records = load_params(), Path("data/anchors"), Path("data/corpus/records.parquet")
+    cache, out = folder / "llm_cache.jsonl", folder / "anchors.parquet"
     audit = build_anchors(records, cache, out, params.anchors.rules, params.commit.attributes)
-    write_json(anchors / "audit.json", audit)
+    write_json(folder / "audit.json", audit)

@@ -13,8 +13,7 @@ from pacer.data.schemas import read_images, read_records
 
 
 def main() -> None:
-    params = load_params()
-    corpus = Path("data/corpus")
+    params, corpus = load_params(), Path("data/corpus")
     records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     with atomic_directory(Path("models/backbones")) as out:

@@ -4,14 +4,11 @@ from pathlib import Path
 
 import polars as pl
 
+from pacer.backbones.chexbert import label_references
 from pacer.data.schemas import read_records
-from pacer.metrics.reference_labels import label_references
 
 
 def main() -> None:
-    references = read_records(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
-    label_references(
-        references.filter(pl.col("split") != "train"),
-        Path("models/backbones/chexbert"),
-        Path("data/labels/references.parquet"),
-    )
+    records = read_records(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
+    references, out = records.filter(pl.col("split") != "train"), Path("data/labels/references.parquet")
+    label_references(references, Path("models/backbones/chexbert"), out)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.core.locks import choose_locks
+from pacer.core.io import choose_locks
 from pacer.core.outputs import run_stage
 
 

@@ -12,17 +12,12 @@ from pacer.metrics.signature import ScoreInputs
 def main() -> None:
     name = sys.argv[1] if sys.argv[1:] else ""
     home = Path("baselines") if name else Path()
-    truth = Path("data/corpus/truth.parquet")
     settings = load_params().score
     if name:  # score.columns has numbers of the pipeline's own reports
         settings = settings.model_copy(update={"columns": None})
-    inputs = ScoreInputs(
-        Path("models/backbones/chexbert"),
-        Path("data/labels/references.parquet"),
-        Path("data/anchors/anchors.parquet"),
-        truth if truth.exists() else None,
-    )
-    records = Path("data/corpus/records.parquet")
+    records, truth = Path("data/corpus/records.parquet"), Path("data/corpus/truth.parquet")
+    labels, anchors = Path("data/labels/references.parquet"), Path("data/anchors/anchors.parquet")
+    inputs = ScoreInputs(Path("models/backbones/chexbert"), labels, anchors, truth if truth.exists() else None)
     result = score_decoded(records, home / "predictions" / name, home / "metrics" / name, inputs, settings)
     if result.signature.left_out:  # an output of the pipeline does not depend on how busy the machine is
         reasons = "; ".join(f"{key}: {reason}" for key, reason in result.signature.left_out.items())

@@ -1,8 +1,13 @@
 """CheXbert, the labeller for clinical efficacy (Smit et al. 2020), loaded from its original checkpoint: BERT, the last
-state of ``[CLS]``, and one linear head per observation."""
+state of ``[CLS]``, and one linear head per observation. And the labels of the references.
+
+These depend on no model, so they are computed once. A file of labels records its labeller and the texts. Labels of
+other texts or from another labeller are refused, so both sides of a score are always labelled in the same way.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +18,20 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from pacer.backbones.observations import CHECKPOINT, OBSERVATIONS
-from pacer.backbones.pointers import from_files, read_pieces, resolve
+from pacer.backbones.pointers import fingerprint, from_files, read_pieces, resolve
 from pacer.core.devices import compute_device
-from pacer.core.errors import BackboneError
+from pacer.core.errors import BackboneError, DataError
+from pacer.core.io import atomic_path, hash_bytes
 from pacer.core.progress import Ticker
+from pacer.data.schemas import ABOUT, read_about, read_table
+
+#: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
+LABEL_SCHEMA: dict[str, pl.DataType] = {"record_id": pl.String(), "labels": pl.List(pl.Int64()), "text": pl.String()}
+#: Remedy for a file that does not fit, with and without the pipeline.
+_REMEDY = (
+    "regenerate it: pass a different path to `pacer score --labels`, or in the pipeline run "
+    "`dvc repro --force --single-item reference_labels`"
+)
 
 
 class CheXbertNetwork(nn.Module):
@@ -53,13 +68,10 @@ class CheXbertNetwork(nn.Module):
 
 
 class CheXbert:
-    """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1). Raises a BackboneError if a
-    file is missing, is not a CheXbert checkpoint, or does not fit the configuration.
-
-    Args:
-        directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such a
-            directory. batch_size: reports per forward pass. device: default: the first GPU, or the CPU.
-    """
+    """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1). The directory holds
+    ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such a directory.
+    ``batch_size``: reports per forward pass. ``device``: by default the first GPU, or the CPU. Raises a BackboneError
+    if a file is missing, is not a CheXbert checkpoint, or does not fit the configuration."""
 
     def __init__(self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None):
         folder = resolve(directory) if Path(directory).is_dir() else Path(directory)
@@ -102,8 +114,7 @@ class CheXbert:
         return labels[[position[text] for text in texts]]
 
     def columns(self, cases: pl.DataFrame, sides: Sequence[str]) -> list[pl.Series]:
-        """Return the labels of columns of texts as ``{side}_labels`` (of a control as ``{control}_labels``), null where
-        there is no text."""
+        """Return labels of columns of texts (null: no text) as ``{side}_labels``, of a control ``{control}_labels``."""
         texts = pl.concat([cases[side] for side in sides]).drop_nulls().to_list()
         labels = dict(zip(texts, self(texts).tolist(), strict=True))
         return [
@@ -128,3 +139,35 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
     except (RuntimeError, AttributeError, TypeError) as error:  # the message lists missing and misfitting weights
         problems = " ".join(str(error).split())
         raise BackboneError(f"{path} does not match the config.json next to it: {problems:.500}") from None
+
+
+def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path) -> None:
+    """Write labels of ``records.report``, with the columns of :data:`LABEL_SCHEMA`, to the Parquet file ``out``."""
+    reports = records["report"].to_list()
+    labels = CheXbert(chexbert_dir)(reports).tolist()
+    columns = {"record_id": records["record_id"], "labels": labels, "text": list(map(_hash, reports))}
+    table = pl.DataFrame(columns, schema=LABEL_SCHEMA)
+    about = json.dumps({"labeller": fingerprint(chexbert_dir)})
+    with atomic_path(out) as temporary:
+        table.write_parquet(temporary, metadata={ABOUT: about})
+
+
+def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path) -> list[list[int]]:
+    """Return the labels ``[n][14]`` of ``records.report`` from a file of :func:`label_references`. Raises a DataError
+    if it is missing or malformed, comes from another labeller, or lacks the labels of a record's report."""
+    table, about = read_table(path, LABEL_SCHEMA), read_about(path)
+    if about.get("labeller") != fingerprint(chexbert_dir):
+        raise DataError(f"{path} comes from a labeller other than {chexbert_dir}; {_REMEDY}")
+    by_text = dict(table.select("text", "labels").iter_rows())
+    texts = list(map(_hash, records["report"]))
+    lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]
+    if lacking:
+        raise DataError(
+            f"{path} has no labels for the reference of record {lacking[0]}: the labels are for different "
+            f"references, or for uncleaned ones; {_REMEDY}"
+        )
+    return [by_text[text] for text in texts]
+
+
+def _hash(report: str) -> str:
+    return hash_bytes(report.encode("utf-8", "surrogatepass"))

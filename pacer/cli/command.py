@@ -21,7 +21,7 @@ from pacer.cli.reporting import audit, compare, label, score, show
 from pacer.cli.studies import probe, study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config import Backbone, Params
-from pacer.config.profiles import CONFIGS, load_profile, names_in, profile_text
+from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
 from pacer.core.errors import ConfigError, DataError, PacerError, called_by_command, run_cleanly
 from pacer.core.io import write_text
 from pacer.core.machine import core_count
@@ -63,8 +63,9 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
             _look("Outputs", lambda: check_folders(Path()) or "in the repository"),
         ],
     )
-    corpus = _corpus(params)
-    if params.corpus.source != "phantom" and (remote := _default_remote(Path())) is not None:
+    corpus, settings = _corpus(params), configparser.ConfigParser(interpolation=None)
+    settings.read([".dvc/config", ".dvc/config.local"])
+    if params.corpus.source != "phantom" and (remote := settings.get("core", "remote", fallback=None)) is not None:
         detail = (
             f"{remote}: `dvc push` would send report texts there; docs/pipeline.md lists the outputs that contain them"
         )
@@ -78,8 +79,8 @@ def models(params: Params) -> list[Finding]:
     """Return, for each model that a run starts from, whether it is here or how to get it."""
     findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
     if (start := params.parent.start) != "warmup":
-        there = Path(start).expanduser().exists()
-        findings.append(Finding("parent.start", "ok" if there else "missing", start if there else f"{start} not found"))
+        state, detail = ("ok", start) if Path(start).expanduser().exists() else ("missing", f"{start} not found")
+        findings.append(Finding("parent.start", state, detail))
     return findings
 
 
@@ -111,13 +112,6 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, "missing", "not installed; run `make setup` in the clone")
     except PacerError as error:
         return Finding(what, "missing", str(error))
-
-
-def _default_remote(repository: Path) -> str | None:
-    """Return the name of the remote that `dvc push` would use, if the repository sets one."""
-    config = configparser.ConfigParser(interpolation=None)
-    config.read(repository / ".dvc" / name for name in ("config", "config.local"))
-    return config.get("core", "remote", fallback=None)
 
 
 def _gpus() -> Finding:
@@ -224,8 +218,6 @@ def _profile_in_use(params: Path) -> str | None:
 @app.command()
 def doctor(params: ParamsFile = PARAMS) -> None:
     """Check what a run needs: packages, models, files, disk."""
-    from pacer.cli.command import diagnose
-
     config, lacking = load_profile(params), False
     console.print(f"{params}: {_profile_in_use(params) or 'valid; it matches no profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}

@@ -15,21 +15,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pacer.cli.terminal import (
-    BACKBONES,
-    CORPUS,
-    FROM_STAGE,
-    PARAMS,
-    ContextNames,
-    RecordsFile,
-    check_contexts,
-    check_exists,
-    chips,
-    console,
-    say,
-)
+from pacer.cli import terminal
+from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, chips, console, say
 from pacer.config import Decode, Features, validated
-from pacer.config.profiles import load_profile
+from pacer.config.params import load_profile
 from pacer.core.contexts import SOURCES, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import check_replaceable
@@ -55,26 +44,26 @@ MovedBackbones = Annotated[
 
 def decode(
     out: Annotated[Path, typer.Option(help="Output folder for the predictions; replaced if it exists.")],
-    records: RecordsFile = CORPUS,
+    records: terminal.RecordsFile = CORPUS,
     model: Annotated[
         Path, typer.Option(help="Trained model: a folder (from training or `pacer export`), or org/name@revision.")
     ] = Path("models/calibrate"),
     backbones: Annotated[Path | None, typer.Option(help="Frozen models (default: those of --model).")] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
-    context: ContextNames = None,
+    context: terminal.ContextNames = None,
     limit: Annotated[int | None, typer.Option(help="Maximum number of records per context.")] = None,
 ) -> None:
     """Write reports for the records of a corpus. An exported model comes with its decoding settings; other models use
     those in params.yaml. For a corpus other than the pipeline's, images are encoded first, into OUT.features."""
     config = load_profile(PARAMS)
-    chosen = check_contexts(context)
+    chosen = terminal.check_contexts(context)
     options = {"split": split, "limit": limit, "controls": []}
     decoding = validated(config.decode.model_dump() | options, "pacer decode", Decode)
     encoding = config.features
     from pacer.serving.layout import FINDINGS, located
 
     model = located(model)
-    check_exists(records, model, backbones, remedy=FROM_STAGE)
+    terminal.check_exists(records, model, backbones, remedy=terminal.FROM_STAGE)
     from pacer.data.schemas import read_records
     from pacer.decoding.run import OUTPUTS, decode_records, plan_runs, trained_generator, with_trained_views
     from pacer.serving.package import NOT_EXPORTED, SETTINGS, frozen_models, read_settings, trained_prompts
@@ -146,7 +135,7 @@ def import_llm_rg4(
 ) -> None:
     """Convert LLM-RG4's released weights to a checkpoint for `pacer decode` or parent.start."""
     params = load_profile(PARAMS)
-    check_exists(file, remedy="download LLM-RG4's released weights and pass the file's path")
+    terminal.check_exists(file, remedy="download LLM-RG4's released weights and pass the file's path")
     from pacer.model.checkpoint import RECORD, WEIGHTS
     from pacer.model.llm_rg4 import adopt_llm_rg4
 

@@ -13,36 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from pacer.cli.terminal import (
-    BACKBONES,
-    CORPUS,
-    FROM_STAGE,
-    PARAMS,
-    ContextNames,
-    ParamsFile,
-    RecordsFile,
-    check_contexts,
-    check_exists,
-    console,
-    named_paths,
-    print_rows,
-    print_table,
-    say,
-)
+from pacer.cli import terminal
+from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, console, print_table, say
 from pacer.config import Params, validated
-from pacer.config.params import check_splits
-from pacer.config.profiles import load_profile
+from pacer.config.params import check_splits, load_profile
 from pacer.core.audits import Check, number, percent
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
 if TYPE_CHECKING:
-    from pacer.metrics.signature import Result
+    from pacer.metrics.signature import ScoreResult
     from pacer.metrics.statistics.comparison import Scores
 
 
 def audit(
-    params: ParamsFile = PARAMS,
+    params: terminal.ParamsFile = PARAMS,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the corpus; on error, only OUT.problems.csv is written.")
     ] = None,
@@ -71,23 +56,19 @@ def audit(
         checks = [Check(**line) for line in result["checks"]]
         checks += audit_texts(read / "records.parquet")
         if "train" in result["splits"]:
-            checks += [_splits(result, config), _token_limit(config, read / "records.parquet")]
+            try:
+                check_splits(result["contexts"], config)
+                splits = ("all have records", True)
+            except DataError as error:
+                splits = (str(error), False)
+            checks += [Check("Splits that training needs", *splits), _token_limit(config, read / "records.parquet")]
     print_table(corpus_table(result))
     console.print()
-    print_rows((Text("ok") if check.good else Text("check", "yellow"), check.name, check.detail) for check in checks)
+    signs = {True: Text("ok"), False: Text("check", "yellow")}
+    terminal.print_rows((signs[check.good], check.name, check.detail) for check in checks)
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what was rejected or left out ({listed:,})")
-
-
-def _splits(audit: dict[str, Any], config: Params) -> Check:
-    """Say whether `dvc repro` would train on this corpus."""
-    name = "Splits that training needs"
-    try:
-        check_splits(audit["contexts"], config)
-    except DataError as error:
-        return Check(name, str(error), good=False)
-    return Check(name, "all have records")
 
 
 def _token_limit(params: Params, records: Path) -> Check:
@@ -127,7 +108,7 @@ def score(
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="File for the reference labels; reused if present.")] = None,
     split: Annotated[str | None, typer.Option(help="Split, or all (default: as decoded, else test).")] = None,
-    context: ContextNames = None,
+    context: terminal.ContextNames = None,
     missing: Annotated[str, typer.Option(help="If a report is missing: error, or empty (scored as empty).")] = "error",
     missing_references: Annotated[str, typer.Option(help="If a reference is empty: error, or leave-out.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: score only the last \\boxed{}; none: everything.")] = "none",
@@ -158,44 +139,37 @@ def score(
     settings = DEFAULTS if params is None else load_profile(params).score
     asked = {"metrics": metric, "columns": None if columns is None else str(columns)}
     settings = settings.model_copy(update={name: value for name, value in asked.items() if value})
-    chosen = check_contexts(context)
+    chosen = terminal.check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
-    check_exists(chexbert, columns)
-    given: dict[str, Any] = {"out": out, "chexbert": chexbert, "labels": labels, "force": force}
-    given |= {"settings": settings, "without": without or ()}
+    terminal.check_exists(chexbert, columns)
+    given: dict[str, Any] = {"settings": settings, "without": without or ()}
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
             raise ConfigError("with --references, pass one --context, or none to score all contexts")
-        check_exists(references, hypotheses)
+        terminal.check_exists(references, hypotheses)
         from pacer.metrics.calls import score as score_files
 
-        result = score_files(references, hypotheses, **given, **protocol.model_dump())
+        given |= {"out": out, "chexbert": chexbert, "labels": labels, "force": force, **protocol.model_dump()}
+        result = score_files(references, hypotheses, **given)
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError("options that read or clean reports need --references and --hypotheses")
-        check_exists(records, predictions, remedy=FROM_STAGE)
-        result = _score_records(records, predictions, split, chosen, given)
+        terminal.check_exists(records, predictions, remedy=terminal.FROM_STAGE)
+        from pacer.metrics.calls import check_replaced
+        from pacer.metrics.score import score_decoded
+        from pacer.metrics.signature import ScoreInputs
+
+        if not force:
+            check_replaced(out, sorted(predictions.glob("*.jsonl")))
+        inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
+        result = score_decoded(records, predictions, out, inputs, split=split, contexts=chosen, say=say, **given)
     else:
         raise ConfigError("pass --references and --hypotheses, or --records and --predictions")
     _print_scores(result, out, settings.convention)
 
 
-def _score_records(
-    records: Path, predictions: Path, split: str | None, contexts: list[str], given: dict[str, Any]
-) -> Result:
-    """Score PACER's predictions for the records of a corpus."""
-    from pacer.metrics.calls import check_replaced
-    from pacer.metrics.score import score_decoded
-    from pacer.metrics.signature import ScoreInputs
-
-    if not given.pop("force"):
-        check_replaced(given["out"], sorted(predictions.glob("*.jsonl")))
-    inputs = ScoreInputs(given.pop("chexbert") or BACKBONES / "chexbert", given.pop("labels"))
-    return score_decoded(records, predictions, inputs=inputs, split=split, contexts=contexts, say=say, **given)
-
-
-def _print_scores(result: Result | Scores, out: Path, convention: str) -> None:
+def _print_scores(result: ScoreResult | Scores, out: Path, convention: str) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
     from pacer.metrics.statistics.intervals import group_scores, warnings
@@ -247,10 +221,10 @@ def compare(
 ) -> None:
     """Compare two scored runs case by case, or several with the first, A. Intervals use the paired bootstrap, p values
     approximate randomization. --max-loss f1=0.02 fails where the whole interval of the change in F1 is below −0.02."""
-    places, allowed = named_paths(systems), dict(map(_allowed_loss, max_loss or ()))
+    places, allowed = terminal.named_paths(systems), dict(map(_allowed_loss, max_loss or ()))
     if len(places) < 2:
         raise ConfigError("expected at least two folders to compare, A and B")
-    check_exists(*places.values())
+    terminal.check_exists(*places.values())
     from pacer.metrics.calls import compare as compare_systems
 
     compared = compare_systems(places, convention=convention)
@@ -289,7 +263,7 @@ def label(
 ) -> None:
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start, end) in the report,
     its words, and the cue that decides its polarity."""
-    check_exists(file)
+    terminal.check_exists(file)
     from pacer.metrics.calls import label_reports
     from pacer.metrics.report_files import REPORT_COLUMNS, reports_of
 
@@ -312,15 +286,15 @@ def show(
     study: Annotated[str, typer.Argument(help="Study id, or record id.")],
     systems: Annotated[list[str], typer.Argument(metavar="A ...", help="Folders of scored runs, or NAME=FOLDER.")],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
-    context: ContextNames = None,
-    records: RecordsFile = CORPUS,
+    context: terminal.ContextNames = None,
+    records: terminal.RecordsFile = CORPUS,
     before: Annotated[bool, typer.Option("--systems", hidden=True)] = False,  # stood before A in earlier versions
 ) -> None:
     """Write a page with one study as reported by the systems. It marks what the reference supports, does not support or
     contradicts, and comparisons with earlier studies, in each context that all systems have (or in --context)."""
-    named = named_paths(systems)
-    contexts = check_contexts(context)
-    check_exists(*named.values())
+    named = terminal.named_paths(systems)
+    contexts = terminal.check_contexts(context)
+    terminal.check_exists(*named.values())
     from pacer.reporting.pages import show_study
 
     path = show_study(study, list(named.items()), contexts, records, records.with_name("images.parquet"), out)

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacer.cli.terminal import (
-    CORPUS,
-    ContextNames,
-    RecordsFile,
-    check_contexts,
-    check_exists,
-    named_paths,
-    print_rows,
-    say,
-)
-from pacer.config.profiles import names_in
+from pacer.cli import terminal
+from pacer.cli.terminal import CORPUS, say
+from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable, write_text
 
@@ -28,7 +20,7 @@ if TYPE_CHECKING:
 probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/evaluation.md).")
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
+StudyName = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
 study = typer.Typer(
     no_args_is_help=True, help="Run many experiments and collect their results in one table (docs/experiments.md)."
@@ -38,9 +30,9 @@ study = typer.Typer(
 @probe.command()
 def make(
     out: Annotated[Path, typer.Option(help="Output folder for the probe; replaced if it exists.")] = Path("probe"),
-    records: RecordsFile = CORPUS,
+    records: terminal.RecordsFile = CORPUS,
     split: Annotated[str, typer.Option(help="Split to use: train, val, test or all.")] = "test",
-    context: ContextNames = None,
+    context: terminal.ContextNames = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Number of records per context, drawn at random.")] = None,
     seed: Annotated[int, typer.Option(help="Seed for all random choices.")] = 0,
     boxes: Annotated[
@@ -49,10 +41,10 @@ def make(
 ) -> None:
     """Write inputs.csv: records, plus copies with one source removed, swapped or altered. The system under test must
     write one report per row, to a CSV file with the columns probe_id and report."""
-    chosen = check_contexts(context)
+    chosen = terminal.check_contexts(context)
     records = records / CORPUS.name if records.is_dir() else records
-    check_exists(records, records.with_name("images.parquet"), remedy="pass a corpus with --records")
-    check_exists(boxes)
+    terminal.check_exists(records, records.with_name("images.parquet"), remedy="pass a corpus with --records")
+    terminal.check_exists(boxes)
     from pacer.data.schemas import SPLITS, TRUTH_SCHEMA, of_split, read_images, read_records, read_table
     from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, boxes_of_truth, make_probe, read_boxes
 
@@ -92,8 +84,8 @@ def score(
     hypothesis_text: Annotated[str | None, typer.Option(help="Column with the reports (default: report).")] = None,
 ) -> None:
     """Show which sources each system uses, in a table, a chart and a page."""
-    systems = named_paths(reports)
-    check_exists(folder, *systems.values())
+    systems = terminal.named_paths(reports)
+    terminal.check_exists(folder, *systems.values())
     from pacer.metrics.probe.use import read_probe, system_use
     from pacer.reporting.pages import write_probe
 
@@ -106,7 +98,7 @@ def score(
 
 @study.command()
 def run(
-    name: Name,
+    name: StudyName,
     row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
     replicate: Annotated[
         list[str] | None, typer.Option(help="Run only the replicate with this value; repeatable.")
@@ -149,7 +141,7 @@ def _stop(number: int, frame: object) -> None:
 
 
 @study.command()
-def show(name: Name) -> None:
+def show(name: StudyName) -> None:
     """Write and print the table of a study from the runs that exist."""
     from pacer.studies.study import load_study
 
@@ -168,7 +160,7 @@ def list_studies() -> None:
     for known in (load_study(STUDIES, name) for name in names_in(STUDIES, "studies")):
         wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
         rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
-    print_rows(rows)
+    terminal.print_rows(rows)
     for _, name, experiment in stopped(state):
         say(f"{experiment} is unfinished; if no study is running, resume with `pacer study run {name}`")
 

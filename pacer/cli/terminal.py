@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 console = Console(highlight=False)
-#: Width in characters of a table in a file or a pipe.
-_FILE_WIDTH = 240
 
 PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
 #: The records of the pipeline's own corpus.
@@ -39,16 +37,15 @@ _POLARITIES = {"positive": ("+", "red"), "uncertain": ("?", "yellow"), "negative
 
 
 def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
-    """Refuse a missing file or folder before the imports of a command, which take seconds. Raises a DataError if one of
-    the given paths does not exist."""
+    """Raise a DataError for a missing file or folder, before a command's imports, which take seconds."""
     for path in paths:
         if path is not None and not path.exists():
             raise DataError(f"{path} does not exist; {remedy}")
 
 
 def named_paths(entries: Iterable[str]) -> dict[str, Path]:
-    """Return the paths of ``PATH`` or ``NAME=PATH`` by name: by default the last part without its suffix, or the whole
-    path if an earlier one has that name."""
+    """Return ``PATH`` or ``NAME=PATH`` by name: by default its last part without suffix, or the path if that is
+    taken."""
     named: dict[str, Path] = {}
     for entry in entries:
         name, place = ("", entry) if Path(entry).exists() else entry.rpartition("=")[::2]
@@ -88,7 +85,7 @@ def print_table(table: Table) -> None:
         grid.add_column(column, justify="right" if right else "left", overflow="fold")  # nothing is cut off
     for row in table.rows:
         grid.add_row(*row)
-    wide = console if console.is_terminal else Console(file=console.file, width=_FILE_WIDTH, highlight=False)
+    wide = console if console.is_terminal else Console(file=console.file, width=240, highlight=False)
     wide.print(grid)
     for note in table.notes:
         say(note)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pacer.commitments.anchor import POLARITIES, Anchor, normalize_finding
 from pacer.core.errors import DataError
-from pacer.core.journal import read_journal
+from pacer.core.io import read_journal
 
 #: Statuses of an answer. Only ``ok`` yields an anchor.
 STATUSES: tuple[str, ...] = ("ok", "unreadable", "other_record", "cut_off", "refused")

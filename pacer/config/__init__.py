@@ -4,9 +4,8 @@ Each class describes the group of the same name; ``configs/phantom.yaml`` explai
 packages need can be imported from here, the rest from its module.
 """
 
-from pacer.config.anchors import Labelling
 from pacer.config.backbones import Backbone, Features
-from pacer.config.corpus import Corpus
+from pacer.config.corpus import Corpus, Labelling
 from pacer.config.decode import Decode
 from pacer.config.params import Params, load_params, parse_params
 from pacer.config.strict import Natural, Positive, Strict, read_params, validated

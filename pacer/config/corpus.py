@@ -1,10 +1,11 @@
-"""Where the raw corpus comes from and how it is read. All paths but ``root`` are relative to ``root``."""
+"""The data: where the raw corpus comes from and how it is read, and the targets that are made from report text
+(commitments, and the tokens that L_TLW emphasises). All paths of the corpus but ``root`` are relative to ``root``."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pacer.config.strict import Fraction, Natural, Positive, PositiveFloat, Strict
+from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict
 from pacer.core.contexts import Context
 
 #: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
@@ -158,3 +159,43 @@ class Corpus(Strict):
         name, contexts = ("annotations", self.contexts) if self.format == "rg4" else (self.format, None)
         group: Format = getattr(self, name)
         return name, group, {key: getattr(group, key) for key in contexts or group.files}
+
+
+class Labelling(Strict):
+    """The group ``anchors.llm``: how the LLM labels the sampled reports."""
+
+    provider: Literal["none", "recorded", "openai"]
+    recorded: str | None
+    model: str
+    base_url: str | None
+    temperature: NaturalFloat | None
+    reasoning_effort: Annotated[str, Field(pattern=r"^\w+$")] | None = None
+    response_format: Literal["json_object", "json_schema", "none"] = "json_object"
+    max_tokens: Positive
+    concurrency: Positive
+    timeout: PositiveFloat
+    attempts: Positive
+    unanswered: Literal["stop", "rules"]
+    send_reports_to: str | None
+    prompt_file: str | None
+
+    @model_validator(mode="after")
+    def _has_answers(self) -> Self:
+        if self.provider == "recorded" and self.recorded is None:
+            raise ValueError("provider = 'recorded' needs anchors.llm.recorded, a file of answers keyed by record id")
+        return self
+
+
+class Anchors(Strict):
+    seed: Natural
+    sample_per_context: Natural
+    rules: Literal["careful", "paper"] = "careful"
+    llm: Labelling
+
+
+class Emphasis(Strict):
+    source: Literal["corpus", "computed", "none"]
+    steps: Positive
+    smoothing: NaturalFloat
+    threshold: Annotated[float, Field(ge=0.0, lt=1.0)]
+    batch_size: Positive

@@ -1,29 +1,23 @@
 """How reports are generated and scored."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pacer.config.corpus import Cleaner
-from pacer.config.strict import (
-    Beams,
-    LengthPenalty,
-    Natural,
-    NaturalFloat,
-    Positive,
-    PositiveFloat,
-    Share,
-    Strict,
-    Tokens,
-)
+from pacer.config.strict import Natural, NaturalFloat, Positive, PositiveFloat, Strict, Tokens
+
+#: A share that is neither nothing nor all.
+ProperFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
+Beams = Annotated[int, Field(ge=1, le=64)]
 
 
 class Risk(Strict):
     """The group ``decode.risk``: the largest shares that are promised (None: no promise), and the confidence."""
 
-    false_present: Share | None = None
-    missed: Share | None = None
-    confidence: Share = 0.9
+    false_present: ProperFraction | None = None
+    missed: ProperFraction | None = None
+    confidence: ProperFraction = 0.9
 
     @property
     def promised(self) -> dict[str, float]:
@@ -40,7 +34,7 @@ class Decode(Strict):
     engine: Literal["beam", "generate"]
     commitment: Literal["generated", "read"] = "generated"
     list_bias: NaturalFloat = 0.0
-    threshold: Share = 0.4
+    threshold: ProperFraction = 0.4
     risk: Risk = Risk()
     select: Literal["score", "agreement"] = "score"
     candidates: Beams = 8
@@ -49,7 +43,7 @@ class Decode(Strict):
     min_new_tokens: Natural
     max_new_tokens: Tokens
     repetition_penalty: PositiveFloat
-    length_penalty: LengthPenalty
+    length_penalty: Annotated[float, Field(ge=-10.0, le=10.0)]  # exponent of the length; bounded to keep scores finite
     batch_size: Positive
     examples: Natural
     controls: list[Literal["another_patient", "no_lateral", "no_prior", "gold_list"]]

@@ -1,20 +1,33 @@
-"""The whole of ``params.yaml``, validated before any work starts."""
+"""The whole of ``params.yaml``, validated before any work starts, and profiles that it can be made of.
 
+``configs/phantom.yaml`` has every key; other parameter files may have only the values that differ. The key ``extends``
+of such a file names the profile that it modifies.
+"""
+
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
 
-from pacer.config.anchors import Anchors, Emphasis
 from pacer.config.backbones import Backbones, Features
-from pacer.config.corpus import Corpus
+from pacer.config.corpus import Anchors, Corpus, Emphasis
 from pacer.config.decode import Decode, Score
 from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
-from pacer.config.strict import Strict, read_params, validated
+from pacer.config.strict import Strict, read_mapping, read_params, validated
 from pacer.config.training import Batches, Calibrate, Parent, Schedule, Train
-from pacer.core.errors import DataError
-from pacer.core.locks import Locks
+from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import Locks
+
+#: Folder of the profiles, and the key with which a file names the profile that it extends.
+CONFIGS, EXTENDS = Path("configs"), "extends"
+#: Profiles that an installed package has outside a clone: `share/` beside `lib/pythonX.Y/site-packages/`.
+INSTALLED = Path(__file__).parent / "../../../../../share/pacer/configs"
+#: Keys of mappings whose entries the user names.
+USER_NAMES = ("columns",)
 
 
 class Params(Strict):
@@ -81,14 +94,8 @@ def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
 
 
 def check_splits(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], params: Params) -> None:
-    """Check, before features are computed, that the pipeline will have records to train on and to decode.
-
-    Args:
-        contexts: context -> split -> counts, as in the corpus's audit.
-
-    Raises:
-        DataError: a split that a later stage needs has no record.
-    """
+    """Raise a DataError, before features are computed, if a split that a later stage needs has no record; ``contexts``
+    has the counts by context and split, as in the corpus's audit."""
     present = {(c, split) for c, splits in contexts.items() for split in splits if splits[split]["records"]}
     needed = [("train", "the phases train on")]
     if params.train.checkpoint == "best":
@@ -102,3 +109,77 @@ def check_splits(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], params
             )
     if not any(split == params.decode.split for _, split in present):
         raise DataError(f"split {params.decode.split} has no records; choose a different decode.split")
+
+
+def names_in(folder: Path, what: str) -> list[str]:
+    """Return the names of the YAML files in ``folder``, sorted. Raises a ConfigError if there are none, for example
+    because the command runs outside the repository."""
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    if not names:
+        raise ConfigError(f"{folder.resolve()} contains no {what}; run the command from the root of the repository")
+    return names
+
+
+def profile_text(path: str | Path) -> str:
+    """Return a complete parameter file as YAML: the profile that it extends, with its own values and comments. Raises a
+    ConfigError if the file, or one that it extends, is missing or is not YAML."""
+    yaml, text = YAML(), io.StringIO()
+    yaml.width = 1000  # columns; no line of a profile is folded
+    yaml.representer.add_representer(
+        type(None), lambda self, _: self.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    yaml.dump(_merged(Path(path), yaml), text)
+    return text.getvalue()
+
+
+def load_profile(path: str | Path) -> Params:
+    """Read and validate a parameter file, complete or not. Raises a ConfigError as :func:`profile_text` does, or if a
+    value is not valid."""
+    return validated(YAML(typ="safe").load(profile_text(path)), str(path), Params)
+
+
+def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> CommentedMap:
+    """Return the values of a file and of those that it extends; it was reached from the files ``extending``."""
+    values = read_mapping(path, yaml)
+    if EXTENDS not in values:
+        return values
+    if path.name == "params.yaml":
+        raise ConfigError(f"{path} cannot use `extends`, because DVC reads it; create it with `pacer use NAME`")
+    name = str(values.pop(EXTENDS)).removesuffix(".yaml")
+    places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
+    base = next((file for file in (*places, INSTALLED / f"{name}.yaml") if file.exists() and file != path), None)
+    if base is None:
+        looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
+        raise ConfigError(
+            f"{path}: extends {name!r}, but there is no {looked}; choose one that `pacer use` lists, and run the "
+            "command from the root of the repository"
+        )
+    if base in extending:
+        raise ConfigError(f"circular `extends`: {path} and {name} extend each other; change one of them")
+    merged = _merged(base, yaml, (*extending, path))
+    _overlay(merged, values)
+    merged.ca.comment = values.ca.comment  # the comment at the top of the file
+    return merged
+
+
+def _overlay(base: CommentedMap, values: CommentedMap) -> None:
+    """Overwrite entries of ``base`` with ``values`` and their end-of-line comments.
+
+    A mapping whose entries the user names replaces the profile's, which is an example. A model from another place keeps
+    nothing of the old place, such as its revision.
+    """
+    if any(key in base and values.get(key, base[key]) != base[key] for key in ("provider", "id", "path")):
+        for key in ("id", "revision", "path"):
+            base.pop(key, None)
+    for key, value in values.items():
+        merges = key not in USER_NAMES and isinstance(value, CommentedMap)
+        if merges and isinstance(base.get(key), CommentedMap) and base[key]:
+            _overlay(base[key], value)
+        else:
+            base[key] = value
+        ours, theirs = (mapping.ca.items.get(key, [None] * 4)[2] for mapping in (base, values))
+        comment = theirs.value.partition("\n")[0] if theirs else ""
+        if comment and ours:  # the token also holds the empty lines that follow
+            ours.value = comment + "".join(ours.value.partition("\n")[1:])
+        elif comment:
+            base.yaml_add_eol_comment(comment, key)

@@ -13,8 +13,6 @@ from ruamel.yaml import YAML, YAMLError
 from pacer.core.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-#: A share that is neither nothing nor all.
-Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 #: Whole numbers that every library takes, as seeds for example.
 _LARGEST = 2**63 - 1
 Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
@@ -23,10 +21,8 @@ PositiveFloat = Annotated[float, Field(gt=0.0)]
 NaturalFloat = Annotated[float, Field(ge=0.0)]
 #: A size in a trained block; bounded so that a model from elsewhere cannot exhaust the memory.
 Size = Annotated[int, Field(ge=1, le=16_384)]
-Beams = Annotated[int, Field(ge=1, le=64)]
-#: Number of tokens in a text, and exponent of a report's length, which is bounded to keep scores finite.
+#: Number of tokens in a text.
 Tokens = Annotated[int, Field(ge=1, le=100_000)]
-LengthPenalty = Annotated[float, Field(ge=-10.0, le=10.0)]
 
 
 class Strict(BaseModel):
@@ -39,20 +35,14 @@ Groups = TypeVar("Groups", bound=Strict)
 
 
 def read_params(path: str | Path, kind: type[Groups]) -> Groups:
-    """Read and validate a parameter file of the given groups.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or has an invalid value; all problems are listed.
-    """
+    """Read and validate a parameter file of the given groups. Raises a ConfigError that lists all problems: the file is
+    missing, is not YAML, or has invalid values."""
     return validated(read_mapping(path, YAML(typ="safe")), str(path), kind)
 
 
 def read_mapping(path: str | Path, yaml: YAML) -> Any:
-    """Read the groups of a parameter file with ``yaml``, without validation.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or is not a mapping.
-    """
+    """Read the groups of a parameter file with ``yaml``, without validation. Raises a ConfigError if it is missing, is
+    not YAML, or is not a mapping."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
         YAML(typ="safe").load(text)  # refuses keys that are no plain values
@@ -73,16 +63,12 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
 
 
 def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
-    """Validate a plain dictionary as the content of a parameter file of the given groups.
-
-    Raises:
-        ConfigError: a value is not valid; all problems are listed after ``origin``.
-    """
+    """Validate a plain dictionary as the content of a parameter file of the given groups. Raises a ConfigError that
+    lists all problems after ``origin``."""
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        problems = "; ".join(map(_explain, error.errors()))
-        raise ConfigError(f"{origin}: {problems}") from None
+        raise ConfigError(f"{origin}: {'; '.join(map(_explain, error.errors()))}") from None
 
 
 def _explain(problem: Any) -> str:

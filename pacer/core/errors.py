@@ -16,8 +16,6 @@ from io import TextIOWrapper
 from pacer.core.stops import GO_ON, LAST_WORDS, Stopped
 
 _FULL = "the disk is full; free some space and run the same command again"
-#: What a process says that another one left.
-_LEFT = f"another process of this run has ended, and its own message may say why; {GO_ON}"
 _NO_MEMORY = "out of memory; docs/training.md lists how much each phase needs and how to reduce it"
 #: Advice for each phrase in an error of the system or a library; a thread that cannot start lacks memory.
 _ADVICE = {
@@ -25,7 +23,8 @@ _ADVICE = {
     os.strerror(errno.EDQUOT): _FULL,
     # what torch.save and polars say after a write that failed
     **dict.fromkeys(("unexpected pos", "thrift: transport error"), _FULL),
-    "remote worker": _LEFT,  # gloo's
+    # gloo's, in a process that another one left
+    "remote worker": f"another process of this run has ended, and its own message may say why; {GO_ON}",
     **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
 }
 #: An option in a message, and commands, in which options stay: ``--missing=empty``, ```pacer score --labels```.

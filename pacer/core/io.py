@@ -1,23 +1,33 @@
-"""Atomic files and directories, content hashes, JSON files.
+"""Atomic files and directories, locks on them, content hashes, JSON files, journals.
 
 Nothing is ever half-written under its final name: content goes to a temporary path next to the target, then is renamed.
 """
 
+import errno
+import fcntl
 import gzip
 import hashlib
 import json
 import os
 import shutil
+import sys
+import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 from pacer.core.errors import DataError, PacerError
-from pacer.core.locks import locked
 
+#: How folders are locked (``locks`` in ``params.yaml``): ``auto``, or ``none`` if the user runs one process at a time.
+Locks = Literal["auto", "none"]
+#: What network and FUSE mounts without locks say.
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+#: Seconds for a second try, after the mark of a process that was killed has been removed.
+_SECOND_TRY = 0.1
 #: Name in the scratch directory of the output that is being replaced.
 _ASIDE = "replaced"
 
@@ -68,12 +78,9 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
-    """Yield a temporary path next to ``path``, which is renamed to ``path`` on success, else removed.
-
-    Args:
-        durable: also wait for the disk, so that the content survives a power failure. For content that is costly to
-            make again: training state, answers that were paid for.
-    """
+    """Yield a temporary path next to ``path``, which is renamed to ``path`` on success, else removed. ``durable``: also
+    wait for the disk, so that content that is costly to make again (training state, answers that were paid for)
+    survives a power failure."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -174,19 +181,106 @@ def read_jsonl(path: str | Path) -> list[Any]:
     return [value for _, value in numbered_jsonl(path)]
 
 
+def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number and value of each line, except a last one that a kill cut off; nothing if there is no file.
+    Raises a DataError if a line is malformed; the message names file and line."""
+    content = Path(path).read_bytes() if Path(path).exists() else b""
+    return parse_lines(content[: content.rfind(b"\n") + 1].split(b"\n"), path)
+
+
+class Journal:
+    """Appends to a journal, after removing an incomplete last line. Thread-safe; a context manager."""
+
+    def __init__(self, path: str | Path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "a+b")  # noqa: SIM115  open for as long as the journal is
+        self._file.seek(0)
+        self._file.truncate(self._file.read().rfind(b"\n") + 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Hand a line to the system, which keeps it even if this process dies."""
+        self._file.write(json.dumps(row).encode() + b"\n")  # whole, whatever other threads write
+        self._file.flush()
+
+
+class Busy(PacerError):
+    """Another process holds a lock."""
+
+
+class _Chosen:
+    locks: Locks = "auto"
+
+
+def choose_locks(locks: Locks) -> None:
+    """Choose how this process locks folders from now on."""
+    _Chosen.locks = locks
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Generator[None]:
+    """Hold a lock on a file; the system releases it when the process ends for any reason.
+
+    On a file system without locks, a second file names the process that holds the lock. After a kill, another process
+    of the same machine takes it over. Raises :class:`Busy`, whose message begins with ``refusal``, if another process
+    holds the lock, and a PacerError if the file cannot be locked.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if _Chosen.locks == "none":
+        yield
+        return
+    with open(path, "a") as lock, ExitStack() as marked:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(refusal) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise PacerError(f"{path} cannot be locked: {error.strerror}") from None
+            from filelock import SoftFileLock, Timeout  # takes 50 ms, and few need it
+
+            marker = path.with_name(f"{path.name}.held")
+            try:
+                marked.enter_context(SoftFileLock(marker, timeout=_SECOND_TRY))
+            except Timeout:
+                holder = " on ".join(marker.read_text(errors="replace").split()[:2])
+                advice = f"{marker} names process {holder or 'unknown'}; if that process has ended, delete the file"
+                raise Busy(f"{refusal}. {advice}") from None
+            print(f"{path.parent} is on a file system without file locks; {marker} marks it as in use", file=sys.stderr)
+        yield
+
+
+@contextmanager
+def awaited(path: Path, waiting: Callable[[int], object]) -> Generator[None]:
+    """Hold a lock on a file as soon as nobody else does; until then ``waiting`` is called every second, with the number
+    of calls before, and may raise. Raises a :class:`PacerError` if the file cannot be locked."""
+    with ExitStack() as held:
+        for tries in count():
+            try:
+                held.enter_context(locked(path, str(path)))
+                break
+            except Busy:
+                waiting(tries)
+                time.sleep(1)
+        yield
+
+
 @contextmanager
 def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -> Generator[Path]:
     """Yield the resumable working directory of ``out``, ``<out>.scratch/<fingerprint>/``, locked while in use.
 
     The fingerprint covers parameters and the inputs' manifests, so stale state is never used with changed settings;
     directories of other fingerprints are removed. The caller renames finished content to ``out`` (:func:`publish`),
-    which also removes the scratch directory. An output that a killed process had put aside there is put back.
+    which also removes the scratch directory. An output that a killed process had put aside there is put back. Raises
+    :class:`Busy` if another process holds the directory.
 
     Args:
         main: False in all but the first process of a run; they only get the name, and the first holds the lock.
-
-    Raises:
-        PacerError: another process holds the directory.
     """
     parent = Path(f"{out}.scratch")
     directory = parent / fingerprint[:16]
@@ -206,14 +300,8 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
 
 
 def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
-    """Refuse to replace a folder that holds anything but an earlier output, before any work.
-
-    Args:
-        known: names of the files and folders that an output consists of.
-
-    Raises:
-        DataError: ``out`` is a file, or a folder with something else in it.
-    """
+    """Raise a DataError, before any work, if ``out`` is a file, or a folder that holds anything but an earlier output:
+    files and folders with the ``known`` names."""
     out = Path(out)
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file; choose a folder for the output")
@@ -224,11 +312,7 @@ def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:
     """Rename a finished directory to ``out`` and remove the emptied scratch parent. An earlier output is put aside, and
-    removed when the new one stands.
-
-    Args:
-        durable: as in :func:`atomic_path`.
-    """
+    removed when the new one stands. ``durable`` as in :func:`atomic_path`."""
     directory, out = Path(directory), Path(out)
     permissions = directory.stat().st_mode & 0o666  # as in atomic_path
     for file in directory.rglob("*"):

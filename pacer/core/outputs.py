@@ -30,11 +30,8 @@ def run_stage(main: Callable[[], None]) -> None:
 
 
 def check_folders(root: Path) -> None:
-    """Refuse a folder of outputs that a link puts outside the repository: DVC would refuse it after the work.
-
-    Files may be links, which is how DVC places those of a cache on another disk. Raises a ConfigError if a folder is
-    outside; the message says how to keep large files elsewhere.
-    """
+    """Raise a ConfigError if a link puts a folder of outputs outside the repository, which DVC would refuse after the
+    work. Files may be links, which is how DVC places those of a cache on another disk."""
     inside = root.resolve()
     for name in FOLDERS:
         place = (root / name).resolve()

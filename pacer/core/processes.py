@@ -55,13 +55,11 @@ def _told_if_others_are_late() -> Generator[None]:
 
 
 def prefetch(make: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2) -> Generator[Result]:
-    """Yield ``make(item)`` for every item, in order, whatever the number of ``workers`` (0: made on request).
+    """Yield ``make(item)`` for every item, in order, whatever the number of ``workers`` (0: made on request). What
+    ``make`` raises is raised in place of its result.
 
     Args:
         items: read by the calling thread. ahead: number of results in progress or waiting, beyond one for each worker.
-
-    Raises:
-        Exception: raised by ``make``, in place of its result.
     """
     if workers == 0:
         yield from map(make, items)

@@ -21,23 +21,16 @@ _SHOWN = 10
 
 
 class Account:
-    """List of the unused rows, and counts of other observations.
-
-    Attributes:
-        read: number of rows read, by input (a context, or the role of a file).
-        beyond_limit: number of rows whose studies are beyond ``corpus.limit``.
-        empty_priors: number of studies whose previous report was empty after cleaning.
-        wording: by context without a previous report, how many targets presuppose one, and how many targets there are.
-        notes: ``{topic: {input: {value: count}}}``.
-        problems: the list, with the columns of :data:`PROBLEM_SCHEMA`, and ``value``: the refused value, if it may be
-            quoted.
-    """
+    """List of the unused rows, and counts of other observations."""
 
     def __init__(self) -> None:
-        self.read: Counter[str] = Counter()
-        self.beyond_limit = self.empty_priors = 0
+        self.read: Counter[str] = Counter()  # number of rows read, by input (a context, or the role of a file)
+        self.beyond_limit = 0  # number of rows whose studies are beyond corpus.limit
+        self.empty_priors = 0  # number of studies whose previous report was empty after cleaning
+        # by context without a previous report, how many targets presuppose one, and how many targets there are
         self.wording: dict[str, tuple[int, int]] = {}
-        self.notes: dict[str, dict[str, Counter[str]]] = {}
+        self.notes: dict[str, dict[str, Counter[str]]] = {}  # {topic: {input: {value: count}}}
+        #: ``value``: the refused value, if it may be quoted.
         self.problems = pl.DataFrame(schema=_LIST_SCHEMA)
 
     def count(self, topic: str, source: str, value: str, number: int = 1) -> None:
@@ -46,16 +39,12 @@ class Account:
             self.notes.setdefault(topic, {}).setdefault(source, Counter())[value] += number
 
     def count_first(self, topic: str, source: str, values: Iterable[tuple[str, str]]) -> None:
-        """Count each value, and name the first that has it.
-
-        Args:
-            values: each value, and the id or path that has it.
-        """
-        places: dict[str, list[str]] = {}
-        for value, place in values:
-            places.setdefault(value, []).append(place)
-        for value, having in places.items():
-            self.count(topic, source, f"{value} (first: {quoted(having[0])})", len(having))
+        """Count each value, and name the first id or path that has it; ``values`` has pairs of both."""
+        having: dict[str, list[str]] = {}
+        for value, owner in values:
+            having.setdefault(value, []).append(owner)
+        for value, owners in having.items():
+            self.count(topic, source, f"{value} (first: {quoted(owners[0])})", len(owners))
 
     def without_absent(self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]) -> pl.DataFrame:
         """Set the texts of a column that only say that there is none to null, and count them as ``absent_words``."""
@@ -78,13 +67,12 @@ class Account:
             frame: has the columns ``file``, ``row`` and ``id``, and ``rows`` if a row can stand for several.
             reason: may quote only ids, dates, views, splits and paths. value: see :attr:`problems`.
         """
-        listed = frame.select(where.fill_null(False)).to_series()
-        if not listed.any():
-            return frame
-        reason = pl.lit(reason) if isinstance(reason, str) else reason
-        reasons = frame.with_columns(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
-        self.add(reasons.filter(listed))
-        return frame.filter(~listed)
+        is_listed = frame.select(where.fill_null(False)).to_series()
+        if is_listed.any():
+            reason = pl.lit(reason) if isinstance(reason, str) else reason
+            listed = frame.with_columns(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
+            self.add(listed.filter(is_listed))
+        return frame.filter(~is_listed)
 
     def doubt(self, frame: pl.DataFrame, field: pl.Expr, reason: pl.Expr, value: pl.Expr) -> None:
         """List the rows of a frame, which are used, as doubtful; see :meth:`divert`."""
@@ -118,11 +106,8 @@ class Account:
         with_values.with_columns(pl.col(pl.String).replace("", None)).write_csv(path)
 
     def message(self, allowed: int, table: Path) -> str:
-        """Return the error message for more bad rows than ``allowed``, or for no remaining record.
-
-        Args:
-            table: path of the file that lists all rows.
-        """
+        """Return the error message for more bad rows than ``allowed``, or for no remaining record; ``table`` is the
+        path of the list of all rows."""
         reasons = self.reasons(BAD)
         bad = sum(reasons.values())
         if bad <= allowed:

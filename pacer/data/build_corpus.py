@@ -20,9 +20,7 @@ from pacer.data.values import bare_id
 
 #: By ``corpus.format``. ``NAMES`` of a reader has the names that its input uses for the columns of its frame, for
 #: messages; CONTRIBUTING.md says how to add one.
-READERS: dict[str, Any] = {
-    reader.__name__.rpartition(".")[2]: reader for reader in (mimic_cxr, openi, r2gen, rg4, table)
-}
+READERS: dict[str, Any] = {"mimic_cxr": mimic_cxr, "openi": openi, "r2gen": r2gen, "rg4": rg4, "table": table}
 #: The files of a corpus folder.
 OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")
 #: Settings that are copied to the audit and to ``records.parquet``.
@@ -30,13 +28,11 @@ _SETTINGS = {"format", "target", "cleaner", "unseen_comparisons", "limit"}
 
 
 def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | None = None) -> dict[str, Any]:
-    """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus only).
+    """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus only); return the
+    audit.
 
     Args:
         problems: where to write the table of problems if the corpus is refused (default: ``<out>.problems.csv``).
-
-    Returns:
-        The audit.
 
     Raises:
         DataError: a file is missing or malformed, more rows are unusable than ``config.max_bad_rows`` allows, or

@@ -1,6 +1,7 @@
-"""Report cleaning: two cleaners by upstream's rules, exactly, and one that leaves numbers as they are.
+"""Report cleaning, and sentences in raw and cleaned text.
 
-All return the form used for training and scoring: lower-case sentences, each followed by ``" ."``.
+Two cleaners follow upstream's rules exactly, and one leaves numbers as they are. All return the form used for training
+and scoring: lower-case sentences, each followed by ``" ."``.
 
 ``upstream`` is LLM-RG4's cleaner for MIMIC. The paper scores "Clean NLG" on text in this form, so every quirk is kept:
 ``1. `` is removed everywhere ("in 2021. New" becomes "in 202new"), decimals lose their point, slashes join words, a
@@ -20,8 +21,9 @@ Scores of different cleaners are not comparable.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,10 +43,8 @@ _IU_PUNCTUATION = _PUNCTUATION | str.maketrans("", "", ":<=>@")
 
 
 def clean_report(text: str) -> str:
-    """Return the report as lower-case sentences, each followed by ``" ."`` (``" ."`` for an empty text).
-
-    The result equals that of LLM-RG4's MIMIC cleaner on every input.
-    """
+    """Return the report as lower-case sentences, each followed by ``" ."`` (``" ."`` for an empty text). The result
+    equals that of LLM-RG4's MIMIC cleaner on every input."""
     text = text.replace("\n", " ")
     for run, single, times in _RUNS:
         while times and run in text:
@@ -54,10 +54,8 @@ def clean_report(text: str) -> str:
 
 
 def clean_report_iu_xray(text: str) -> str:
-    """Return the report in the form of :func:`clean_report`, by R2Gen's rules for IU X-Ray (the same in LLM-RG4).
-
-    The result equals that of R2Gen's ``clean_report_iu_xray`` on every input.
-    """
+    """Return the report in the form of :func:`clean_report`, by R2Gen's rules for IU X-Ray (the same in LLM-RG4). The
+    result equals that of R2Gen's ``clean_report_iu_xray`` on every input."""
     for _ in range(3):
         text = text.replace("..", ".")
     return _sentences(_without_marks(text), _IU_PUNCTUATION)
@@ -128,11 +126,12 @@ def without_item_numbers(text: str) -> str:
     cased, item, end, parts = text != text.lower(), 0, 0, []
     for match in _ITEM.finditer(text):
         number, before, after = int(match[1]), text[end : match.start()], text[match.end() : match.end() + 9].lstrip()
-        told = before.rstrip()
-        begins = not told or told[-1] in ".!?;" or "\n" in before[len(told) :] or (told[-1] == ":" and number == 1)
+        text_before = before.rstrip()
+        sign, space = text_before[-1:], before[len(text_before) :]
+        begins = not sign or sign in ".!?;" or "\n" in space or (sign == ":" and number == 1)
         follows = item > 0 and number == item + 1 and (after[:1].isupper() or not cased)
         if begins or follows:
-            parts += [told, " " if not told or told[-1] in ".!?;:" else ". "]
+            parts += [text_before, " " if not sign or sign in ".!?;:" else ". "]
             item, end = number, match.end()
     return "".join(parts) + text[end:]
 
@@ -154,3 +153,55 @@ CLEANERS: Mapping[str, Callable[[str], str]] = {
     "iu_xray": clean_report_iu_xray,
     "decimals": clean_report_decimals,
 }
+#: What divides raw text; a piece can be a part of a sentence.
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+#: An abbreviation that does not end a sentence.
+_UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
+#: A word too long to be an abbreviation, except for those above.
+_WHOLE_WORD = re.compile(r"[A-Za-z]{5}[.!?]$")
+_TIME_OF_DAY = re.compile(r"\b[AaPp]\.[Mm]\.$")  # ends a sentence only before a capital
+_CLEANED_END = re.compile(r" \.(?= |$)")
+
+
+def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | None:
+    """Return the sentences of a raw text that are not ``unwanted``, joined by single spaces; None if no text is left.
+    If sentences are removed, the items of a list lose their numbers."""
+    cased = text != text.lower()
+    sentences: list[str] = []
+    for piece in _SENTENCE_END.split(without_item_numbers(text).strip()):
+        if sentences and _goes_on(sentences[-1], piece, cased):
+            sentences[-1] += f" {piece}"
+        else:
+            sentences.append(piece)
+    wanted = [sentence for sentence in sentences if not unwanted(sentence)]
+    joined = " ".join(_SENTENCE_END.split(text.strip()) if wanted == sentences else wanted)
+    return joined if says_something(joined) else None
+
+
+def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
+    """Whether a piece continues the preceding sentence. ``cased``: the text has capitals, so sentences begin with
+    one."""
+    begins_small = piece[:1].islower() or piece[:1].isdigit()
+    at_a_time = _TIME_OF_DAY.search(sentence) is not None and not piece[:1].isupper()
+    shortened = begins_small and _WHOLE_WORD.search(sentence) is None
+    return (cased and shortened) or at_a_time or _UNFINISHED.search(sentence) is not None
+
+
+def says_something(text: str) -> bool:
+    """Whether a text contains a letter or digit."""
+    return any(character.isalnum() for character in text)
+
+
+def sentence_ends(report: str) -> list[int]:
+    """Return the end of each sentence of a cleaned report: after its ``" ."``; for the last, the end of the text. The
+    space between two sentences belongs to the second."""
+    ends = [match.end() for match in _CLEANED_END.finditer(report)]
+    return ends if ends and ends[-1] == len(report) else [*ends, len(report)]
+
+
+def token_marks(ends: Sequence[int], marked: Sequence[bool], token_ends: Sequence[int]) -> list[float]:
+    """Return emphasis as released (``new_scores``) for ``<s> report </s>``: 1.0 for every token whose last character is
+    in a marked sentence, else 0.0; BOS and EOS are 0.0. Sentences end at ``ends`` (:func:`sentence_ends`), the tokens
+    of the report, in ascending order, at ``token_ends``."""
+    sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in token_ends]
+    return [0.0, *(float(marked[sentence]) for sentence in sentences), 0.0]

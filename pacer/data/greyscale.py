@@ -91,12 +91,9 @@ def full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, bool]:
-    """Return the smallest and the largest value, and whether others are left out: values of few pixels (at most 10, or
-    one in 100,000, and one in 500 of a small image) that are farther from the rest than the rest is wide.
-
-    Args:
-        values: distinct values, in any order. counts: number of pixels of each.
-    """
+    """Return the smallest and the largest of distinct values, and whether others are left out: values of few pixels (by
+    ``counts``: at most 10, or one in 100,000, and one in 500 of a small image) that are farther from the rest than the
+    rest is wide."""
     order = np.argsort(values)
     values, counts = values[order], counts[order]
     number = int(counts.sum())

@@ -1,6 +1,5 @@
 """The images of a corpus: inspection of each image that a record names, and search for copies of one picture."""
 
-import hashlib
 import os
 import random
 from collections.abc import Collection, Iterable
@@ -11,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.core.hygiene import name_on_disk, path_outside_root
-from pacer.core.io import hash_file
+from pacer.core.io import hash_bytes, hash_file
 from pacer.core.progress import Ticker
 from pacer.data.account import Account
 from pacer.data.greyscale import ImageError, reading_problem
@@ -37,13 +36,8 @@ def images_of(records: pl.DataFrame) -> pl.Series:
 
 
 def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
-    """Open the header of every image once, and decode a sample of :data:`DECODED`.
-
-    Args:
-        image_ids: paths as in the annotation files, relative to ``folder``.
-
-    Returns:
-        One row of :data:`SCHEMA` per id, sorted by id; the sizes of an unusable image are zero.
+    """Open the header of every image once, and decode a sample of :data:`DECODED`. Return one row of :data:`SCHEMA` per
+    id (a path relative to ``folder``, as in the annotation files), sorted by id; an unusable image has sizes of zero.
     """
     ids = sorted(set(image_ids))
     rows, decoded = [], frozenset(random.Random(0).sample(ids, min(DECODED, len(ids))))
@@ -77,13 +71,8 @@ def _notes_of_pixels(path: str) -> tuple[str, ...]:
 
 
 def find_copies(images: pl.DataFrame) -> pl.DataFrame:
-    """Return ``image_id`` and ``picture``, the first id with the same content, of each image that has copies.
-
-    Files of equal size, width and height are compared by their ends, and only those that still agree are read whole.
-
-    Args:
-        images: with the columns of ``images.parquet``.
-    """
+    """Return ``image_id`` and ``picture``, the first id with the same content, of each image that has copies. Files of
+    equal size, width and height are compared by their ends, and only those that still agree are read whole."""
     keys = ["bytes", "width", "height"]
     for digest in (_hash_of_end, hash_file):
         images = images.filter(pl.len().over(keys) > 1)
@@ -98,15 +87,12 @@ def find_copies(images: pl.DataFrame) -> pl.DataFrame:
 def _hash_of_end(path: str) -> str:
     with open(path, "rb") as file:
         file.seek(max(0, file.seek(0, 2) - _TAIL))
-        return hashlib.sha256(file.read()).hexdigest()
+        return hash_bytes(file.read())
 
 
 def pictures_of(records: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
-    """Return a row per record and image, with its ``role`` (frontal, lateral), ``image_id`` and ``picture``.
-
-    Args:
-        copies: see :func:`find_copies`; other images are pictures of their own.
-    """
+    """Return a row per record and image, with its ``role`` (frontal, lateral), ``image_id`` and ``picture``; images
+    that are not among the ``copies`` (:func:`find_copies`) are pictures of their own."""
     index = ["file", "row", "id", "subject_id", "study_id", "split"]
     named = records.unpivot(["frontal", "lateral"], index=index, variable_name="role", value_name="image_id")
     named = named.drop_nulls("image_id").join(copies, on="image_id", how="left")

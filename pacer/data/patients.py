@@ -66,5 +66,5 @@ def note_headers(records: pl.DataFrame, headers: pl.DataFrame, account: Account)
     days = pl.col("days").list.set_difference([f"{day:%Y%m%d}" for day in TABLE["no date"]])
     is_day = days.list.contains(pl.col("day").dt.strftime("%Y%m%d")) | (days.list.len() == 0)
     for topic, where in (("other_patients", is_other), ("other_days", ~is_day & pl.col("day").is_not_null())):
-        found = named.filter(where).select(pl.lit("images"), "image_id")
-        account.count_first(topic, "records", found.iter_rows())
+        doubtful = named.filter(where).select(pl.lit("images"), "image_id")
+        account.count_first(topic, "records", doubtful.iter_rows())

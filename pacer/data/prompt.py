@@ -38,20 +38,15 @@ class PromptIds(NamedTuple):
 
 
 def task(view: str, sections: str, unknown_view: UnknownView = "upstream") -> str:
-    """Return the task sentence for a view (AP | PA | other) and the sections of the target.
-
-    For an unknown view, upstream always asks for the findings, on a separate line; ``by_sections`` asks for the
-    sections that exist.
-    """
+    """Return the task sentence for a view (AP | PA | other) and the sections of the target. For an unknown view,
+    upstream always asks for the findings, on a separate line; ``by_sections`` asks for the sections that exist."""
+    start, image = "", f"{_VIEWS.get(view, '')}chest X-ray visual feature"
     if view not in _VIEWS:
-        asked = "findings" if unknown_view == "upstream" else sections
-        if asked == "findings+impression":
-            return "\nWrite radiological finding and impression for this chest X-ray examination"
-        return f"\nWrite radiological {asked.removesuffix('s')} section of report for chest X-ray examination"
+        start, image = "\n", "chest X-ray examination"
+        sections = "findings" if unknown_view == "upstream" else sections
     if sections == "findings+impression":
-        return f"Write radiological finding and impression for this {_VIEWS[view]}chest X-ray visual feature"
-    section = sections.removesuffix("s")
-    return f"Write radiological {section} section of report for {_VIEWS[view]}chest X-ray visual feature"
+        return f"{start}Write radiological finding and impression for this {image}"
+    return f"{start}Write radiological {sections.removesuffix('s')} section of report for {image}"
 
 
 def instruction(
@@ -101,10 +96,8 @@ def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Return the token ids of ``text`` as a continuation of earlier text: without the tokenizer's dummy prefix.
 
-    Tokenizers such as Qwen's and Llama 3's merge a full stop with a following line break, but never a letter.
-
-    Raises:
-        ValueError: the tokenizer merges ``text`` with any text before it, so ``text`` has no separate ids.
+    Tokenizers such as Qwen's and Llama 3's merge a full stop with a following line break, but never a letter. Raises a
+    ValueError if the tokenizer merges ``text`` with any text before it, so that ``text`` has no separate ids.
     """
     for earlier in ("a.", "a"):
         before, both = _encode(tokenizer, earlier), _encode(tokenizer, earlier + text)

@@ -1,13 +1,15 @@
 """Decoding of all radiographs: JPG, PNG, TIFF or DICOM becomes an 8-bit image with dark lungs and bright bones."""
 
+import io
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageFile, ImageOps
 
-from pacer.data.damage import load_undamaged
 from pacer.data.dicom import dicom_image, read_dicom
 from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, deep_grey, problems_of, with_contrast
 
@@ -19,6 +21,13 @@ _GREY = ("1", "L", "LA", "La")
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: The last bytes of a whole file, by Pillow's names of formats.
 _LAST_BYTES = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
+#: What ends the data of a scan; its own bytes 0xFF are followed by a zero, and restarts (0xD0 to 0xD7) divide it.
+_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
+_END, _SCAN, _FIRST = 0xD9, 0xDA, 0xC0
+#: libjpeg reads up to eight bytes ahead of the bits that it needs.
+_AHEAD = b"\xff\x00" * 8
+#: No encoder writes so many zeros for the coefficients of a progressive scan.
+_HOLE = bytes(64)
 
 
 class Header(NamedTuple):
@@ -65,31 +74,20 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
 
 def image_header(path: str | Path, decode: bool = False) -> Header:
     """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper files, whose pixels
-    decide what is shown.
-
-    Args:
-        decode: whether to decode 8-bit files, too.
-
-    Raises:
-        ImageError: the file is missing, is not an image, or cannot be used.
-    """
+    decide what is shown, and with ``decode`` 8-bit files, too. Raises an ImageError if the file is missing, is not an
+    image, or cannot be used."""
     with problems_of(path), open(path, "rb") as file:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
                 _check_header(image)
-                if not decode and not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
-                    return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
+                last = _LAST_BYTES.get(image.format or "")
+                if not decode and last and not image.mode.startswith(_DEEP):
+                    file.seek(-len(last), os.SEEK_END)
+                    if file.read() == last:  # a file that ends otherwise can still be whole
+                        return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
         file.seek(0)
         image = read_image(file, path)
         return Header(*image.size, image.info.get(NOTES, ()), image.info.get(OWNER, (None, [])))
-
-
-def _is_whole(file: BinaryIO, form: str | None) -> bool:
-    """Whether a file ends as a whole one of its format does; a file that does not can still be one."""
-    if (last := _LAST_BYTES.get(form or "")) is None:
-        return False
-    file.seek(-len(last), os.SEEK_END)
-    return file.read() == last
 
 
 def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
@@ -97,7 +95,7 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
     with problems_of(name):
         _check_header(image)
         orientation = _orientation(image)
-        load_undamaged(image)
+        _load_undamaged(image)
         if image.mode.startswith(_DEEP):
             grey, has_far = deep_grey(np.asarray(image))
             is_inverted = getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0
@@ -145,3 +143,60 @@ def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
     start = file.read(132)
     file.seek(0)
     return start[128:] == b"DICM" or Path(path).suffix.lower() in (".dcm", ".dicom")
+
+
+def _load_undamaged(image: Image.Image) -> None:
+    """Decode a JPEG file that Pillow has opened, or check the checksums of a PNG file; do nothing for other images.
+    Pillow decodes silently over a hole of zeros or bytes of another file. Raises an OSError or SyntaxError if the file
+    is truncated, or its compressed data is damaged."""
+    if not isinstance(image, ImageFile.ImageFile) or image.format not in ("JPEG", "MPO", "PNG") or image.fp is None:
+        return
+    place = image.fp.tell()
+    image.fp.seek(0)
+    content = image.fp.read()
+    image.fp.seek(place)
+    if image.format == "PNG":
+        with Image.open(io.BytesIO(content)) as again:
+            again.verify()
+    elif not _loads_whole(image, content):
+        raise OSError
+
+
+def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
+    """Decode a JPEG file, and return whether the data of its scans ends where the picture does.
+
+    libjpeg makes up the rest of a picture whose data ends early, and ignores data that is left over. So it is given the
+    data without its last byte, which must not suffice for the last row, and then that byte, which must.
+    """
+    scans = list(_scans(content))
+    if len(scans) > 1:  # libjpeg reads all scans before the first row; the first coefficient stands before the data
+        return not any(content[start - 3] and _HOLE in content[start:end] for start, end in scans)
+    end, last = scans[0][1], (0, image.height - 1, image.width, image.height)
+    stripes = Image.frombytes("L", (image.width, 1), (b"\0\xff" * image.width)[: image.width]).convert(image.mode).im
+    is_unchanged = list[bool]()
+
+    def parts() -> Iterator[bytes]:
+        image.im.paste(stripes, last)  # no picture has such a row
+        for part in (content[: end - 1], content[end - 1 : end] + _AHEAD, content[end : end + 2]):
+            yield part
+            is_unchanged.append(image.im.crop(last).chop_difference(stripes).getbbox() is None)
+
+    rest = parts()
+    setattr(image, "load_read", lambda size: next(rest, b""))  # noqa: B010
+    image.load()
+    return is_unchanged[:1] == [True] and True not in is_unchanged[1:]
+
+
+def _scans(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of each scan's data; raise OSError if a marker is not in its place."""
+    place, kind = 2, content[3]
+    while kind != _END:
+        start = place + 2 + int.from_bytes(content[place + 2 : place + 4])
+        marker = _MARKER.search(content, start)
+        if marker is None or kind < _FIRST:
+            raise OSError
+        if kind == _SCAN:
+            yield start, marker.start()
+        elif marker.start() != start:
+            raise OSError
+        place, kind = marker.end() - 2, marker[1][0]

@@ -90,15 +90,8 @@ TRUTH_SCHEMA: dict[str, pl.DataType] = {
 
 
 def read_records(path: str | Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read ``records.parquet``.
-
-    Args:
-        columns: columns to read; None: all.
-
-    Raises:
-        DataError: the file is missing or unreadable, a column is missing, unknown or of the wrong type, or a record id
-            occurs twice.
-    """
+    """Read these columns of ``records.parquet`` (None: all). Raises a DataError as :func:`read_table` does, or if a
+    record id occurs twice."""
     columns = list(RECORD_SCHEMA if columns is None else columns)
     records = read_table(path, RECORD_SCHEMA, ["record_id", *(name for name in columns if name != "record_id")])
     if records["record_id"].n_unique() != records.height:
@@ -108,8 +101,8 @@ def read_records(path: str | Path, columns: Sequence[str] | None = None) -> pl.D
 
 
 def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
-    """Return the records of a split; ``all`` returns every record."""
-    return records if split == "all" else records.filter(pl.col("split") == split)
+    """Return the records of a split, or of ``all``."""
+    return records if split == "all" else records.filter(split=split)
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
@@ -168,11 +161,7 @@ def readable(path: str | Path) -> Generator[None]:
 def write_table(
     path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType], about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write the columns of ``schema`` atomically as Parquet.
-
-    Args:
-        about: settings to store in the file's metadata (:func:`read_about`).
-    """
+    """Write the columns of ``schema`` atomically as Parquet, with settings in its metadata (:func:`read_about`)."""
     arrow = table.select(list(schema)).cast(pl.Schema(schema)).to_arrow(compat_level=pl.CompatLevel.oldest())
     if about is not None:
         arrow = arrow.replace_schema_metadata({ABOUT: json.dumps(about)})

@@ -20,7 +20,7 @@ from pacer.core.hygiene import LINE_ENDS, LOST, RESIDUE
 from pacer.data.dicom import other_part
 from pacer.data.values import quoted
 
-Name = Literal["findings", "impression", "indication", "history", "other"]
+SectionName = Literal["findings", "impression", "indication", "history", "other"]
 
 
 class Sections(NamedTuple):
@@ -50,7 +50,7 @@ def _any_of(*groups: list[str]) -> str:
     return joined
 
 
-_MEANINGS: list[tuple[Name, re.Pattern[str]]] = [(name, re.compile(words)) for name, words in _TEXT["meanings"]]
+_MEANINGS: list[tuple[SectionName, re.Pattern[str]]] = [(name, re.compile(words)) for name, words in _TEXT["meanings"]]
 _IMAGES = re.compile(_any_of(_TEXT["images"]))
 _IN_SMALL_LETTERS = re.compile(_any_of(_TEXT["in small letters"]))
 _IMAGES_IN_TABLES = re.compile(_any_of(["<images>"]))
@@ -88,7 +88,7 @@ _SENTENCE = re.compile(r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)|^[ \t]*[A-Z]?[a-z]+(?: [
 class _Part(NamedTuple):
     """The text between two headings, of which ``heading`` is the first."""
 
-    name: Name
+    name: SectionName
     text: str
     heading: str = ""
 
@@ -96,8 +96,7 @@ class _Part(NamedTuple):
 def find_sections(text: str) -> Sections:
     """Find the sections of a report file. If a section occurs more than once, the last non-empty one counts, because
     preliminary readings precede the final report. Only the first paragraph of indication and history is used, because
-    the rest of a report without more headings may follow it.
-    """
+    the rest of a report without more headings may follow it."""
     return _sections(_parts(text))
 
 
@@ -115,7 +114,7 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
     lines, others = _examination(lines)
-    parts, found = _with_findings(_parts(lines))
+    parts, where = _with_findings(_parts(lines))
     sections = _sections(parts, joined=True) if len(parts) > 1 else Sections(findings=_lines(lines))
     main = [part.heading for part in parts if part.name in _MAIN and part.text.strip()]
     below = any(_BLANK_LINE.search(part.text.strip()) for part in parts if part.name in _CONTEXT)
@@ -125,7 +124,7 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
         "a signature, stamp, phone number or name, which is removed": signatures,
         "no headings, so all is findings": len(parts) == 1 and sections.findings and not re.search(LOST, text),
         "another examination or version of the report, which is cut off": others,
-        f"findings without a heading, {found}": found,
+        f"findings without a heading, {where}": where,
         "a section that occurs twice, which is joined": len(set(main)) < len(main),
         "text above the headings or below the history, which is not used": len(parts) > 1 and outside,
         "history or indication of more than two sentences": context > 2,
@@ -145,15 +144,19 @@ def _examination(lines: str) -> tuple[str, bool]:
     a title is followed by a section that it already has, or names another part of the body."""
     titles = [*_TITLE.finditer(lines)]
     bounds = [0, *(title.start() for title in titles), len(lines)]
-    found = [["", lines[: bounds[1]]]]
+    examinations = [["", lines[: bounds[1]]]]  # titles and text of each
     for title, (start, stop) in zip(titles, pairwise(bounds[1:]), strict=True):
-        name, stated = " ".join(filter(None, title.groups())), _stated(found[-1][1].strip())
-        is_elsewhere = bool(other_part(name)) != bool(other_part(found[-1][0]))
+        name, stated = " ".join(filter(None, title.groups())), _stated(examinations[-1][1].strip())
+        is_elsewhere = bool(other_part(name)) != bool(other_part(examinations[-1][0]))
         if stated and (is_elsewhere or stated & _stated(lines[start:stop])):
-            found.append(["", ""])
-        found[-1] = [f"{found[-1][0]} {name}", found[-1][1] + lines[start:stop]]
-    fit = [(bool(other_part(name)), "FINAL REPORT" not in name, bool(_NO_X_RAY.search(name))) for name, _ in found]
-    return found[fit.index(min(fit))][1], len(found) > 1
+            examinations.append(["", ""])
+        examinations[-1][0] += f" {name}"
+        examinations[-1][1] += lines[start:stop]
+    _, text = min(  # the first of those that fit best
+        examinations,
+        key=lambda one: (bool(other_part(one[0])), "FINAL REPORT" not in one[0], bool(_NO_X_RAY.search(one[0]))),
+    )
+    return text, len(examinations) > 1
 
 
 def _stated(text: str) -> set[str]:
@@ -170,10 +173,10 @@ def _is_main(heading: str) -> bool:
 def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
     """Give findings without a heading a part of their own, and say where they were: from the first sentence about the
     images on, below the last heading before the impression, else below the last heading."""
-    told = any(part.name == "findings" and part.text.strip() and _is_main(part.heading) for part in parts)
+    has_findings = any(part.name == "findings" and part.text.strip() and _is_main(part.heading) for part in parts)
     for place, part in enumerate(parts):  # the name of images is a title, unless the findings follow it
         is_title = part.name == "findings" and not _is_main(part.heading)
-        if is_title and (told or not re.search("[A-Za-z]{3}", part.text)):
+        if is_title and (has_findings or not re.search("[A-Za-z]{3}", part.text)):
             parts[place] = part._replace(name="other")
     if len(parts) == 1 or any(part.name == "findings" and part.text.strip() for part in parts):
         return parts, ""
@@ -184,12 +187,9 @@ def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
         pairs = pairwise([*begins, len(text)])
         of_image = [pair[0] for pair in pairs if _OF_IMAGE.search(text, *pair) and not _OF_PATIENT.search(text, *pair)]
         if of_image and name not in _MAIN and not _AFTER.search(heading):
-            split = [_Part(name, text[: of_image[0]], heading), _Part("findings", text[of_image[0] :])]
-            return [
-                *parts[:place],
-                *split,
-                *parts[place + 1 :],
-            ], f"below {quoted(heading, words=5)}" if heading else "above the others"
+            above, findings = text[: of_image[0]], text[of_image[0] :]
+            parts[place : place + 1] = [_Part(name, above, heading), _Part("findings", findings)]
+            return parts, f"below {quoted(heading, words=5)}" if heading else "above the others"
     return parts, ""
 
 
@@ -264,7 +264,7 @@ def _sections(parts: list[_Part], joined: bool = False) -> Sections:
 
 
 @lru_cache(maxsize=4096)
-def meaning_of(heading: str, within: Name = "other") -> Name | None:
+def meaning_of(heading: str, within: SectionName = "other") -> SectionName | None:
     """Return the section that a heading begins, ``other`` for an unused section; None if it begins no section.
 
     Args:

@@ -9,30 +9,21 @@ fails until the source is made again. A folder is recorded by the names and size
 """
 
 import glob
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.io import files_below, hash_file, read_json, write_json
+from pacer.core.io import files_below, hash_bytes, hash_file, read_json, write_json
 
 
-@dataclass(frozen=True)
-class Source:
-    """A raw corpus on disk.
+class Source(NamedTuple):
+    """A raw corpus on disk."""
 
-    Attributes:
-        images: folder that the image paths are relative to.
-        files: file or folder per role.
-        truth: table of the latent state of every study; None unless the corpus is generated.
-    """
-
-    images: Path
-    files: dict[str, Path]
-    truth: Path | None
+    images: Path  # folder that the image paths are relative to
+    files: dict[str, Path]  # file or folder per role
+    truth: Path | None  # table of the latent state of every study; None unless the corpus is generated
 
 
 class NamedFile(NamedTuple):
@@ -44,29 +35,23 @@ class NamedFile(NamedTuple):
 
 
 def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
-    """Return the root of a file corpus, and its image folder and input files with any problems.
-
-    Raises:
-        DataError: the root is not a folder.
-    """
+    """Return the root of a file corpus, and its image folder and input files with any problems. Raises a DataError if
+    the root is not a folder."""
     root = Path(str(config.root)).expanduser().resolve()
     if not root.is_dir():
         raise DataError(f"corpus.root: {root} is not a folder; set it to the folder that contains the corpus")
     images = root / config.images
-    looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
+    checked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
     for key, path in ((key, root / path) for key, path in config.input_files().values()):
-        looked.append(NamedFile(key, path, None if matching_files(path) else f"{path} does not exist"))
-    return root, looked
+        checked.append(NamedFile(key, path, None if matching_files(path) else f"{path} does not exist"))
+    return root, checked
 
 
 def point_to_files(config: Corpus, out: Path) -> None:
-    """Check a file corpus and write ``out/source.json``, which points to it.
-
-    Raises:
-        DataError: the root, the image folder or a file is missing; the message lists all problems.
-    """
-    root, looked = look_at_files(config)
-    problems = [f"corpus.{file.key}: {file.problem}" for file in looked if file.problem]
+    """Check a file corpus and write ``out/source.json``, which points to it. Raises a DataError that lists all problems
+    if the root, the image folder or a file is missing."""
+    root, checked = look_at_files(config)
+    problems = [f"corpus.{file.key}: {file.problem}" for file in checked if file.problem]
     if problems:
         raise DataError(f"{'; '.join(problems)}; correct these keys, or corpus.root")
     out.mkdir(parents=True, exist_ok=True)
@@ -92,11 +77,8 @@ def describe_source(folder: Path, root: str, images: str, files: Mapping[str, st
 
 
 def read_source(directory: Path) -> Source:
-    """Read ``directory/source.json`` and check that the files match its description.
-
-    Raises:
-        DataError: it is missing or malformed, or a file is missing or has changed.
-    """
+    """Read ``directory/source.json`` and check that the files match its description. Raises a DataError if it is
+    missing or malformed, or a file is missing or has changed."""
     raw = read_json(directory / "source.json")
     try:
         root, files = directory / raw["root"], dict(raw["files"])
@@ -125,9 +107,9 @@ def _fingerprint(path: Path) -> dict[str, Any]:
     if not path.exists():
         parts = [_fingerprint(file) for file in matching_files(path)]
         hashes = "".join(part["sha256"] for part in parts)
-        return {"bytes": sum(part["bytes"] for part in parts), "sha256": hashlib.sha256(hashes.encode()).hexdigest()}
+        return {"bytes": sum(part["bytes"] for part in parts), "sha256": hash_bytes(hashes.encode())}
     if path.is_file():
         return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
     sizes = {file.relative_to(path): file.stat().st_size for file in files_below(path) if file.is_file()}
     listing = "".join(f"{name}\0{size}\0" for name, size in sizes.items())
-    return {"bytes": sum(sizes.values()), "sha256": hashlib.sha256(listing.encode()).hexdigest()}
+    return {"bytes": sum(sizes.values()), "sha256": hash_bytes(listing.encode())}

@@ -8,10 +8,12 @@ of value; they never quote a cell.
 
 import csv
 import re
+import warnings
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from importlib import import_module
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
@@ -24,7 +26,6 @@ import pyarrow.parquet as pq
 from pacer.core.errors import DataError
 from pacer.core.hygiene import LARGEST_EXACT, rounding_fault
 from pacer.core.io import numbered_jsonl, opened
-from pacer.data.spreadsheets import read_sheet
 from pacer.data.values import quoted, shown
 
 #: Maximum number of characters in a cell. Reports exceed the default of the csv module, whose limit is global.
@@ -39,42 +40,33 @@ SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 _DECLARED = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
 #: A quote after a backslash that is not escaped itself.
 _ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
+#: Excel keeps 15 digits of a number.
+_EXCELS_LARGEST = 10**15
 #: Half of a surrogate pair, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CsvForm(NamedTuple):
-    """The format of a CSV file, if it differs from the default for its name.
+    """The format of a CSV file, if it differs from the default for its name."""
 
-    ``delimiter``: a name of :data:`SEPARATORS`; None: a comma, or a tab in ``.tsv``. ``encoding``: one of Python's
-    names. ``settings``: prefix of the user's settings for these options, for messages. ``quotes``: how a quote within
-    quotes is written: ``doubled`` (``""``), or ``backslash`` (``\\"``, as Spark and Hive write it).
-    """
-
-    delimiter: str | None = None
-    encoding: str = "utf-8"
-    settings: str = ""
-    quotes: Literal["doubled", "backslash"] = "doubled"
+    delimiter: str | None = None  # a name of SEPARATORS; None: a comma, or a tab in .tsv
+    encoding: str = "utf-8"  # one of Python's names
+    settings: str = ""  # prefix of the user's settings for these options, for messages
+    quotes: Literal["doubled", "backslash"] = "doubled"  # a quote within quotes is "", or \" as Spark and Hive write it
 
 
 class Table(NamedTuple):
-    """The content of a file; see :func:`open_table`.
-
-    Attributes:
-        columns: names and order as in the file.
-        numbers: for each row, the line on which it begins; without lines: its number from 1.
-        rows: one value per column: text in CSV (None in a blank line), else of the type in the file.
-        of_32_bits: columns of decimal numbers of 32 bits.
-        unread: numbers of rows of the other sheets of a workbook.
-    """
+    """The content of a file; see :func:`open_table`."""
 
     path: Path
     kind: Kind
-    columns: list[str]
-    numbers: Sequence[int]
-    rows: list[tuple[Any, ...]]
-    of_32_bits: Collection[str] = ()
-    unread: Mapping[str, int] | None = None
+    columns: list[str]  # names and order as in the file
+    numbers: Sequence[int]  # for each row, the line on which it begins; without lines: its number from 1
+    rows: list[
+        tuple[Any, ...]
+    ]  # one value per column: text in CSV (None in a blank line), else of the type in the file
+    of_32_bits: Collection[str] = ()  # columns of decimal numbers of 32 bits
+    unread: Mapping[str, int] | None = None  # numbers of rows of the other sheets of a workbook
 
     @property
     def places(self) -> list[str]:
@@ -83,11 +75,8 @@ class Table(NamedTuple):
         return [f"{unit} {number}" for number in self.numbers]
 
     def only(self, name: str) -> str | None:
-        """Return the column with a name, ignoring case and surrounding spaces; None if there is none.
-
-        Raises:
-            DataError: several columns have this name.
-        """
+        """Return the column with a name, ignoring case and surrounding spaces; None if there is none. Raises a
+        DataError if several columns have this name."""
         columns = [column for column in self.columns if column.strip().lower() == name.lower()]
         if len(columns) > 1:
             raise DataError(f"{self.path} has several columns named {name} ({', '.join(columns)}); keep one")
@@ -105,8 +94,7 @@ class Table(NamedTuple):
             decimals: columns whose whole numbers keep their decimal point; elsewhere 7.0 becomes 7, because gaps in a
                 column can turn integer ids into decimals.
 
-        Raises:
-            DataError: a value is neither text nor a number, date or time.
+        Raises a DataError if a value is neither text nor a number, date or time.
         """
         texts = {}
         for name in columns:
@@ -119,11 +107,7 @@ class Table(NamedTuple):
         return frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
 
     def check_ids(self, columns: Sequence[str]) -> None:
-        """Refuse ids that were rounded, because they would join what does not belong together.
-
-        Raises:
-            DataError: a column holds such an id.
-        """
+        """Raise a DataError if an id was rounded, because it would join what does not belong together."""
         for name in columns:
             for place, text in zip(self.places, self.frame([name])[name], strict=True):
                 if text is not None and (fault := rounding_fault(text)):
@@ -148,7 +132,7 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
         if path.name.lower().endswith(".parquet"):
             return _read_parquet(path)
         if path.name.lower().endswith((".xlsx", ".xlsm")):
-            header, rows, unread = read_sheet(path, sheet)
+            header, rows, unread = _read_sheet(path, sheet)
             return Table(path, "xlsx", header, [*rows], [*rows.values()], unread=unread)
         if not name.endswith((".jsonl", ".ndjson")):
             raise DataError(
@@ -181,12 +165,68 @@ def _read_parquet(path: Path) -> Table:
     return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
 
 
+def _read_sheet(path: Path, name: str | None) -> tuple[list[str], dict[int, tuple[Any, ...]], dict[str, int]]:
+    """Return the header (the first row that is not empty), the other rows by their numbers, and the numbers of rows of
+    the other sheets. Formulas have the value that was saved, and all rows of a merged cell its value.
+
+    Args:
+        name: of the sheet; None: the first visible one.
+
+    Raises:
+        DataError: openpyxl is not installed, the file cannot be read, has no such sheet, or a formula has no value.
+    """
+    try:
+        load = import_module("openpyxl").load_workbook
+        with warnings.catch_warnings(action="ignore"):  # about styles and extensions
+            book, formulas = load(path, data_only=True), load(path)
+    except FileNotFoundError:
+        raise
+    except ModuleNotFoundError:
+        way = "`pip install openpyxl` (in the clone: `pip install -c constraints.txt '.[excel]'`)"
+        raise DataError(f"{path} needs the package openpyxl: {way}; or save the sheet as CSV (UTF-8)") from None
+    except Exception:  # from a zip file, its XML, or openpyxl
+        raise DataError(f"{path} cannot be read: it is damaged, has a password, or is no .xlsx file") from None
+    sheets = {sheet.title: sheet for sheet in book.worksheets}
+    name = name or next(title for title, sheet in sheets.items() if sheet.sheet_state == "visible")
+    if name not in sheets:
+        raise DataError(f"{path} has no sheet {name}, only {', '.join(sheets)}; set corpus.table.sheet")
+    sheet = sheets.pop(name)
+    for cell in (cell for row in formulas[name].iter_rows() for cell in row):
+        if cell.data_type == "f" and sheet[cell.coordinate].value is None:
+            way = "open the file in a spreadsheet program and save it again"
+            raise DataError(f"{path}, {name}, cell {cell.coordinate}: the value of the formula was not saved; {way}")
+    for area in [*sheet.merged_cells.ranges]:
+        first = sheet.cell(area.min_row, area.min_col)
+        sheet.unmerge_cells(str(area))
+        for row in range(area.min_row + 1, area.max_row + 1):
+            sheet.cell(row, area.min_col, first.value).number_format = first.number_format
+    rows = {cells[0].row: tuple(map(_cell_value, cells)) for cells in sheet.iter_rows()}
+    rows = {number: row for number, row in rows.items() if any(value is not None for value in row)}
+    header = rows.pop(min(rows), ()) if rows else ()
+    columns = [
+        place for place, name in enumerate(header) if name is not None or any(row[place] for row in rows.values())
+    ]
+    names = ["" if header[place] is None else str(header[place]) for place in columns]
+    unread = {title: sheet.max_row for title, sheet in sheets.items() if sheet.max_row > 1}
+    return names, {number: tuple(row[place] for place in columns) for number, row in rows.items()}, unread
+
+
+def _cell_value(cell: Any) -> Any:
+    """Return what a cell shows: a day without a time, an id with its zeros, a rounded number with an exponent."""
+    value, form = cell.value, cell.number_format
+    if isinstance(value, datetime) and "h" not in form.lower():
+        return value.date()
+    if not isinstance(value, int | float):
+        return value
+    if abs(value) >= _EXCELS_LARGEST:
+        return f"{value:e}"
+    return f"{int(value):0{len(form)}}" if re.fullmatch("0+", form) else value
+
+
 def _read_csv(path: Path, form: CsvForm) -> Table:
     """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped; a first line that
     names the separator goes before the setting."""
-    columns: list[str] = []
-    numbers: list[int] = []
-    rows: list[tuple[str | None, ...]] = []
+    columns, numbers, rows = list[str](), list[int](), list[tuple[str | None, ...]]()
     line = header = 1
     separator = form.delimiter or ("tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma")
     try:

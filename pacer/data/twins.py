@@ -16,11 +16,8 @@ INPUTS = ("view", "frontal", "lateral", "prior_report", "indication", "history",
 
 
 def another_patient(records: pl.DataFrame) -> pl.DataFrame:
-    """Give each record all inputs of another patient's record of the same context.
-
-    Raises:
-        DataError: one patient has more than half of a context's records.
-    """
+    """Give each record all inputs of another patient's record of the same context. Raises a DataError if one patient
+    has more than half of a context's records."""
     changed = exchange(records, INPUTS, ["context"])
     for (context,), part in records.group_by("context", maintain_order=True):
         if not (changed["context"] == context).any():
@@ -37,11 +34,9 @@ def exchange(
 ) -> pl.DataFrame:
     """Give each record the ``columns`` of another patient's record that has the same values in ``within``.
 
-    Each group is sorted by patient, and the columns are rotated by the largest number of records of any patient. So no
-    record gets columns of its own patient. Groups in which one patient has more than half of the records are left out.
-
-    Args:
-        seed: order of the patients; None: that of their ids.
+    Each group is sorted by patient (by id, or in an order of ``seed``), and the columns are rotated by the largest
+    number of records of any patient. So no record gets columns of its own patient. Groups in which one patient has more
+    than half of the records are left out.
     """
     patients = records["subject_id"].unique().sort()
     ranks = np.arange(len(patients)) if seed is None else np.random.default_rng(seed).permutation(len(patients))
@@ -64,15 +59,11 @@ def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
     return having.with_columns(pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source))
 
 
-def gold_list(records: pl.DataFrame) -> pl.DataFrame:
-    """Mark each record: its report is written for the commitment that rules read from its reference."""
-    return records.with_columns(gold_list=True)
-
-
 #: The controls of ``decode.controls``: each takes records, and returns those that have a twin with its inputs.
 CONTROLS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "another_patient": another_patient,
     "no_lateral": partial(without, "lateral"),
     "no_prior": partial(without, "prior_report"),
-    "gold_list": gold_list,
+    # a mark: the report is written for the commitment that rules read from its reference
+    "gold_list": lambda records: records.with_columns(gold_list=True),
 }

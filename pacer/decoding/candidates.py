@@ -21,8 +21,8 @@ from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT, Anchor, Attribut
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
+from pacer.data.cleaning import sentence_ends
 from pacer.data.findings import FINDINGS
-from pacer.data.sentences import sentence_ends
 from pacer.decoding.beam import BeamSearch, search_with
 from pacer.decoding.hypotheses import Hypotheses, ListBias
 

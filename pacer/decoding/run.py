@@ -14,8 +14,7 @@ from pacer.backbones.pointers import is_standin, provenance
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import hash_json, publish, scratch_directory, write_json, write_jsonl
-from pacer.core.journal import Journal, read_journal
+from pacer.core.io import Journal, hash_json, publish, read_journal, scratch_directory, write_json, write_jsonl
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split

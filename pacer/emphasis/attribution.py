@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pacer.backbones.chexbert import CheXbert
 from pacer.backbones.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.data.sentences import sentence_ends
+from pacer.data.cleaning import sentence_ends
 
 #: Increased whenever the scores of a text change; scores cached under another number are not used.
 VERSION = 1
@@ -35,12 +35,8 @@ class Attribution(NamedTuple):
 
 
 class Attributor:
-    """Attribution of CheXbert's positive and uncertain observations to the pieces of reports.
-
-    Args:
-        steps: number of points on the line from the baseline.
-        batch_size: texts per pass, fewer if they are longer than 64 pieces.
-    """
+    """Attribution of CheXbert's positive and uncertain observations to the pieces of reports, with ``steps`` points on
+    the line from the baseline, and ``batch_size`` texts per pass, fewer if they are longer than 64 pieces."""
 
     def __init__(self, labeller: CheXbert, steps: int, batch_size: int):
         self.labeller, self.steps, self.batch_size = labeller, steps, batch_size
@@ -49,11 +45,8 @@ class Attributor:
         self.method = IntegratedGradients(self.chosen)
 
     def chosen(self, embedded: Tensor, mask: Tensor, observation: Tensor, label: Tensor) -> Tensor:
-        """Return the attributed output: score [n] of class ``label`` [n] of ``observation`` [n], before the softmax.
-
-        Args:
-            embedded: word embeddings [n, pieces, width]. mask: [n, pieces].
-        """
+        """Return the attributed output: score [n] of class ``label`` [n] of ``observation`` [n], before the softmax,
+        from word embeddings [n, pieces, width] and their ``mask`` [n, pieces]."""
         states = self.network.bert(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
         heads = torch.stack(self.network.scores(states)[:_COUNTED], dim=1)
         return heads[torch.arange(len(embedded), device=embedded.device), observation, label]
@@ -100,17 +93,15 @@ class Attributor:
 def sentence_scores(report: str, read: Attribution, smoothing: float) -> list[float]:
     """Return the largest score of each sentence over all observations, 0 if there is no observation.
 
-    Args:
-        read: of this report. smoothing: standard deviation of the Gaussian along the report, in pieces; 0: none.
-
-    Scores of an observation are smoothed, then divided by their maximum, so that a threshold means the same for long
-    and short reports. The sentence that contributes most to an observation has 1.
+    Scores of an observation are smoothed by a Gaussian along the report (``smoothing``: its standard deviation in
+    pieces; 0: none), then divided by their maximum, so that a threshold means the same for long and short reports. The
+    sentence that contributes most to an observation has 1.
     """
     ends = sentence_ends(report)
     sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in read.piece_ends]
-    best = np.zeros(len(ends))
+    largest = np.zeros(len(ends))
     for scores in read.scores.astype(np.float64):
         smooth = gaussian_filter1d(scores, smoothing) if smoothing else scores
         if smooth.max(initial=0.0) > 0:
-            np.maximum.at(best, sentences, smooth / smooth.max())
-    return best.tolist()
+            np.maximum.at(largest, sentences, smooth / smooth.max())
+    return largest.tolist()

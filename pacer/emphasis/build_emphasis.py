@@ -1,6 +1,9 @@
-"""Build ``emphasis.parquet``: the tokens of every train and val record that L_TLW counts, in the released form."""
+"""Build ``emphasis.parquet``, the tokens of every train and val record that L_TLW counts, in the released form, and the
+audit of these marks."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +12,78 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.config.anchors import Emphasis
-from pacer.core.io import hash_bytes, hash_json, write_json
-from pacer.core.journal import Journal, read_journal
+from pacer.config.corpus import Emphasis
+from pacer.core.audits import Check, counted, number, share
+from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, write_json
 from pacer.core.progress import Ticker
-from pacer.data.schemas import EMPHASIS_SCHEMA, read_records, write_table
-from pacer.data.sentences import sentence_ends, token_marks
-from pacer.emphasis.audit import SPLITS, Audit
+from pacer.data.cleaning import sentence_ends, token_marks
+from pacer.data.schemas import EMPHASIS_SCHEMA, SPLITS, read_records, write_table
 
-TABLE, AUDIT, CACHE = "emphasis.parquet", "audit.json", "attributions.jsonl"
+CACHE = "attributions.jsonl"
+#: The splits that training reads.
+_TRAINED = SPLITS[:2]
 #: Number of reports attributed and cached together; number of records tokenised together.
 _GROUP, _SLICE = 16, 4096
+
+
+class Audit:
+    """Counts of marks, and of the agreement between computed and released marks if both exist."""
+
+    def __init__(self, config: Emphasis):
+        self.config = config
+        #: By split and context, the number of records, sentences and so on.
+        self.counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        #: By split, the number of sentences with each pair (computed, released) of marks.
+        self.agreement: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
+
+    def add(
+        self,
+        row: dict[str, str],
+        chosen: Sequence[float] | None,
+        released: Sequence[float] | None,
+        ends: Sequence[int],
+        token_ends: Sequence[int],
+    ) -> None:
+        """Count a record: the ``chosen`` marks, which training reads, and the ``released`` ones. Its sentences end at
+        ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.cleaning`)."""
+        counts = self.counts[row["split"], row["context"]]
+        counts["records"] += 1
+        if chosen is None:
+            return
+        marked = _marked_sentences(chosen, ends, token_ends)
+        counts.update(records_with_marks=any(marked), sentences=len(marked), marked_sentences=sum(marked))
+        if self.config.source == "computed" and released is not None:
+            self.agreement[row["split"]].update(zip(marked, _marked_sentences(released, ends, token_ends)))
+
+    def content(self) -> dict[str, object]:
+        """Return the content of ``audit.json``: the counts of each context by split, and the lines of the audit."""
+        by_split: dict[str, dict[str, Counter[str]]] = {split: {} for split in _TRAINED}
+        for (split, context), counts in sorted(self.counts.items()):
+            by_split[split][context] = counts
+        return {**by_split, "checks": [check._asdict() for check in self._checks()]}
+
+    def _checks(self) -> Iterator[Check]:
+        totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for (split, _), counts in self.counts.items():
+            totals[split].update(counts)
+        train, both = totals["train"], totals["train"] + totals["val"]
+        doubt, source = self.doubt(), self.config.source
+        marked = doubt or f"{share(train['marked_sentences'], train['sentences'])} sentences"
+        yield Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")
+        changed = counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
+        if changed:
+            yield Check("Records whose released emphasis was changed", changed, not both["dropped"])
+        for split, pairs in self.agreement.items():
+            agreeing, computed, released = pairs[True, True], pairs[True, False], pairs[False, True]
+            precision, recall = (agreeing / max(agreeing + wrong, 1) for wrong in (computed, released))
+            name = f"Precision and recall of computed emphasis against released, by sentence ({split})"
+            yield Check(name, f"{number(precision)} and {number(recall)}")
+
+    def doubt(self) -> str | None:
+        """Return the reason to doubt the marks, or None."""
+        if any(counts["marked_sentences"] for (split, _), counts in self.counts.items() if split == "train"):
+            return None
+        return f"emphasis.source: {self.config.source} emphasises no tokens of any training record, so L_TLW is 0"
 
 
 def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) -> None:
@@ -36,7 +100,7 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
         BackboneError: tokenizer or labeller is not usable. DataError: a line of ``attributions.jsonl`` is malformed.
     """
     table = read_records(records).select("record_id", "split", "context", "report", "emphasis", "emphasis_text")
-    trained = table.filter(pl.col("split").is_in(SPLITS))
+    trained = table.filter(pl.col("split").is_in(_TRAINED))
     out.mkdir(parents=True, exist_ok=True)
     (out / CACHE).touch()
     scores: dict[str, list[float]] = {}
@@ -55,8 +119,8 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
             marks.append(chosen)
     emphasis = pl.DataFrame({"record_id": trained["record_id"], "emphasis": marks}, schema=EMPHASIS_SCHEMA)
     marked = table.select("record_id").join(emphasis, on="record_id", how="left", maintain_order="left")
-    write_table(out / TABLE, marked, EMPHASIS_SCHEMA)
-    write_json(out / AUDIT, audit.content())
+    write_table(out / "emphasis.parquet", marked, EMPHASIS_SCHEMA)
+    write_json(out / "audit.json", audit.content())
     train = [counts for (split, _), counts in audit.counts.items() if split == "train"]
     records_marked, of_all = (sum(counts[name] for counts in train) for name in ("records_with_marks", "records"))
     print(audit.doubt() or f"{records_marked:,} of {of_all:,} training records have emphasised tokens", flush=True)
@@ -102,3 +166,11 @@ def _released(
             return None
         marks = marks[: len(ids) + 1]  # otherwise EOS would get the mark of the next sentence
     return [float(value > 0) for value in marks]
+
+
+def _marked_sentences(marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]) -> list[bool]:
+    """Return whether each sentence has a marked token, of the sentences that tokens with a mark, 0 or not, end in."""
+    sentences: defaultdict[int, bool] = defaultdict(bool)
+    for end, value in zip(token_ends, marks[1:]):
+        sentences[bisect_left(ends, end)] |= value > 0
+    return list(sentences.values())

@@ -102,8 +102,7 @@ def score(
 
 
 def check_replaced(out: Path, reports: Iterable[Path]) -> None:
-    """Refuse a folder with the scores of other reports than the files ``reports``. Raises a ConfigError if there are
-    such scores."""
+    """Raise a ConfigError if a folder has the scores of other reports than the files ``reports``."""
     path = out / "signature.json"
     if not path.is_file():
         return

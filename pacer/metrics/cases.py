@@ -45,16 +45,16 @@ COLUMNS: dict[str, pl.DataType] = {
     "fallback": pl.Boolean(),
     "tokens": pl.Int64(),
 }
-#: Optional columns: findings in which a report contradicts its commitment, the described findings of the commitment, a
+#: Also optional: findings in which a report contradicts its commitment, the described findings of the commitment, a
 #: property by which records can be grouped, the findings of a generated world, and the probabilities of findings.
-FURTHER = ("contradictions", "anchor_attributes", "view", "truth", "present", "absent")
+ALL_COLUMNS = (*COLUMNS, "contradictions", "anchor_attributes", "view", "truth", "present", "absent")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     """Select the columns that ``cases.parquet`` keeps; ``columns``: those of scores and of ``score.columns``. Of each
     control it has whether a report equals the one from the case's own sources, and its labels."""
     of_controls = [f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")]
-    names = dict.fromkeys((*COLUMNS, *FURTHER, *of_controls, *columns))
+    names = dict.fromkeys((*ALL_COLUMNS, *of_controls, *columns))
     return cases.select(name for name in names if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 
@@ -82,6 +82,11 @@ def by_context(cases: pl.DataFrame) -> dict[str, pl.DataFrame]:
 def is_labelled(cases: pl.DataFrame) -> bool:
     """Return whether the cases were scored with a labeller."""
     return cases["hypothesis_labels"].null_count() == 0
+
+
+def is_empty(side: str) -> pl.Expr:
+    """Return whether a text consists only of spaces and periods."""
+    return pl.col(side).str.strip_chars(" .") == ""
 
 
 def labels_of(cases: pl.DataFrame, texts: str) -> np.ndarray:
@@ -114,8 +119,7 @@ def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
 
 
 class Prediction(BaseModel, strict=True):
-    """One line of predictions. ``tokens``: of the complete text; ``findings``: the chance of each. Missing fields are
-    None."""
+    """One line of predictions; missing fields are None. ``tokens``: of the complete text. ``findings``: chances."""
 
     record_id: str
     report: str
@@ -198,12 +202,9 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     """Return the records, which must all have a prediction, with their predictions: columns :data:`PREDICTIONS`, the
     reports of each control (``{control}_hypothesis``, null if it was not run), and ``reference_{polarity}``.
 
-    Args:
-        predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` for controls that were run.
-        anchors: the reference commitments; ``None``: scoring reads them in ``report_raw``.
-
-    Raises:
-        DataError: there are no records, ids do not pair one to one, or an input is missing or malformed.
+    The folder ``predictions_dir`` has ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` for controls that
+    were run; ``anchors`` are the reference commitments (None: scoring reads them in ``report_raw``). Raises a DataError
+    if there are no records, ids do not pair one to one, or an input is missing or malformed.
     """
     ids = records["record_id"].to_list()
     if not ids:

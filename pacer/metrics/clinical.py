@@ -16,8 +16,6 @@ import polars as pl
 from pacer.backbones.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.cases import labels_of
 
-Score = float | None
-
 #: micro: over all cells of records x observations; macro: mean over observations; weighted: mean over observations,
 #: weighted by the number of references with the observation; example: mean over records.
 Average = Literal["micro", "macro", "weighted", "example"]
@@ -29,10 +27,9 @@ RATIOS: tuple[Ratio, ...] = get_args(Ratio)
 @dataclass(frozen=True)
 class Convention:
     """How labels become scores; ``docs/evaluation.md`` lists which published evaluations follow which convention.
-
     ``present``: classes that count as present; all others are absent. ``observations``: the labels that are scored.
-    ``averages``: what the convention reports, its headline first. ``duplicates``: ``all`` rows, or only the ``first``
-    of each study.
+    ``averages``: what the convention reports, its headline first. ``duplicates``: ``all`` rows, or the ``first`` of
+    each study.
 
     An undefined precision, recall or F1 of an observation or record counts as 0 in every average. All published code
     does this: LLM-RG4, R2Gen, f1chexbert and RadEval by scikit-learn's default, CvT2DistilGPT2, CXRMate and MLRG by
@@ -56,10 +53,9 @@ CONVENTIONS: dict[str, Convention] = {
 }
 
 
-def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> dict[str, Score]:
-    """Return every average that a convention reports of labelled cases, by name (``f1_macro``), and the number ``n`` of
-    rows that it counts. A ratio without a denominator is undefined: ``None``, never 0. ``reports``: ``hypothesis`` or a
-    control."""
+def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> dict[str, float | None]:
+    """Return every average that a convention reports of labelled cases, by name (``f1_macro``; None: no denominator),
+    and the number ``n`` of rows that it counts. ``reports``: ``hypothesis`` or a control."""
     rule = CONVENTIONS[convention]
     counted = cases.filter(_counted(cases, rule))
     truth, predicted = (present(labels_of(counted, side), rule) for side in ("reference", reports))
@@ -68,7 +64,7 @@ def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothes
     return {"n": len(counted), **values}
 
 
-def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, Score]:
+def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, float | None]:
     """Return precision, recall and F1 of two Boolean arrays ``[n, labels]``. Undefined values are ``None``: a micro
     ratio without a denominator, or a weighted average if no label has weight."""
     counts = label_counts(truth, predicted)
@@ -83,7 +79,7 @@ def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
     return np.isin(labels[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present)
 
 
-def plain_mean(values: Sequence[Score]) -> Score:
+def plain_mean(values: Sequence[float | None]) -> float | None:
     """Return the mean; ``None`` if there are no values or any value is undefined."""
     defined = [value for value in values if value is not None]
     return sum(defined) / len(values) if values and len(defined) == len(values) else None
@@ -93,8 +89,7 @@ def plain_mean(values: Sequence[Score]) -> Score:
 
 
 def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Return hits, predictions and references for each observation, ``[n, 3 * observations]``, from Boolean arrays
-    ``[n, observations]``."""
+    """Return hits, predictions and references ``[n, 3 * labels]`` from Boolean arrays ``[n, labels]``."""
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
@@ -107,8 +102,7 @@ def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 
 
 def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    """Return which rows a convention counts, Boolean ``[n]``: all, or the first of each study in each context. A row of
-    an unknown study counts as its own study."""
+    """Return which rows a convention counts, ``[n]``: all, or the first of each known study in each context."""
     if rule.duplicates == "all":
         return np.ones(len(cases), dtype=bool)
     unknown = cases["study_id"].fill_null("").str.strip_chars() == ""

@@ -46,8 +46,7 @@ def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
 
 
 def contradictions(cases: pl.DataFrame) -> list[tuple[str, ...] | None]:
-    """Return the findings that a generated report affirms and its commitment denies, or the reverse, of each case; None
-    without a commitment."""
+    """Return the findings of which a report and its commitment say the opposite, by case; None without a commitment."""
     sides = (cases.select(pl.col(f"{side}_{name}" for name in POLARITIES)).iter_rows() for side in ("anchor", "report"))
     return [
         None if listed[0] is None else Anchor.of(*listed).contradicted(Anchor.of(*read))
@@ -79,8 +78,7 @@ def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
 
 
 def followed_rows(cases: pl.DataFrame) -> np.ndarray:
-    """Return how many of a commitment's statements its report makes with the same polarity, and how many there are, by
-    case, ``[n, 2]``."""
+    """Return by case, ``[n, 2]``, how many statements of a commitment its report makes, and how many there are."""
     anchor, report = states(cases, "anchor"), states(cases, "report")
     stated = anchor != ABSENT
     return np.stack([(stated & (anchor == report)).sum(axis=1), stated.sum(axis=1)], axis=1)
@@ -139,14 +137,13 @@ def uncommitted_sides(cases: pl.DataFrame) -> Counts:
         known = {finding: attributes for attributes, finding in pairs if finding in affirmed}
         stated = read_attributes(report) if known else {}
         sides = [(stated.get(finding, Attributes()).side, one.side) for finding, one in known.items()]
-        apart = sum(len(said - listed) for said, listed in sides)
-        counts.append([apart, sum(len(said) for said, _ in sides)] if known else None)
+        uncommitted = sum(len(written - listed) for written, listed in sides)
+        counts.append([uncommitted, sum(len(written) for written, _ in sides)] if known else None)
     return counts
 
 
 def side_switches(report: str) -> list[str]:
-    """Return the findings that a report has on the left in one sentence and on the right in another, but in none on
-    both sides."""
+    """Return the findings that are on the left in one sentence, on the right in another, and on both sides in none."""
     sides = {finding: {" ".join(sorted(one.side)) for one in of} for finding, of in sentence_attributes(report).items()}
     return [name for name, known in sides.items() if {"left", "right"} <= known and "left right" not in known]
 
@@ -175,9 +172,8 @@ def attribute_share(sums: np.ndarray, kind: str | None = None) -> np.ndarray:
 
 
 def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
-    """Return the same sums over all cases of a generated corpus: how often a report names an attribute of a present
-    finding as the truth has it (``states``), then how often it names one. Only contexts with a previous report have a
-    course."""
+    """Return the same sums over a generated corpus: how often a report names an attribute of a present finding as the
+    truth has it (``states``), and how often it names one. Only contexts with a previous report have a course."""
     total = np.zeros(2 * len(KINDS), dtype=int)
     for report, context, states in cases.select("hypothesis", "context", "states").iter_rows():
         stated = read_attributes(report)

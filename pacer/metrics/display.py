@@ -45,22 +45,17 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of formatted cells under ``columns``.
-
-    If the first cell of a row repeats that of the row above in the same group, only the first is shown.
-
-    Attributes:
-        numeric: which columns align right; by default all but the first.
-        summary: the index of a row set apart (the mean), or None. rules: the rows that open a new group.
-        quiet: less prominent rows (intervals, published values). headings: by the row below them.
-        marks: best and second best, by (row, column). tones: colours of cells on a page, by (row, column): a class of
-            ``style.css``. notes: lines below the table.
-    """
+    """Rows of formatted cells under ``columns``. If the first cell of a row repeats that of the row above in the same
+    group, only the first is shown. ``text_columns``: how many columns, from the first on, hold text; the others hold
+    numbers and align right. ``summary``: the index of a row set apart (the mean). ``rules``: the rows that open a new
+    group. ``quiet``: less prominent rows (intervals, published values). ``headings``: by the row below them. ``marks``:
+    best and second best, ``tones``: colours of cells on a page (classes of ``style.css``), both by (row, column).
+    ``notes``: lines below the table."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
-    numeric: tuple[bool, ...] = ()
+    text_columns: int = 1
     summary: int | None = None
     rules: frozenset[int] = frozenset()
     quiet: frozenset[int] = frozenset()
@@ -69,9 +64,10 @@ class Table:
     tones: Mapping[tuple[int, int], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.numeric:
-            object.__setattr__(self, "numeric", (False,) + (True,) * (len(self.columns) - 1))
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Which columns hold numbers."""
+        return tuple(column >= self.text_columns for column in range(len(self.columns)))
 
     def opens(self, row: int) -> bool:
         """Return whether a group begins with this row."""
@@ -160,8 +156,7 @@ def latex_text(text: str) -> str:
 
 
 def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
-    """Format a score, and in brackets how many findings, or records, it counts, if it says so; ``None``: it has no
-    denominator, and is never shown as 0."""
+    """Format a score, and in brackets how many findings, or records, it counts; None (no denominator) is not 0."""
     cell = "undefined" if value is None else number(value, decimals)
     return cell if count is None else f"{cell} ({count:,})"
 

@@ -60,9 +60,8 @@ _LONGEST = 8
 
 
 def single_line(text: str) -> str:
-    """Return a text as one line, the form in which it is scored. Line breaks, tabs and the spaces around them become
-    one space; doubled spaces stay, as in the pipeline's own reports. Without this, pycocoevalcap's ROUGE-L would treat
-    two words separated by a line break as one."""
+    """Return a text on one line, as it is scored: line breaks, tabs and spaces around them become one space, or
+    pycocoevalcap's ROUGE-L would not split words there. Doubled spaces stay, as in the pipeline's own reports."""
     if not _BREAK.search(text):
         return text
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
@@ -111,8 +110,7 @@ class _References(list):
 
 
 def cider(cases: pl.DataFrame) -> float | None:
-    """Return CIDEr, 0 to 10, of rows of two texts; None without two different references, because it weights n-grams by
-    how few contain them."""
+    """Return CIDEr, 0 to 10; None without two different references, by whose n-grams it weights."""
     references, hypotheses = (cases[side].to_list() for side in ("reference", "hypothesis"))
     if len({tuple(text.split()) for text in references}) < 2:
         return None
@@ -206,8 +204,7 @@ def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tup
 
 
 def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
-    """Prepare the counts ``[n, 23]`` of pairs for summation: a perfect match is not fragmented, so its one chunk is not
-    counted."""
+    """Prepare counts ``[n, 23]`` for summation: a perfect match is not fragmented, so its one chunk is not counted."""
     rows = np.array(counts, dtype=float).reshape(-1, COUNTS)
     perfect = (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]) & (rows[:, 20] == 1)
     rows[perfect, 20] = 0
@@ -229,8 +226,7 @@ def meteor(sums: np.ndarray) -> np.ndarray:
 
 def repetition(text: str) -> float | None:
     """Return the share of the words that lie in an immediate repeat of a run of one to eight words, or in a sentence
-    that stood before; None without words. The first occurrence does not count, case does not matter, and punctuation is
-    compared but not counted."""
+    that stood before; None without words. Case does not matter, and punctuation is compared but not counted."""
     tokens = _TOKEN.findall(text.lower())
     counted = [token[0].isalnum() for token in tokens]
     repeated = [False] * len(tokens)

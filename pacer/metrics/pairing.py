@@ -36,8 +36,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 class Protocol(Strict):
-    """How reports are read, paired and changed before scoring; all of it is recorded in the signature. The fields are
-    arguments of :func:`pacer.metrics.calls.score`."""
+    """How reports are read, paired and changed; the signature has it. Fields: see :func:`pacer.metrics.calls.score`."""
 
     missing: Literal["error", "empty"] = "error"
     missing_references: Literal["error", "leave-out"] = "error"
@@ -55,8 +54,7 @@ class Protocol(Strict):
 
 def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Return the cases, in the order of the references, and counts of what was done to the reports. Raises a DataError
-    if only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is not one of the
-    four."""
+    if only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is unknown."""
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
         hint = NAME_INDEX * (not without.path.suffix)
@@ -91,14 +89,15 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     if cut := {key: report for key, text, report in zip(cases["id"], generated, reports) if text != report}:
         counts["prompt_hypotheses"] = f"{len(cut)} ({named([*cut])})"
         counts["only_prompt_hypotheses"] = sum(not report for report in cut.values())
-    clean = CLEANERS.get(protocol.clean_references, str)
+    clean, clean_report = (CLEANERS.get(name, str) for name in (protocol.clean_references, protocol.clean_hypotheses))
+    reports = [without_repeats(text) if protocol.deduplicate else text for text in reports]
     cases = cases.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(cases, references, protocol)),
         *("study_id", "subject_id", "findings_original", "view", "prior_report"),
         pl.Series("report", [clean(text) for text in cases["text"]]),
         pl.coalesce("report_raw", "text").alias("report_raw"),
-        pl.Series("hypothesis", [_changed(text, protocol) for text in reports]),
+        pl.Series("hypothesis", [clean_report(text) if text.strip() else text for text in reports]),
         *(pl.lit(None, kind).alias(name) for name, kind in PREDICTIONS.items() if name in _NOT_SAID),
         pl.lit(False).alias("fallback"),
     )
@@ -111,8 +110,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
         for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES)):
-            if found := int(cases[column].str.contains(pattern).sum()):
-                counts[f"{name}_{side}"] = found
+            if matches := int(cases[column].str.contains(pattern).sum()):
+                counts[f"{name}_{side}"] = matches
     return cases, counts
 
 
@@ -198,14 +197,6 @@ def _extracted(text: str, protocol: Protocol) -> str:
     return "" if says_nothing(report) else report
 
 
-def _changed(text: str, protocol: Protocol) -> str:
-    """Return a report in the form in which it is scored."""
-    if protocol.deduplicate:
-        text = without_repeats(text)
-    clean = CLEANERS.get(protocol.clean_hypotheses)
-    return clean(text) if clean and text.strip() else text
-
-
 def last_box(text: str) -> str:
     r"""Return the content of the last ``\boxed{...}``, with its end found by counting braces (paper, appendix
     "Additional Conventional-SN Baselines"). The text is empty if there is no box or the last one is not closed."""
@@ -219,11 +210,8 @@ def last_box(text: str) -> str:
 
 
 def without_repeats(text: str) -> str:
-    """Return the report with only the first occurrence of every sentence.
-
-    Sentences end at a period, question or exclamation mark before white space. They are equal if they differ only in
-    case, white space and the space before the end mark.
-    """
+    """Return the report with only the first occurrence of every sentence, which ends at a period, question or
+    exclamation mark before white space. Case, white space and a space before the end mark make no difference."""
     sentences: dict[str, str] = {}
     for sentence in _SENTENCE_END.split(text.strip()):
         sentences.setdefault(" ".join(sentence.lower().rstrip(".!? ").split()), sentence)

@@ -44,8 +44,6 @@ _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
 _FORMS = "docs/evaluation.md lists the accepted formats"
 #: References or hypotheses: the path of a file, or one of the forms in Python.
 Source = str | Path | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
-#: Name of the column of a series, and that of ids in an index without a name.
-TEXT, ID = "text", "id"
 #: How the row numbers of a frame become ids.
 NAME_INDEX = ' (pandas: an unnamed index 0, 1, 2, … only numbers the rows; as ids, name it: frame.index.name = "id")'
 
@@ -63,16 +61,10 @@ class Reports(NamedTuple):
 def reports_of(
     source: Source, text_columns: Sequence[str], id_column: str | None = None, text_column: str | None = None
 ) -> Reports:
-    """Read a file of reports, whose suffix determines the format, or reports in memory.
-
-    Args:
-        text_columns: names to look for: :data:`REFERENCE_COLUMNS`, :data:`HYPOTHESIS_COLUMNS`, or both.
-        id_column, text_column: the columns to use instead.
-
-    Raises:
-        DataError: the file is missing, damaged or of another kind, a column is missing or ambiguous, or a row holds
-            something other than text.
-    """
+    """Read a file of reports, whose suffix determines the format, or reports in memory. Columns are found by name: the
+    texts by ``text_columns`` (:data:`REFERENCE_COLUMNS`, :data:`HYPOTHESIS_COLUMNS`, or both), unless ``id_column`` and
+    ``text_column`` name them. Raises a DataError if the file is missing, damaged or of another kind, a column is
+    missing or ambiguous, or a row holds something other than text."""
     side = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}.get(tuple(text_columns), "hypothesis")
     if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
         raise DataError(f"{side}: expected the path of a file, a list of texts or texts by id, got {shown(source)}")
@@ -91,17 +83,16 @@ def reports_of(
         raise DataError(f"{path} contains no reports")
     candidates = _named(names, text_column, (*text_columns, _ALONE))
     if len(candidates) > 1:
-        raise DataError(
-            f"{path} has several possible report columns: {_shown(candidates)}; choose one with --{side}-text"
-        )
+        several = _shown(candidates)
+        raise DataError(f"{path} has several possible report columns: {several}; choose one with --{side}-text")
     ids = _named(names, id_column, ID_COLUMNS)
     absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
     if not ids and (id_column or len(table.columns) > 1):
         absent.append(_absent("ids", id_column, ID_COLUMNS, f"--{side}-id") + NAME_INDEX * (not path.suffix))
     if absent and table.kind == "csv" and len(table.columns) == 1:
-        own = "tab" if ".tsv" in path.name.lower() else "comma"
-        other = other_separator(table.columns, own)
-        absent.append(f"separate cells with {own}s, not {other}" if other else "its first line must be a column name")
+        usual = "tab" if ".tsv" in path.name.lower() else "comma"
+        other = other_separator(table.columns, usual)
+        absent.append(f"separate cells with {usual}s, not {other}" if other else "its first line must be a column name")
     if absent:
         raise DataError(f"{path} has the columns {_shown(table.columns)}: {'; '.join(absent)}")
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}
@@ -243,8 +234,7 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without a type of numpy or pandas, the element of a list of one, and None for a missing value:
-    NaN, None or pandas' own."""
+    """Return a value without a type of numpy or pandas, the element of a list of one; None for a missing value."""
     value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
     value = value.to_list() if isinstance(value, pl.Series) else value
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -253,14 +243,9 @@ def _plain(value: Any) -> Any:
 
 
 def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Sequence[Any]] | None:
-    """Return the columns of a frame, with its index where that holds ids; None if it is no frame.
-
-    Args:
-        name: of the frame, for messages. ids: names of columns of ids, in small letters.
-
-    Raises:
-        DataError: the frame has to be changed before it can be read; the message has the call.
-    """
+    """Return the columns of a frame, with its index where that holds ids; None if it is no frame. ``name``: of the
+    frame, for messages; ``ids``: names of columns of ids, in small letters. Raises a DataError, which has the call, if
+    the frame has to be changed before it can be read."""
     if isinstance(content, pl.LazyFrame):
         content = content.collect()
     # a data set of Hugging Face, not several by split; as arrow, which does not decode its images
@@ -271,7 +256,7 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
     if hasattr(content, "column_names") and hasattr(content, "to_pydict"):  # a table of pyarrow
         content = pl.DataFrame(pl.from_arrow(content))
     if hasattr(content, "to_frame") and not hasattr(content, "columns"):  # a series
-        content = content.to_frame(TEXT)
+        content = content.to_frame("text")
     if not hasattr(content, "columns"):
         return None
     if len(set(map(str, content.columns))) < len(content.columns):
@@ -287,7 +272,7 @@ def with_index(
     columns: Mapping[str, Sequence[Any]], index: list[Any], names: list[Any], name: str, ids: Collection[str]
 ) -> Mapping[str, Sequence[Any]]:
     """Return columns with the levels of an index that have ``names``. A single level of any other name than ``ids``, or
-    of none, becomes the column :data:`ID` if no column has ids; without a name, not if it just numbers the rows."""
+    of none, becomes the column ``id`` if no column has ids; without a name, not if it just numbers the rows."""
     if len(names) > 1 and None in names:
         raise DataError(
             f'{name}: some index levels have no names; name them: frame.index.names = ["study_id", "view"], or drop '
@@ -296,7 +281,7 @@ def with_index(
     known = any(column.strip().lower() in ids for column in columns)
     is_numbering = names == [None] and [str(key) for key in index] == [str(row) for row in range(len(index))]
     if len(names) == 1 and not known and not is_numbering and str(names[0]).strip().lower() not in ids:
-        return {ID: index, **columns}
+        return {"id": index, **columns}
     if names == [None]:
         return dict(columns)
     if len(names) == 1 and index == columns.get(str(names[0])):

@@ -1,4 +1,4 @@
-"""Scoring of a set of reports: makes a :class:`~pacer.metrics.signature.Result`.
+"""Scoring of a set of reports: makes a :class:`~pacer.metrics.signature.ScoreResult`.
 
 Used by the stage `score` and for any other corpus. Reference labels and anchors are computed on the spot if they are
 not given. The scores of a context stand in the registry, :mod:`pacer.metrics.scores`. Scores against the latent truth
@@ -27,35 +27,15 @@ from pacer.core.progress import Ticker
 from pacer.data.cleaning import CLEANERS
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, of_split, read_about, read_records, read_table
-from pacer.metrics.cases import (
-    COLUMNS,
-    FURTHER,
-    LABELS,
-    by_context,
-    case_table,
-    contexts_of,
-    controls_of,
-    is_labelled,
-    labels_of,
-    named,
-    read_cases,
-)
+from pacer.data.values import mapped
+from pacer.metrics.cases import ALL_COLUMNS, LABELS, by_context, case_table, controls_of, labels_of, named, read_cases
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean, ratios
 from pacer.metrics.columns import check_names, column_scores, count_of, metric_columns, metrics_of, read_score_columns
 from pacer.metrics.commitments import KINDS, anchor_columns, attribute_share, true_attribute_counts
 from pacer.metrics.nlg import MeteorError, meteor_beside, single_line, with_overlap
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
-from pacer.metrics.signature import (
-    NOT_ASKED,
-    Decoding,
-    Origin,
-    Result,
-    ScoreInputs,
-    build_signature,
-    with_run_id,
-    write_result,
-)
+from pacer.metrics.signature import NOT_ASKED, Decoding, Origin, ScoreInputs, ScoreResult, build_signature, write_result
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
@@ -70,9 +50,8 @@ ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
 def decoded_records(
     records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None, contexts: Sequence[str] = ()
 ) -> tuple[pl.DataFrame, str | None]:
-    """Return the records that a folder of predictions should cover, and a note if they are not the whole split.
-    ``split`` and ``contexts`` default to those in the folder's manifest, else to test and all. The manifest's limit
-    applies to each context."""
+    """Return the records that predictions should cover, and a note if they are not the whole split. ``split`` and
+    ``contexts`` default to those of the manifest, else to test and all; its limit applies to each context."""
     manifest = _manifest(Path(predictions_dir))
     settings = Decoding.of(manifest)
     split, limit = split or settings.split or "test", settings.limit
@@ -84,15 +63,6 @@ def decoded_records(
     why = [f"contexts {', '.join(contexts)}"] * bool(contexts) + [f"decode.limit {limit}"] * (limit is not None)
     cut = f"{len(decoded)} of {len(of_the_split)} records of split {split}: {', '.join(why)}"
     return decoded, cut if len(decoded) < len(of_the_split) else None
-
-
-def _with_frontal_reports(wanted: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
-    """Add the raw report of the same study in the context without the lateral view, ``frontal_report``."""
-    same = ["study_id", "context"]
-    frontal = records.filter(pl.col("lateral").is_null()).select(
-        "study_id", pl.col("context").str.replace("s", "m"), frontal_report="report_raw"
-    )
-    return wanted.join(frontal.unique(same, keep="first"), on=same, how="left", maintain_order="left")
 
 
 def _manifest(predictions: Path) -> dict[str, Any] | None:
@@ -111,23 +81,19 @@ def score_decoded(
     contexts: Sequence[str] = (),
     without: Iterable[str] = (),
     say: Callable[[str], object] = print,
-) -> Result:
-    """Score the decoded reports of a corpus; :func:`score_cases` describes what is written and returned.
-
-    Args:
-        records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.cases.read_cases`. split, contexts:
-            as in :func:`decoded_records`. without: as in :func:`score_cases`. say: is called with a message if these
-            are not the whole split.
-
-    Raises:
-        DataError: ids do not pair one to one, or an input is malformed.
-    """
+) -> ScoreResult:
+    """Score the decoded reports of a corpus, as :func:`score_cases` does. ``split`` and ``contexts`` are as in
+    :func:`decoded_records`; ``say`` is called with a message if these are not the whole split. Raises a DataError if
+    ids do not pair one to one, or an input is malformed."""
     table = read_records(records)
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
-    cases = read_cases(_with_frontal_reports(wanted, table), predictions, inputs.anchors)
-    files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
+    frontal_only = table.filter(pl.col("lateral").is_null()).unique(["study_id", "context"], keep="first")
+    frontal = frontal_only.select("study_id", pl.col("context").str.replace("s", "m"), frontal_report="report_raw")
+    wanted = wanted.join(frontal, on=["study_id", "context"], how="left", maintain_order="left")
+    cases = read_cases(wanted, predictions, inputs.anchors)
+    files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in by_context(cases)}
     origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))
     return score_cases(cases, out, inputs, settings, origin, without)
 
@@ -140,19 +106,15 @@ def score_cases(
     origin: Origin,
     without: Iterable[str] = (),
     metrics: Mapping[str, Callable[..., Iterable[float]]] = MappingProxyType({}),
-) -> Result:
-    """Score paired reports, and write the result into the folder ``out`` if one is given. METEOR's program runs beside
-    the other steps; if it fails, the signature says why (``left_out``).
+) -> ScoreResult:
+    """Score paired reports, with the columns of :func:`~pacer.metrics.cases.read_cases` (``report`` is the reference),
+    and write the result into the folder ``out`` if one is given. METEOR's program runs beside the other steps; if it
+    fails, the signature says why (``left_out``). ``without``: keys of scores to leave out, each with the same score
+    against the original findings. ``metrics``: further scores, beside those of ``settings.metrics``.
 
-    Args:
-        cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.cases.read_cases`.
-        without: keys of scores to leave out, each with the same score against the original findings.
-        metrics: further scores, beside those of ``settings.metrics``.
-
-    Returns:
-        The result. Its scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
-        context -> averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is
-        ``None``. A context other than the four has no mean. Without a labeller scores of labels are left out.
+    The result's scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention -> context ->
+    averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None``. A context
+    other than the four has no mean. Without a labeller scores of labels are left out.
     """
     left_out = dict.fromkeys([without] if isinstance(without, str) else without, NOT_ASKED)
     check_keys(left_out)
@@ -183,14 +145,13 @@ def score_cases(
         | column_scores(part.select(columns.columns))
         for name, part in contexts.items()
     }
-    means = {"mean": mean_of_contexts(scores, columns.columns)} if set(scores) <= set(CONTEXTS) else {}
     further = _further_scores(contexts, cases, inputs, settings)
     keys = dict.fromkeys(key for values in scores.values() for key in values)
     defined = {key: score.meaning for key in keys if (score := SCORE_OF.get(key))} | meanings
     signature = build_signature(cases, columns, inputs, settings, origin, ORIGINALS[settings.originals][1])
     signature = replace(signature, scores=defined, left_out=left_out)
     rows = case_table(cases, (*CASE_COLUMNS, *columns.columns))
-    result = with_run_id(Result({**scores, **means, **further}, rows, signature))
+    result = ScoreResult.signed(_with_mean(scores, columns.columns) | further, rows, signature)
     if out is not None:
         write_result(out, result)
     return result
@@ -204,7 +165,7 @@ def _with_metrics(
     read = pl.DataFrame() if settings.columns is None else read_score_columns(settings.columns, ids)
     computed = {"token_limit", "threshold", "states", "bleu_statistics"}
     computed |= {"id", "ids", "image_id", "case", "index", "level_0", "rownames", "row_nr"}  # ids, and row numbers
-    taken = computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *cases.columns, *(score.key for score in SCORES)}
+    taken = computed | {*ALL_COLUMNS, *CASE_COLUMNS, *cases.columns, *(score.key for score in SCORES)}
     check_names([*read.columns, *metrics], taken)
     numbers, meanings = metric_columns(metrics, cases)
     return pl.DataFrame([*read, *numbers]), meanings
@@ -215,9 +176,11 @@ def _further_scores(
 ) -> dict[str, dict]:
     """Return what stands in ``scores.json`` beside the contexts and their mean."""
     further: dict[str, dict] = {}
-    if is_labelled(cases):
-        averaged = set(contexts) <= set(CONTEXTS)
-        further["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}
+    if inputs.chexbert is not None:
+        further["conventions"] = {
+            convention: _with_mean({name: case_efficacy(part, convention) for name, part in contexts.items()})
+            for convention in CONVENTIONS
+        }
         if controls := _control_scores(contexts, settings.convention):
             further["controls"] = controls
     if inputs.truth is not None:
@@ -228,10 +191,7 @@ def _further_scores(
 def _with_lines(cases: pl.DataFrame) -> pl.DataFrame:
     """Put every text on one line, the reference as ``reference``, and say which controls gave the same report."""
     sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
-    cases = cases.with_columns(
-        pl.Series(name, [None if text is None else single_line(text) for text in cases[source]], dtype=pl.String)
-        for name, source in sources.items()
-    )
+    cases = cases.with_columns(mapped(source, single_line).alias(name) for name, source in sources.items())
     same = {f"{name}_unchanged": pl.col(f"{name}_hypothesis") == pl.col("hypothesis") for name in controls_of(cases)}
     return cases.with_columns(**same)
 
@@ -259,7 +219,6 @@ def _readings(cases: pl.DataFrame) -> pl.DataFrame:
 
 
 def _hypotheses(cases: pl.DataFrame) -> list[str]:
-    """Return the names of the columns that hold generated reports."""
     return ["hypothesis", *(f"{control}_hypothesis" for control in controls_of(cases))]
 
 
@@ -268,8 +227,8 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs) -> pl.DataFrame:
     ``inputs.labels`` if given; it is created if it does not exist."""
     if inputs.chexbert is None:
         return cases.with_columns(pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis"))
-    from pacer.backbones.chexbert import CheXbert  # imports torch, which no other score needs
-    from pacer.metrics.reference_labels import known_labels, label_references
+    # imports torch, which no other score needs
+    from pacer.backbones.chexbert import CheXbert, known_labels, label_references
 
     sides = _hypotheses(cases)
     if inputs.labels is None:
@@ -286,14 +245,8 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     """Return the cases that have original findings, with these as references in the form that the settings name."""
     form, _ = ORIGINALS[settings.originals]
     written = cases.filter(pl.col("findings_original").fill_null("") != "")
-    originals = [single_line(form(text)) for text in written["findings_original"]]
-    return with_overlap(written.with_columns(pl.Series("reference", originals, pl.String)))
-
-
-def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:
-    """Return a convention's averages in every context, and their mean if ``averaged``."""
-    scores = {name: case_efficacy(cases, convention) for name, cases in contexts.items()}
-    return scores | {"mean": mean_of_contexts(scores)} if averaged else scores
+    originals = mapped("findings_original", lambda text: single_line(form(text)))
+    return with_overlap(written.with_columns(reference=originals))
 
 
 def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> dict[str, dict[str, Numbers]]:
@@ -309,9 +262,12 @@ def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> di
     return scores
 
 
+def _with_mean(scores: dict[str, Numbers], columns: Sequence[str] = ()) -> dict[str, Numbers]:
+    return scores | {"mean": mean_of_contexts(scores, columns)} if set(scores) <= set(CONTEXTS) else scores
+
+
 def mean_of_contexts(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[str] = ()) -> Numbers:
-    """Return the plain mean over contexts of every score that all contexts have, without counts of records, which the
-    user's ``columns`` have too."""
+    """Return the plain mean over contexts of scores that all have, without counts of records (also of ``columns``)."""
     counts = {score.key for score in SCORES if score.decimals == 0} | {count_of(name) for name in columns}
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if all(name in context for context in contexts)]

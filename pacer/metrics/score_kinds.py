@@ -20,8 +20,7 @@ Rows = Callable[[pl.DataFrame, Convention], np.ndarray]
 
 @dataclass(frozen=True)
 class Context:
-    """What the scores of one context are computed from. ``originals``: its cases with original findings as references,
-    if there are any."""
+    """What the scores of a context are computed from; ``originals``: its cases with original findings, if any."""
 
     cases: pl.DataFrame
     convention: str
@@ -37,12 +36,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Sums:
-    """A score as a function of sums over cases, which is what intervals and tests need.
-
-    ``rows``: scores that share statistics name the same function. ``score``: sums ``[..., k]`` -> score ``[...]``, NaN
-    if undefined. ``counted``: the columns of the rows that add up to the number of findings, or records, that it is a
-    share or a mean of; none: it is no share, or all records count.
-    """
+    """A score as a function of sums over cases, which is what intervals and tests need. ``rows``: scores that share
+    statistics name the same function. ``score``: sums ``[..., k]`` -> score ``[...]``, NaN if undefined. ``counted``:
+    the columns of the rows that add up to the number of findings, or records, that it is a share or a mean of; none: it
+    is no share, or all records count."""
 
     rows: Rows
     score: Callable[[np.ndarray, Convention], np.ndarray]
@@ -50,8 +47,7 @@ class Sums:
 
 
 class Column(NamedTuple):
-    """A column of ``cases.parquet`` that is there for a score: the ``values`` of all cases, of type ``kind``; null: a
-    case without one."""
+    """A column of ``cases.parquet`` of type ``kind`` that a score needs; ``values``: of all cases, null without one."""
 
     name: str
     kind: pl.DataType
@@ -123,8 +119,8 @@ def by_case(
     interval: bool = False,
     **further: Any,
 ) -> Score:
-    """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has. With an
-    interval it is also tested."""
+    """Return a score that is the mean of ``value`` over the cases that have one, if any; with an interval it is
+    tested."""
     columns = value.meta.root_names()
 
     def numbers(cases: pl.DataFrame) -> np.ndarray:
@@ -146,8 +142,3 @@ def mean(sums: np.ndarray) -> np.ndarray:
     """Return the mean from sums of :func:`mean_rows`; NaN without rows."""
     with np.errstate(invalid="ignore"):
         return sums[..., 0] / sums[..., 1]
-
-
-def is_empty(side: str) -> pl.Expr:
-    """Return whether a text consists only of spaces and periods."""
-    return pl.col(side).str.strip_chars(" .") == ""

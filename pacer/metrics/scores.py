@@ -17,48 +17,20 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
+from pacer.metrics import commitments
+from pacer.metrics.cases import is_empty
 from pacer.metrics.clinical import CONVENTIONS, Convention, averaged, label_rows
 from pacer.metrics.commitments import KINDS as ATTRIBUTES
-from pacer.metrics.commitments import (
-    REPORTS,
-    SOURCE_KINDS,
-    affirmed,
-    attribute_counts,
-    attribute_share,
-    contradictions,
-    followed_rows,
-    polarity_rows,
-    reading_scores,
-    side_switches,
-    stated_rows,
-    uncommitted_sides,
-)
+from pacer.metrics.commitments import REPORTS, SOURCE_KINDS, reading_scores, stated_rows
 from pacer.metrics.nlg import bleu, bleu_statistics, cider, meteor, meteor_statistics, repetition
-from pacer.metrics.score_kinds import (
-    Column,
-    Context,
-    Direction,
-    Numbers,
-    Place,
-    Score,
-    Sums,
-    by_case,
-    is_empty,
-    mean,
-    mean_rows,
-)
+from pacer.metrics.score_kinds import Column, Context, Direction, Numbers, Place, Score, Sums, by_case, mean, mean_rows
 
-_COUNTS = pl.List(pl.Int64)
+_COUNTS, _WORDS = pl.List(pl.Int64), pl.List(pl.String)
 #: Whether a text has as many tokens as the decoder allows (including texts that happen to end exactly there).
 _TRUNCATED = pl.col("tokens") >= pl.col("token_limit")
 #: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such wording is invented.
 #: For reports of an unknown context it is not known what the model was given.
 _WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
-
-
-def score_of_column(name: str) -> Score:
-    """Return the score of a column of ``score.columns``, whose better direction is unknown."""
-    return by_case(name, name, pl.col(name), "mean of your column", place="columns", interval=True)
 
 
 def _of_originals(score: Score) -> Callable[[Context], Numbers]:
@@ -77,7 +49,7 @@ def _ratio(ratio: str) -> Sums:
 
 
 def _polarity(polarity: str, side: str) -> Sums:
-    return Sums(lambda cases, _: polarity_rows(cases, polarity, side), lambda sums, _: averaged(sums, "f1"))
+    return Sums(lambda cases, _: commitments.polarity_rows(cases, polarity, side), lambda sums, _: averaged(sums, "f1"))
 
 
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
@@ -95,22 +67,9 @@ def _compares(side: str) -> pl.Expr:
     return pl.col(f"{side}_wording").list.len() > 0
 
 
-def _wording(side: str) -> Column:
-    """Return the rules of comparison that match in the ``reference`` or the ``hypothesis``."""
-    return Column(f"{side}_wording", pl.List(pl.String), lambda cases: map(list, map(prior_wording, cases[side])))
-
-
-def _is_most_frequent(side: str) -> pl.Expr:
-    """Return whether a text is the most frequent one, any one of several."""
-    return pl.col(side) == pl.col(side).mode().first()
-
-
-def _repetition(side: str) -> Column:
-    return Column(f"{side}_repetition", pl.Float64(), lambda cases: map(repetition, cases[side]))
-
-
-def _side_switches(side: str) -> Column:
-    return Column(f"{side}_side_switches", pl.List(pl.String), lambda cases: map(side_switches, cases[side]))
+def _of_text(name: str, function: Callable[[str], Any], kind: pl.DataType = _WORDS) -> Callable[[str], Column]:
+    """Return the column of a function of the text of a ``side``, ``{side}_{name}``."""
+    return lambda side: Column(f"{side}_{name}", kind, lambda cases: map(function, cases[side]))
 
 
 def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Score:
@@ -118,7 +77,7 @@ def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Sc
     kind, lists = SOURCE_KINDS[key], pl.col(needs) if stated is None else stated
     of_kind = (2,) if kind.ratio == "recall" else ()
     sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio), of_kind)
-    column = Column(needs, pl.List(pl.String), lambda cases: affirmed(cases, needs))
+    column = Column(needs, _WORDS, lambda cases: commitments.affirmed(cases, needs))
     measure = "F1" if kind.ratio == "f1" else "share that reports state, with the source and without it,"
     title, meaning = f"{kind.name}, {REPORTS[end]}", f"{measure} of affirmed findings {kind.meaning}"
     return Score(key + end, title, meaning, sums, better=kind.better, needs=needs, case_column=column)
@@ -135,16 +94,16 @@ def _of_counts(key: str, column: Column, width: int, share: Callable, counted: t
 
 
 def _attribute(kind: str | None, chance: bool = False) -> Score:
-    """Return the score of a kind of attribute; None: the mean over the kinds. By ``chance``: with the sources of other
-    patients."""
-    column = Column("attributes", _COUNTS, attribute_counts)
+    """Return the score of a kind of attribute (None: mean of all), by ``chance`` with other patients' sources."""
+    column = Column("attributes", _COUNTS, commitments.attribute_counts)
     key, title = (f"attributes_{kind}", f"{kind} agrees".capitalize()) if kind else ("attributes", "Attributes")
     meaning = f"{kind or 'mean of side, severity and course'}: {_ATTRIBUTES}{_CHANCE * chance}"
     if chance:
-        column = Column("chance_attributes", _COUNTS, partial(attribute_counts, reports="another_patient_hypothesis"))
+        counts = partial(commitments.attribute_counts, reports="another_patient_hypothesis")
+        column = Column("chance_attributes", _COUNTS, counts)
         key, title = f"{key}_chance", f"{(kind or key).capitalize()} by chance"
     named = tuple(len(ATTRIBUTES) + ATTRIBUTES.index(one) for one in ([kind] if kind else ATTRIBUTES))
-    share, better = partial(attribute_share, kind=kind), None if chance else "higher"
+    share, better = partial(commitments.attribute_share, kind=kind), None if chance else "higher"
     fields = {"title": title, "meaning": meaning, "place": "contents", "better": better, "tested": not chance}
     return _of_counts(key, column, 2 * len(ATTRIBUTES), share, named, **fields)
 
@@ -248,13 +207,14 @@ SCORES: tuple[Score, ...] = (
         "contents",
         Score("report_uncertain_f1", "Uncertain F1", _OF_REPORT, _polarity("uncertain", "report"), interval=False),
         *_beside_references(
-            "prior_wording_rate", ("Compares", "References compare"), _compares, _COMPARES, column=_wording
+            *("prior_wording_rate", ("Compares", "References compare"), _compares, _COMPARES),
+            _of_text("wording", lambda text: list(prior_wording(text))),
         ),
         by_case("unfounded_prior_wording_rate", "Compares without a prior", _INVENTED, _UNFOUNDED, "lower"),
         *_beside_references(
             *("side_switch_rate", ("Switches sides", "References switch")),
             lambda side: pl.col(f"{side}_side_switches").list.len() > 0,
-            *(_SWITCHES, _side_switches, "lower"),
+            *(_SWITCHES, _of_text("side_switches", commitments.side_switches), "lower"),
         ),
     ),
     *(_attribute(kind, chance) for kind in (None, *ATTRIBUTES) for chance in (False, True)),
@@ -274,7 +234,7 @@ SCORES: tuple[Score, ...] = (
         ),
         Score(
             *("report_follows_anchor", "Report follows", _FOLLOWS),
-            Sums(lambda cases, _: followed_rows(cases), lambda sums, _: mean(sums)),
+            Sums(lambda cases, _: commitments.followed_rows(cases), lambda sums, _: mean(sums)),
             interval=False,
             needs="anchor_positive",
         ),
@@ -285,11 +245,11 @@ SCORES: tuple[Score, ...] = (
             "reports that state the opposite of their commitment",
             "lower",
             interval=True,
-            case_column=Column("contradictions", pl.List(pl.String), contradictions),
+            case_column=Column("contradictions", _WORDS, commitments.contradictions),
         ),
         _of_counts(
             "uncommitted_sides",
-            *(Column("uncommitted_sides", _COUNTS, uncommitted_sides), 2, mean, (1,)),
+            *(Column("uncommitted_sides", _COUNTS, commitments.uncommitted_sides), 2, mean, (1,)),
             **{"title": "Uncommitted sides", "meaning": _UNCOMMITTED, "better": "lower", "tested": True},
         ),
         Score("read_f1", "Read F1", f"{_READ}; present from `decode.threshold` on", computed=_reading("read_f1")),
@@ -314,12 +274,13 @@ SCORES: tuple[Score, ...] = (
     *_at(
         "variety",
         *_beside_references(
-            *("most_frequent_share", ("Most frequent", "References' most frequent"), _is_most_frequent),
+            *("most_frequent_share", ("Most frequent", "References' most frequent")),
+            lambda side: pl.col(side) == pl.col(side).mode().first(),  # any one of several
             "share of the most frequent report",
         ),
         *_beside_references(
             *("repetition", ("Repeats", "References repeat"), lambda side: pl.col(f"{side}_repetition")),
-            *(_REPEATS, _repetition, "lower"),
+            *(_REPEATS, _of_text("repetition", repetition, pl.Float64()), "lower"),
         ),
     ),
 )
@@ -330,8 +291,8 @@ CASE_COLUMNS = {score.case_column.name: score.case_column for score in SCORES if
 
 
 def score_of(key: str) -> Score:
-    """Return the score with a key; any other key is a column of ``score.columns``."""
-    return SCORE_OF.get(key) or score_of_column(key)
+    """Return the score with a key; any other key is a column of ``score.columns``, whose better values are unknown."""
+    return SCORE_OF.get(key) or by_case(key, key, pl.col(key), "mean of your column", place="columns", interval=True)
 
 
 def scores_at(place: Place) -> list[Score]:
@@ -360,7 +321,7 @@ def context_scores(context: Context, without: Collection[str] = ()) -> Numbers:
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
     """Return the scores that have sums over these cases, with those of ``columns``, which are ``score.columns``'."""
     registered = [s for s in SCORES if s.sums and s.interval and s.needs in cases.columns and cases[s.needs].count()]
-    return registered + [score_of_column(name) for name in columns]
+    return registered + list(map(score_of, columns))
 
 
 def context_counts(cases: pl.DataFrame, convention: str, columns: Iterable[str]) -> dict[str, int]:

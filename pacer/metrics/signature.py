@@ -21,10 +21,9 @@ from pacer.commitments import rules
 from pacer.config.decode import Score
 from pacer.core.errors import ConfigError, DataError, for_caller
 from pacer.core.io import atomic_directory, atomic_path, hash_bytes, hash_file, hash_json, read_json, write_json
-from pacer.metrics.cases import by_context
+from pacer.metrics.cases import by_context, is_empty
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind
-from pacer.metrics.score_kinds import is_empty
 from pacer.metrics.scores import context_counts
 
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
@@ -40,12 +39,9 @@ _RUN = "run"
 
 @dataclass(frozen=True)
 class ScoreInputs:
-    """Files used for scoring. ``chexbert``: the folder of the labeller; ``None``: no scores of labels. All others are
-    optional.
-
-    ``labels``: CheXbert labels of the references; ``None``: labelled on the spot. ``anchors``: reference anchors;
-    ``None``: the rules read ``report_raw``. ``truth``: latent findings of every study; ``None``: there are none.
-    """
+    """Files used for scoring, all optional. ``chexbert``: the folder of the labeller; without it there are no scores of
+    labels. ``labels``: CheXbert labels of the references; without it they are labelled on the spot. ``anchors``:
+    reference anchors; without it the rules read ``report_raw``. ``truth``: latent findings of every study."""
 
     chexbert: Path | None
     labels: Path | None = None
@@ -60,12 +56,9 @@ class ScoreInputs:
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of references and reports, for the signature.
-
-    ``files``: name -> file that was read (``None``: computed on the spot). ``about``: how the references were made.
-    ``manifest``: the manifest of the predictions, or ``None``. ``protocol``: how other systems' reports were read and
-    changed before scoring; ``None`` for predictions of the pipeline.
-    """
+    """Origin of references and reports, for the signature. ``files``: name -> file that was read (None: computed on the
+    spot). ``about``: how the references were made. ``manifest``: that of the predictions, if any. ``protocol``: how
+    other systems' reports were read and changed before scoring; None for predictions of the pipeline."""
 
     files: Mapping[str, Path | None]
     about: Mapping[str, Any]
@@ -93,16 +86,14 @@ class Decoding:
 class Signature:
     """The signature of a result, as ``signature.json`` holds it; parts that an older file lacks are empty.
 
-    Attributes:
-        standin_labeller: whether the labeller was made by this pipeline; None: not recorded, or no labeller.
-        clinical: convention and labeller; None: no labeller. language: the texts that are compared. scores: what each
-            score means. protocol: how other systems' reports were read, paired and changed; None for the pipeline's
-            predictions. columns: names of ``score.columns``' ``scores`` and ``groups``. counts: by context.
-        counted: context -> score -> the number of findings, or records, that it is a share or a mean of.
-        left_out: scores that are not there, with the reason.
-        versions: of packages and of the rules. data: hashes of the inputs; of reference commitments None if the rules
-            read them. predictions: their manifest, if any.
-        run, scores_hash: the id of the result, and the hash of its scores; None in files of versions without them.
+    ``standin_labeller``: whether the labeller was made by this pipeline; None: not recorded, or no labeller.
+    ``clinical``: convention and labeller, if any. ``language``: the texts that are compared. ``scores``: what each
+    score means. ``protocol``: how other systems' reports were read, paired and changed; None for the pipeline's
+    predictions. ``columns``: names of ``score.columns``' ``scores`` and ``groups``. ``counts``: by context.
+    ``counted``: context -> score -> the number of findings, or records, that it is a share or a mean of. ``left_out``:
+    scores that are not there, with the reason. ``versions``: of packages and of the rules. ``data``: hashes of the
+    inputs; of reference commitments None if the rules read them. ``predictions``: their manifest, if any. ``run``,
+    ``scores_hash``: the id of the result, and the hash of its scores; None in files of versions without them.
     """
 
     standin_labeller: bool | None = None
@@ -159,7 +150,16 @@ def build_signature(
 ) -> Signature:
     """Return the signature of one scoring run, still without its scores; ``originals``: the form of these findings."""
     parts, named = by_context(cases), names_by_kind(columns)
-    counts = {name: _counts(part) for name, part in parts.items()}
+    counts = {
+        name: {
+            "n": len(part),
+            "original_references": int((part["findings_original"].fill_null("") != "").sum()),
+            "empty_hypotheses": part.filter(is_empty("hypothesis")).height,
+        }
+        for name, part in parts.items()
+    }
+    source = "the column findings_original" if origin.protocol else "findings as published"
+    has_originals = any(count["original_references"] for count in counts.values())
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
@@ -167,7 +167,9 @@ def build_signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
         language={
-            "original_references": _original(counts, bool(protocol), originals),
+            "original_references": f"{source}, {originals}, where a study has them"
+            if has_originals
+            else "not available",
             "cleaner": about.get("cleaner", "none" if protocol else "not recorded"),
             **{name: about.get(name, "not recorded") for name in ("target", "unseen_comparisons")},
         },
@@ -180,15 +182,6 @@ def build_signature(
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         predictions=None if origin.manifest is None else dict(origin.manifest),
     )
-
-
-def _counts(cases: pl.DataFrame) -> dict[str, int]:
-    """Return the counts of one context."""
-    return {
-        "n": len(cases),
-        "original_references": int((cases["findings_original"].fill_null("") != "").sum()),
-        "empty_hypotheses": cases.filter(is_empty("hypothesis")).height,
-    }
 
 
 def version_of(package: str) -> str | None:
@@ -206,8 +199,7 @@ def rules_version() -> str:
 
 
 def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
-    """Describe the convention and the labeller: provenance, hashes, and whether it is a stand-in made here (None
-    without a ``provenance.json``)."""
+    """Describe the convention and the labeller; ``standin`` is None without a ``provenance.json``."""
     rule, origin, folder = CONVENTIONS[settings.convention], provenance(chexbert), resolve(chexbert)
     files = [folder / name for name in (CHECKPOINT, "config.json", "tokenizer.json", "vocab.txt")]
     labeller = {
@@ -223,13 +215,6 @@ def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
         "duplicates": rule.duplicates,
         "labeller": labeller,
     }
-
-
-def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str) -> str:
-    if not any(context["original_references"] for context in counts.values()):
-        return "not available"
-    origin = "the column findings_original" if foreign else "findings as published"
-    return f"{origin}, {form}, where a study has them"
 
 
 #: What is said of a side's texts, if there are some.
@@ -275,29 +260,28 @@ def reading_notes(signature: Signature) -> list[str]:
         )
     cleaners = {protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")} - {"none"}
     cleaner = min(cleaners, default="decimals, or upstream as published on MIMIC")
-    told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
-    notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]
+    values = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
+    notes += [text.format(count=protocol[key], **values) for key, text in _NOTES.items() if protocol.get(key)]
     return list(map(for_caller, notes))
 
 
-class Result(NamedTuple):
+class ScoreResult(NamedTuple):
     """The content of ``scores.json``, one row per case, and what the numbers mean."""
 
     scores: dict[str, Any]
     cases: pl.DataFrame
     signature: Signature
 
+    @classmethod
+    def signed(cls, scores: dict[str, Any], cases: pl.DataFrame, signature: Signature) -> Self:
+        """Return a result with its id and the hash of its scores in the signature."""
+        rows = hash_bytes(cases.write_ipc(None).getvalue())
+        signature = replace(signature, run=None, scores_hash=hash_json(scores))
+        return cls(scores, cases, replace(signature, run=hash_json([rows, signature.content()])[:16]))
 
-def with_run_id(result: Result) -> Result:
-    """Return the result with its id and the hash of its scores in the signature."""
-    rows, signature = hash_bytes(result.cases.write_ipc(None).getvalue()), replace(result.signature, run=None)
-    signature = replace(signature, scores_hash=hash_json(result.scores))
-    return result._replace(signature=replace(signature, run=hash_json([rows, signature.content()])[:16]))
 
-
-def write_result(out: Path, result: Result) -> None:
-    """Write the files of a result with an id. A folder that holds nothing else is replaced in one step; in any other
-    one the signature is written last."""
+def write_result(out: Path, result: ScoreResult) -> None:
+    """Write the files of a result; a folder with nothing else is replaced in one step, else the signature is last."""
     with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
         with atomic_path(folder / CASES) as temporary:
             result.cases.write_parquet(temporary, metadata={_RUN: result.signature.run or ""})
@@ -310,19 +294,14 @@ def _is_for_results(out: Path) -> bool:
     if out.is_symlink() or os.path.ismount(out) or out.resolve() == Path.cwd():
         return False
     names = {path.name for path in out.iterdir()} if out.exists() else set()
-    beside = next(parent for parent in out.absolute().parents if parent.exists())
-    return names <= {CASES, SCORES, SIGNATURE} and os.access(beside, os.W_OK)
+    parent_folder = next(parent for parent in out.absolute().parents if parent.exists())
+    return names <= {CASES, SCORES, SIGNATURE} and os.access(parent_folder, os.W_OK)
 
 
-def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
-    """Read the files of a folder of scores, or of one that has them in ``metrics/``.
-
-    Args:
-        with_scores: False: ``scores.json`` may be missing, as in a study's folders.
-
-    Raises:
-        DataError: there are none, they are damaged, or they are of different runs.
-    """
+def read_result(folder: str | Path, *, with_scores: bool = True) -> ScoreResult:
+    """Read the files of a folder of scores, or of one that has them in ``metrics/``; without ``with_scores``,
+    ``scores.json`` may be missing, as in a study's folders. Raises a DataError if there are none, they are damaged, or
+    they are of different runs."""
     folder = Path(folder)
     inside = folder if (folder / CASES).is_file() else folder / "metrics"
     path = inside / CASES
@@ -337,12 +316,11 @@ def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
     scores, signature = read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE))
     if run != signature.run:
         raise _unlike(inside, CASES)
-    return Result(scores, cases, signature)
+    return ScoreResult(scores, cases, signature)
 
 
 def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
-    """Read ``scores.json`` and ``signature.json``; raises a :class:`~pacer.core.errors.DataError` as
-    :func:`read_result`."""
+    """Read ``scores.json`` and ``signature.json``; raises a DataError as :func:`read_result`."""
     return scores_of(folder, *(read_json(folder / name) for name in (SCORES, SIGNATURE)))
 
 

@@ -116,7 +116,7 @@ def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
     """Draw the exposure of one radiograph; portable ones have more noise, less contrast and more often grid lines."""
     m = rng.uniform(-1.0, 1.0, size=8).tolist()
     u = rng.random(16).tolist()
-    edges = [max(0.0, 0.24 * value - 0.15) for value in u[0:4]]
+    left, top, right, bottom = (max(0.0, 0.24 * value - 0.15) for value in u[0:4])
     return Exposure(
         gain=(1.0 + 0.14 * m[0]) * (0.94 if portable else 1.0),
         brightness=0.05 * m[1],
@@ -125,7 +125,7 @@ def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
         blur=0.16 * u[5],
         vignette=0.16 * u[6],
         centre=(0.3 * m[3], 0.3 * m[4]),
-        collimation=(edges[0], edges[1], edges[2], edges[3]),
+        collimation=(left, top, right, bottom),
         grid=0.008 + 0.010 * u[7] if u[8] < (0.16 if portable else 0.04) else 0.0,
         grid_period=2.6 + 3.0 * u[9],
         marker="" if u[10] < 0.30 else "L" if u[10] < 0.72 else "R",

@@ -11,7 +11,6 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image, ImageDraw
 
-from pacer.phantom.anatomy import Anatomy
 from pacer.phantom.world import FindingState, PhantomStudy
 
 Point = tuple[float, float]
@@ -39,15 +38,8 @@ def _sheet(size: int, cells: int, pattern: int) -> Array:
 
 
 def smooth_noise(size: int, cells: int, choice: float, place: Point = (0.0, 0.0)) -> Array:
-    """Return smooth noise with ``cells`` lattice cells per side, approximately zero mean and unit deviation.
-
-    Args:
-        choice: number in [0, 1) that selects the sheet.
-        place: two numbers in [0, 1) that select the window on it.
-
-    Returns:
-        float32 [size, size].
-    """
+    """Return smooth noise with ``cells`` lattice cells per side, approximately zero mean and unit deviation; float32
+    [size, size]. Numbers in [0, 1) select the sheet (``choice``) and the window on it (``place``)."""
     left, top = int(place[0] * size), int(place[1] * size)
     return _sheet(size, cells, int(choice * PATTERNS))[top : top + size, left : left + size]
 
@@ -63,25 +55,29 @@ def bump(squared: Array) -> Array:
 
 
 class Canvas:
-    """Accumulates a drawing: soft tissue that replaces air, added brightness, and regions of findings.
+    """Accumulates the drawing of one view of a study: soft tissue that replaces air, added brightness, and regions of
+    findings.
 
     Args:
         size: pixels per side.
-        anatomy: position, tilt, scale and shape of the body.
         bend: sideways swing of the whole body along its height.
+        purpose: of the random numbers of this view.
         turned: relative widening of the half at positive x; the other half is narrowed equally.
 
     Attributes:
+        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
         x, y: body coordinates of every pixel, with the body's shape and position undone; float32 [size, size].
         clear: share of the air that opacities leave.
         added: brightness to add.
         regions: share of each pixel, 0 to 1, that each drawn finding covers.
     """
 
-    def __init__(self, size: int, anatomy: Anatomy, bend: float, turned: float = 0.0):
-        self.size = size
-        self.anatomy = anatomy
+    def __init__(self, study: PhantomStudy, size: int, bend: float, purpose: int, turned: float = 0.0):
+        self.study, self.size, self.anatomy, self.rng = study, size, study.anatomy, study.rng(purpose)
+        left, top, self.texture = self.rng.random(3).tolist()
+        self.window = left, top
         self._bend, self._turned = bend, turned
+        anatomy = self.anatomy
         self._cos = math.cos(anatomy.tilt) * anatomy.scale
         self._sin = math.sin(anatomy.tilt) * anatomy.scale
         x, y = pixel_centres(size)
@@ -115,18 +111,28 @@ class Canvas:
         """Return the coverage (0 to 1) of a polygon; float32 [size, size]."""
         return self._coverage([corners], lambda draw, line: draw.polygon(line, fill=255))
 
-    def draw_case(self, corners: Sequence[Point], brightness: float) -> None:
-        """Draw the case of a pacemaker."""
-        case = self.polygon(corners)
-        self.added += brightness * case
-        self.claim("support devices", case)
+    def draw_devices(
+        self, state: FindingState, lines: dict[str, list[list[Point]]], case: Sequence[Point], brightness: float
+    ) -> None:
+        """Draw support devices: the ``lines`` of each, which are thick for tubes, and the ``case`` of a pacemaker, with
+        its brightness."""
+        if "pacemaker" in state.devices:
+            opaque = self.polygon(case)
+            self.added += brightness * opaque
+            self.claim(state.finding, opaque)
+        is_thick = ("endotracheal tube", "chest tube")
+        thin = [line for device in state.devices if device not in is_thick for line in lines[device]]
+        thick = [line for device in state.devices if device in is_thick for line in lines[device]]
+        for drawn, width in ((thin, 0.034), (thick, 0.050)):
+            if drawn:
+                self.added += (0.31 + 0.09 * state.position[0]) * self.stroke(drawn, width)
+        self.claim(state.finding, self.stroke(thin + thick, 0.08))
 
-    def draw_lines(self, thin: list[list[Point]], thick: list[list[Point]], brightness: float) -> None:
-        """Draw thin catheters and leads, and thick tubes."""
-        for lines, width in ((thin, 0.034), (thick, 0.050)):
-            if lines:
-                self.added += brightness * self.stroke(lines, width)
-        self.claim("support devices", self.stroke(thin + thick, 0.08))
+    def gas(self, x: Array) -> Array:
+        """Return the stomach's gas bubble, 0 to 1; ``x``: distance from its centre."""
+        _, height, size = self.anatomy.gas
+        reach = np.float32(0.008 + 0.022 * size)
+        return bump(np.square(x) / reach + np.square(self.y - np.float32(height)) / (0.35 * reach))
 
     def _coverage(self, shapes: Sequence[Sequence[Point]], paint: Callable[[ImageDraw.ImageDraw, list], None]) -> Array:
         side = self.size * OVERSAMPLING
@@ -145,25 +151,6 @@ class Canvas:
             (self._cos * x - self._sin * y + self.anatomy.shift[0] + 1.0) * scale,
             (self._sin * x + self._cos * y + self.anatomy.shift[1] + 1.0) * scale,
         )
-
-
-class Projection:
-    """One view of a study: the geometry that its findings are drawn into.
-
-    Attributes:
-        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
-    """
-
-    def __init__(self, study: PhantomStudy, canvas: Canvas, purpose: int):
-        self.study, self.canvas, self.rng = study, canvas, study.rng(purpose)
-        left, top, self.texture = self.rng.random(3).tolist()
-        self.window = left, top
-
-    def gas(self, x: Array) -> Array:
-        """Return the stomach's gas bubble, 0 to 1; ``x``: distance from its centre."""
-        _, height, size = self.study.anatomy.gas
-        reach = np.float32(0.008 + 0.022 * size)
-        return bump(np.square(x) / reach + np.square(self.canvas.y - np.float32(height)) / (0.35 * reach))
 
 
 def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Point]:

@@ -7,8 +7,10 @@ answers.jsonl                                 recorded labelling answers for the
 source.json, manifest.json                    location and origin of the files
 """
 
+import json
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
@@ -16,19 +18,19 @@ from pacer.config.corpus import Phantom
 from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
-from pacer.data.cleaning import clean_report
+from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
-from pacer.data.sentences import sentence_ends, token_marks
 from pacer.data.source import describe_source
-from pacer.phantom.answers import recorded_answer
-from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
-from pacer.phantom.phrases import degree
+from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, phantom_tokenizer, report_of
 from pacer.phantom.render import count_images, image_path, write_images
-from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.wording import degree
 from pacer.phantom.world import FindingState, PhantomStudy, make_world
 
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
+#: Creation time of all recorded answers, in seconds since 1970: nothing in a phantom depends on the clock.
+_CREATED = 1_735_689_600
+_FENCED, _CAPITALS, _FOREIGN, _CUT = 0.04, 0.03, 0.02, 0.005
 
 
 def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
@@ -40,13 +42,27 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = phantom_tokenizer(config.vocabulary)
-    records = _write_annotations(studies, tokenizer, directory)
+    files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
+    with Ticker("reports", len(studies)) as ticker:
+        for study in studies:
+            for context in contexts_of(study):
+                files[context][study.split].append(_record(study, context, tokenizer))
+            ticker.advance()
+    for context, splits in files.items():
+        write_json(directory / f"{context}.json", splits)
     boxes = write_images(studies, config.image_size, directory / "images")
-    _write_answers(studies, directory)
+    answers = (
+        _recorded_answer(report_of(study, context), study.rng(40 + CONTEXTS.index(context)))
+        for study in studies
+        if study.split == "train"
+        for context in contexts_of(study)
+    )
+    write_jsonl(directory / "answers.jsonl", answers)
     truth_table(studies, boxes).write_parquet(directory / "truth.parquet")
-    files = {str(context): f"{context}.json" for context in CONTEXTS}
-    write_json(directory / "source.json", describe_source(directory, ".", "images", files))
+    annotations = {context: f"{context}.json" for context in files}
+    write_json(directory / "source.json", describe_source(directory, ".", "images", annotations))
     counts = {"patients": len(world), "studies": len(studies), "images": count_images(studies)}
+    records = {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
     manifest = {
         "kind": "phantom",
         "seed": seed,
@@ -75,28 +91,43 @@ def _described(state: FindingState) -> dict[str, str | None]:
     return {"finding": state.finding, "side": side, "severity": degree(state), "course": state.course}
 
 
-def _write_answers(studies: list[PhantomStudy], directory: Path) -> None:
-    """Write the recorded answers for the reports of the train studies in each context."""
-    answers = (
-        recorded_answer(report_of(study, context), study.rng(40 + CONTEXTS.index(context)))
-        for study in studies
-        if study.split == "train"
-        for context in contexts_of(study)
-    )
-    write_jsonl(directory / "answers.jsonl", answers)
+def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
+    """Return a line of ``answers.jsonl``: ``{"record_id", "response"}``; the response is a chat.completion object.
 
-
-def _write_annotations(studies: list[PhantomStudy], tokenizer: Tokenizer, directory: Path) -> dict[str, dict[str, int]]:
-    """Write the four annotation files; return the number of records per context and split."""
-    files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
-    with Ticker("reports", len(studies)) as ticker:
-        for study in studies:
-            for context in contexts_of(study):
-                files[context][study.split].append(_record(study, context, tokenizer))
-            ticker.advance()
-    for context, splits in files.items():
-        write_json(directory / f"{context}.json", splits)
-    return {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
+    It is not from a language model: it lists the findings that the report states. A few have the blemishes of real
+    answers (a code fence, capital letters, a finding outside the vocabulary, a cut-off answer), so that they exercise
+    the same code as real answers.
+    """
+    record_id = f"{report.context}-{report.study.study_id}"
+    lists = {status: list(report.listed(status)) for status in ("positive", "negative", "uncertain")}
+    rationale = {
+        finding: " ".join(text.rstrip(".").split()[:8])
+        for text, findings in reversed(report.sentences)
+        for finding in sorted(findings)
+    }
+    blemish = rng.random()
+    if blemish < _CAPITALS:
+        lists = {status: [name.title() for name in names] for status, names in lists.items()}
+    elif blemish < _CAPITALS + _FOREIGN:
+        lists["negative"].append("hernia")
+    content = json.dumps({"sample_uid": record_id, **lists, "rationale": rationale}, ensure_ascii=False)
+    finish = "stop"
+    if blemish > 1.0 - _FENCED:
+        content = f"```json\n{content}\n```"
+    elif blemish > 1.0 - _FENCED - _CUT:
+        content, finish = content[: len(content) // 2], "length"
+    prompt_tokens, completion_tokens = 640 + 2 * len(report.text.split()), len(content) // 4
+    total = prompt_tokens + completion_tokens
+    message = {"role": "assistant", "content": content, "refusal": None}
+    response = {
+        "id": f"chatcmpl-{record_id}",
+        "object": "chat.completion",
+        "created": _CREATED,
+        "model": "phantom-recorded",
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
+        "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total},
+    }
+    return {"record_id": record_id, "response": response}
 
 
 def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict[str, object]:
@@ -127,10 +158,8 @@ def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
     """Return ``new_scores`` as in the released files: the tokens of a report that state findings.
 
     The list has one number per token of ``<s> cleaned report </s>``: 1.0 in sentences that state a finding, else 0.0.
-    A possible finding counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100 entries.
-
-    Raises:
-        ValueError: cleaning changed the number of sentences.
+    A possible finding counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100 entries. Raises a
+    ValueError if cleaning changed the number of sentences.
     """
     cleaned = clean_report(report.text)
     ends = sentence_ends(cleaned)

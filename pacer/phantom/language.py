@@ -2,19 +2,27 @@
 
 The context determines the content of a report. Without a previous report there is no comparison of any kind. Without a
 lateral view, lateral-only findings are not mentioned, either as present or as absent.
+
+The tokenizer of these texts has Llama's layout (``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, the 256 byte tokens, then the
+learned pieces), dummy space before the first word, and byte fallback, so texts map to tokens as with the real model. It
+is trained on a fixed sample of cleaned reports, commitments and prompts: the same vocabulary size always yields the
+same tokenizer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from functools import lru_cache
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from pacer.core.contexts import Context, availability, contexts_within
+from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
-from pacer.phantom.phrases import clause, describe, elaborate, remarks, short
-from pacer.phantom.wording import WORDING, Option, Phrase, Style, by_style, capitalised, denial, fill, pick, style_of
+from pacer.phantom import wording
+from pacer.phantom.wording import WORDING, Option, Phrase, Style, by_style, fill, pick
 from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world
 
 Status = Literal["positive", "negative", "uncertain"]
@@ -41,6 +49,30 @@ _SAMPLED = {"sn": 1.0, "sw": 2.5, "mn": 2.0, "mw": 4.0}
 #: Findings outside the lungs; if no others are present, the lungs are clear.
 _OUTSIDE_LUNGS = frozenset({"cardiomegaly", "enlarged mediastinum", "fracture", "support devices"})
 _PURPOSE = 20
+#: Decisions on a whole report, and on one finding, in the order of their draws; each is used at one place.
+_OF_REPORT = (
+    "style", "is_compared", "comparison", "denies_first", "says_clear", "clear", "has_remark", "remark",
+    "remarks_first", "normal", "sections", "joins", "names_absent", "absent", "denials", "denial", "silhouette_alone",
+    "denies_apart", "denies_in_reverse", "summaries", "normal_summary",
+)  # fmt: skip
+_OF_FINDING = (
+    "order", "name", "detail", "frame", "has_clause", "clause", "elaboration", "absent_name", "second_name",
+    "ended_name", "ended_frame", "denied", "silhouette", "summary_name", "summary_frame",
+)  # fmt: skip
+SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
+_BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
+#: Maximum number of distinct characters learned.
+_LETTERS = 100
+_SAMPLE_SEED, _SAMPLE_SIZE = 20_240_607, 5_000
+_TASKS = (
+    "Human: <Img><ImageHere></Img> Write radiological finding and impression for this posterior anterior chest X-ray"
+    " visual feature. Assistant:",
+    "Human: <Img><ImageHere></Img> Write radiological finding section of report for this anterior posterior chest X-ray"
+    " visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report in"
+    " <REPORT>. Assistant:",
+    "Write radiological impression section of report for this posterior anterior chest X-ray visual feature",
+    "Write radiological finding section of report for chest X-ray examination",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,52 +96,6 @@ class PhantomReport:
         return tuple(name for name in FINDINGS if self.statuses.get(name) == status)
 
 
-class _OfReport(IntEnum):
-    """Decisions on a whole report; each is drawn once."""
-
-    STYLE = 0
-    IS_COMPARED = 1
-    COMPARISON = 2
-    DENIES_FIRST = 3
-    SAYS_CLEAR = 4
-    CLEAR = 5
-    HAS_REMARK = 6
-    REMARK = 7
-    REMARKS_FIRST = 8
-    NORMAL = 9
-    SECTIONS = 10
-    JOINS = 11
-    NAMES_ABSENT = 12
-    ABSENT = 13
-    DENIALS = 14
-    DENIAL = 15
-    SILHOUETTE_ALONE = 16
-    DENIES_APART = 17
-    DENIES_IN_REVERSE = 18
-    SUMMARIES = 19
-    NORMAL_SUMMARY = 20
-
-
-class _OfFinding(IntEnum):
-    """Decisions on one finding; each is drawn once."""
-
-    ORDER = 0
-    NAME = 1
-    DETAIL = 2
-    FRAME = 3
-    HAS_CLAUSE = 4
-    CLAUSE = 5
-    ELABORATION = 6
-    ABSENT_NAME = 7
-    SECOND_NAME = 8
-    ENDED_NAME = 9
-    ENDED_FRAME = 10
-    DENIAL = 11
-    SILHOUETTE = 12
-    SUMMARY_NAME = 13
-    SUMMARY_FRAME = 14
-
-
 class _Choices:
     """Random choices that depend only on the current text element, not on the text before it.
 
@@ -117,22 +103,23 @@ class _Choices:
     """
 
     def __init__(self, rng: np.random.Generator):
-        self._of_report = rng.random(len(_OfReport)).tolist()
-        self._of_findings = dict(zip(FINDINGS, rng.random((len(FINDINGS), len(_OfFinding))).tolist(), strict=True))
-        self.style: Style = style_of(self.number(_OfReport.STYLE))
+        self._of_report = dict(zip(_OF_REPORT, rng.random(len(_OF_REPORT)).tolist(), strict=True))
+        of_findings = rng.random((len(FINDINGS), len(_OF_FINDING))).tolist()
+        self._of_findings = {name: dict(zip(_OF_FINDING, row)) for name, row in zip(FINDINGS, of_findings)}
+        drawn = self.number("style")
+        self.style: Style = next(style for style, share in wording.STYLES.items() if drawn < share)
 
-    def number(self, decision: _OfReport | _OfFinding, finding: str = "") -> float:
+    def number(self, decision: str, finding: str = "") -> float:
         return (self._of_findings[finding] if finding else self._of_report)[decision]
 
-    def pick(self, options: Sequence[Option], decision: _OfReport | _OfFinding, finding: str = "") -> Option:
+    def pick(self, options: Sequence[Option], decision: str, finding: str = "") -> Option:
         return pick(options, self.number(decision, finding))
 
     def phrase(self, state: FindingState) -> Phrase:
-        numbers = (self.number(decision, state.finding) for decision in (_OfFinding.NAME, _OfFinding.DETAIL))
-        return describe(state, *numbers)
+        return wording.describe(state, self.number("name", state.finding), self.number("detail", state.finding))
 
     def frame(self, frames: Sequence[str], state: FindingState) -> str:
-        return self.pick(frames, _OfFinding.FRAME, state.finding)
+        return self.pick(frames, "frame", state.finding)
 
 
 def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator) -> PhantomReport:
@@ -144,21 +131,22 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
         state.finding: "uncertain" if state.certainty == "hedged" else "positive" for state in stated
     }
     body = _statements(stated, study, prior, statuses, choices)
-    if prior and body and choices.number(_OfReport.IS_COMPARED) < _OPENING:
-        opening, sentence = choices.pick(WORDING.compared, _OfReport.COMPARISON), body[0][0]
-        body[0] = (f"{opening}, {_lowered(sentence)}", body[0][1])
+    if prior and body and choices.number("is_compared") < _OPENING:
+        opening, (sentence, names) = choices.pick(WORDING.compared, "comparison"), body[0]
+        lowered = sentence if sentence[:2].isupper() else sentence[0].lower() + sentence[1:]
+        body[0] = (f"{opening}, {lowered}", names)
     body += _endings(study, lateral, prior, statuses, choices)
     denials = _denials(study, statuses, choices)
-    body = denials + body if choices.number(_OfReport.DENIES_FIRST) < 0.2 else body + denials
-    if study.findings.keys() <= _OUTSIDE_LUNGS and choices.number(_OfReport.SAYS_CLEAR) < 0.7:
-        body.insert(0, (choices.pick(by_style(WORDING.clear, choices.style), _OfReport.CLEAR), frozenset()))
-    if choices.number(_OfReport.HAS_REMARK) < _REMARK and len(stated) < _MANY:
-        remark = choices.pick(remarks(study, choices.style), _OfReport.REMARK)
-        body.insert(0 if choices.number(_OfReport.REMARKS_FIRST) < 0.3 else len(body), (remark, frozenset()))
+    body = denials + body if choices.number("denies_first") < 0.2 else body + denials
+    if study.findings.keys() <= _OUTSIDE_LUNGS and choices.number("says_clear") < 0.7:
+        body.insert(0, (choices.pick(by_style(WORDING.clear, choices.style), "clear"), frozenset()))
+    if choices.number("has_remark") < _REMARK and len(stated) < _MANY:
+        remark = choices.pick(wording.remarks(study, choices.style), "remark")
+        body.insert(0 if choices.number("remarks_first") < 0.3 else len(body), (remark, frozenset()))
     summary = _impression(stated, prior, choices)
     if not body:
-        body = [(choices.pick(by_style(WORDING.normal, choices.style), _OfReport.NORMAL), frozenset())]
-    shape = choices.number(_OfReport.SECTIONS)
+        body = [(choices.pick(by_style(WORDING.normal, choices.style), "normal"), frozenset())]
+    shape = choices.number("sections")
     if shape < _BOTH:
         findings, impression = body, summary
     elif shape < _BOTH + _FINDINGS_ALONE:
@@ -181,20 +169,24 @@ def _statements(
     stated: list[FindingState], study: PhantomStudy, prior: bool, statuses: dict[str, Status], choices: _Choices
 ) -> list[Sentence]:
     """Write the sentences that state or hedge findings; some state two findings, or add the absence of another."""
-    ordered = sorted(stated, key=lambda s: choices.number(_OfFinding.ORDER, s.finding))
-    pair = _pair(ordered, prior) if choices.number(_OfReport.JOINS) < _JOINED else None
+    ordered = sorted(stated, key=lambda s: choices.number("order", s.finding))
+    pair = _pair(ordered, prior) if choices.number("joins") < _JOINED else None
     absent = None
-    if choices.number(_OfReport.NAMES_ABSENT) < _WITHOUT:
+    if choices.number("names_absent") < _WITHOUT:
         free = [name for name in _NAMED_ABSENT if name not in study.findings and name not in study.resolved]
-        absent = choices.pick(tuple(free), _OfReport.ABSENT) if free else None
+        absent = choices.pick(tuple(free), "absent") if free else None
     body: list[Sentence] = []
     for state in ordered:
         if pair and state is pair[1]:
             continue
         if pair and state is pair[0]:
-            body.append((_joined(*pair, prior, choices), frozenset(s.finding for s in pair)))
+            first, second = pair
+            also = wording.short(second, choices.number("second_name", second.finding))
+            frames = WORDING.joint_changes[first.course] if prior else by_style(WORDING.joint, choices.style)
+            sentence = fill(choices.frame(frames, first), choices.phrase(first), also)
+            body.append((sentence, frozenset({first.finding, second.finding})))
         elif absent and not prior and state.certainty == "definite" and state.finding != "support devices":
-            name = choices.pick(WORDING.denied_names[absent], _OfFinding.ABSENT_NAME, state.finding)
+            name = choices.pick(WORDING.denied_names[absent], "absent_name", state.finding)
             frame = choices.frame(by_style(WORDING.without, choices.style), state)
             body.append((fill(frame, choices.phrase(state), absent=name), frozenset({state.finding})))
             statuses[absent], absent = "negative", None
@@ -206,33 +198,22 @@ def _statements(
 def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, FindingState] | None:
     """Find the first two definite findings that can share a sentence; with a previous report, their course is equal."""
     plain = [s for s in states if s.finding != "support devices" and not s.lateral_only]
-    definite = [s for s in plain if s.certainty == "definite"]
-    for number, first in enumerate(definite):
-        for second in definite[number + 1 :]:
-            if not prior or first.course == second.course:
-                return first, second
-    return None
-
-
-def _joined(first: FindingState, second: FindingState, prior: bool, choices: _Choices) -> str:
-    """Write one sentence for two findings."""
-    also = short(second, choices.number(_OfFinding.SECOND_NAME, second.finding))
-    frames = WORDING.joint_changes[first.course] if prior else by_style(WORDING.joint, choices.style)
-    return fill(choices.frame(frames, first), choices.phrase(first), also)
+    pairs = combinations((s for s in plain if s.certainty == "definite"), 2)
+    return next(((first, second) for first, second in pairs if not prior or first.course == second.course), None)
 
 
 def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:
     """Write the sentence that states or hedges one finding, with a visible detail if ``detailed`` allows it."""
     finding = state.finding
     hedged = state.certainty == "hedged"
-    if not prior and not hedged and choices.number(_OfFinding.HAS_CLAUSE, finding) < _CLAUSE:
-        sentence = clause(state, choices.number(_OfFinding.CLAUSE, finding))
+    if not prior and not hedged and choices.number("has_clause", finding) < _CLAUSE:
+        sentence = wording.clause(state, choices.number("clause", finding))
         if sentence:
             return sentence
     phrase = choices.phrase(state)
-    detail, share = choices.number(_OfFinding.ELABORATION, finding), _DETAIL[choices.style]
+    detail, share = choices.number("elaboration", finding), _DETAIL[choices.style]
     if detailed and not hedged and detail < share:
-        phrase = elaborate(state, phrase, detail / share)
+        phrase = wording.elaborate(state, phrase, detail / share)
     if prior:
         # verbs such as "develop" do not suit devices
         style = "plain" if finding == "support devices" else choices.style
@@ -250,45 +231,45 @@ def _endings(
     sentences: list[Sentence] = []
     for state in ended[:2]:
         statuses[state.finding] = "negative"
-        phrase = short(state, choices.number(_OfFinding.ENDED_NAME, state.finding))
+        phrase = wording.short(state, choices.number("ended_name", state.finding))
         # the last prose frame needs a singular phrase
         frames = by_style(WORDING.resolved, choices.style)[: 2 if phrase.plural else None]
         name = phrase.text.replace(" and ", " or ")
-        frame = choices.pick(frames, _OfFinding.ENDED_FRAME, state.finding)
-        sentences.append((capitalised(frame.format(name)), frozenset()))
+        frame = choices.pick(frames, "ended_frame", state.finding)
+        sentences.append((wording.capitalised(frame.format(name)), frozenset()))
     return sentences
 
 
 def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
     """Write up to three sentences that deny findings; add these to ``statuses``."""
     absent = [
-        (choices.number(_OfFinding.DENIAL, name) / FINDING_PRIORS[name].denied, name)
+        (choices.number("denied", name) / FINDING_PRIORS[name].denied, name)
         for name in FINDINGS
         if name not in study.findings and name not in statuses and FINDING_PRIORS[name].denied > 0
     ]
     absent = [name for rank, name in sorted(absent) if rank < 1.4]
     most = 3.2 if len(statuses) < _MANY else 2.0
-    count = 1 + int(choices.number(_OfReport.DENIALS) * most) + (not study.findings)
+    count = 1 + int(choices.number("denials") * most) + (not study.findings)
     chosen = absent[:count]
     if not chosen:
         return []
     for name in chosen:
         statuses[name] = "negative"
-    style, wording = choices.style, choices.number(_OfReport.DENIAL)
+    style, choice = choices.style, choices.number("denial")
     silhouette = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
-    if len(silhouette) == 2 and choices.number(_OfReport.SILHOUETTE_ALONE) < 0.4:
+    if len(silhouette) == 2 and choices.number("silhouette_alone") < 0.4:
         silhouette = silhouette[:1]
     # "pleural effusion or pleural thickening" could be read as one phrase, so thickening comes first
     listed = sorted((name for name in chosen if name not in silhouette), key=lambda name: name != "pleural abnormality")
     sentences: list[Sentence] = []
     if silhouette:
         frames = by_style(WORDING.both_absent if len(silhouette) == 2 else WORDING.absences[silhouette[0]], style)
-        sentences.append((choices.pick(frames, _OfFinding.SILHOUETTE, silhouette[0]), frozenset()))
-    if len(listed) == 2 and style == "terse" and choices.number(_OfReport.DENIES_APART) < 0.3:
-        sentences += [(denial([name], style, wording), frozenset()) for name in listed]
+        sentences.append((choices.pick(frames, "silhouette", silhouette[0]), frozenset()))
+    if len(listed) == 2 and style == "terse" and choices.number("denies_apart") < 0.3:
+        sentences += [(wording.denial([name], style, choice), frozenset()) for name in listed]
     elif listed:
-        sentences.append((denial(listed, style, wording), frozenset()))
-    if choices.number(_OfReport.DENIES_IN_REVERSE) < 0.5:
+        sentences.append((wording.denial(listed, style, choice), frozenset()))
+    if choices.number("denies_in_reverse") < 0.5:
         sentences.reverse()
     return sentences
 
@@ -296,23 +277,19 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
 def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> list[Sentence]:
     """Write at most three short sentences that repeat the most urgent findings."""
     if not stated:
-        return [(choices.pick(by_style(WORDING.normal, choices.style), _OfReport.NORMAL_SUMMARY), frozenset())]
+        return [(choices.pick(by_style(WORDING.normal, choices.style), "normal_summary"), frozenset())]
     ranked = sorted(stated, key=lambda s: FINDING_PRIORS[s.finding].urgency)
-    count = 1 + int(choices.number(_OfReport.SUMMARIES) * (2.4 if len(stated) < _MANY + 1 else 1.6))
+    count = 1 + int(choices.number("summaries") * (2.4 if len(stated) < _MANY + 1 else 1.6))
     sentences: list[Sentence] = []
     for state in ranked[:count]:
-        phrase = short(state, choices.number(_OfFinding.SUMMARY_NAME, state.finding))
+        phrase = wording.short(state, choices.number("summary_name", state.finding))
         if state.certainty == "hedged":
             frames = WORDING.impression_hedges
         else:
             frames = WORDING.impression_changes[state.course] if prior else ("{0}.",)
-        frame = choices.pick(frames, _OfFinding.SUMMARY_FRAME, state.finding)
+        frame = choices.pick(frames, "summary_frame", state.finding)
         sentences.append((fill(frame, phrase), frozenset({state.finding})))
     return sentences
-
-
-def _lowered(text: str) -> str:
-    return text if text[:2].isupper() else text[0].lower() + text[1:]
 
 
 def contexts_of(study: PhantomStudy) -> tuple[Context, ...]:
@@ -344,3 +321,57 @@ def sample_texts(seed: int, count: int) -> list[PhantomReport]:
                 reports.append(write_report(study, context, rng))
         chunk += 1
     return reports[:count]
+
+
+def commitment_text(report: PhantomReport) -> str:
+    """Format the statuses of a report as a commitment."""
+    lists = {status: ", ".join(report.listed(status)[:8]) for status in ("positive", "negative", "uncertain")}
+    fields = "; ".join(f"{status}: {names or 'none'}" for status, names in lists.items())
+    return f"<ANCHOR> {fields} </ANCHOR>"
+
+
+@lru_cache(maxsize=1)
+def _training_texts() -> tuple[str, ...]:
+    texts: list[str] = []
+    for report in sample_texts(_SAMPLE_SEED, _SAMPLE_SIZE):
+        texts += [clean_report(report.text), commitment_text(report), "<REPORT>", "</REPORT>"]
+    for patient in make_world(_SAMPLE_SEED + 1, 400):
+        for study in patient.studies:
+            texts += [f"INDICATION: {study.indication}. HISTORY: {study.history}."]
+    return (*texts, *_TASKS * 200, *FINDINGS * 20)
+
+
+@lru_cache(maxsize=4)
+def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
+    """Return the tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
+    return train_tokenizer(_training_texts(), vocabulary)
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Learn a Llama-style tokenizer, which puts ``<s>`` first if special tokens are requested. ``decode`` inverts
+    ``encode`` for every text that does not begin with a space; unlearned characters become byte tokens.
+
+    Args:
+        texts: training texts. They are split at newlines, so a newline is always a byte token.
+        vocabulary: number of tokens, including the three special and 256 byte tokens; at least 260.
+    """
+    special = [*SPECIAL_TOKENS, *_BYTES]
+    learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    learner.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        show_progress=False,
+        special_tokens=special,
+        limit_alphabet=min(_LETTERS, vocabulary - len(special)),
+    )
+    learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
+    tokenizer = Tokenizer(learner.model)  # without the learner's special tokens, so that byte tokens are ordinary
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
+    tokenizer.pre_tokenizer = learner.pre_tokenizer
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
+    )
+    return tokenizer

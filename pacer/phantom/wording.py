@@ -1,18 +1,22 @@
-"""The wording of the phantom's reports (``wording.yaml``), and assembly of sentences from noun phrases."""
+"""The wording of the phantom's reports (``wording.yaml``): noun phrases of findings, and sentences with them."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal, NamedTuple, TypeVar
 
-import numpy as np
 from ruamel.yaml import YAML
+
+from pacer.phantom.world import FindingState, PhantomStudy
 
 Style = Literal["terse", "plain", "prose", "numbered"]
 #: Cumulative shares of the styles.
 STYLES: dict[Style, float] = {"terse": 0.26, "plain": 0.60, "prose": 0.88, "numbered": 1.0}
 #: Exponent that favours the first wordings, as habits do: the first of four is chosen 42 % of the time, the last 16 %.
 _HABIT = 1.6
+
+_PLURALS = frozenset({"fractures", "masses", "nodules", "effusions", "plaques"})
+_ADVERBS = {"mild": "mildly", "moderate": "moderately", "severe": "severely"}
 
 Texts = Sequence[str]
 ByName = dict[str, Texts]
@@ -59,18 +63,11 @@ def pick(options: Sequence[Option], choice: float) -> Option:
     return options[int(choice**_HABIT * len(options))]
 
 
-def style_of(choice: float) -> Style:
-    """Map a number in [0, 1) to a style."""
-    return next(style for style, share in STYLES.items() if choice < share)
-
-
 def by_style(frames: ByName, style: Style) -> Texts:
-    """Return the frames of a style."""
     return frames["plain" if style == "numbered" else style]
 
 
 def capitalised(text: str) -> str:
-    """Capitalise the first letter."""
     return text[0].upper() + text[1:]
 
 
@@ -97,15 +94,101 @@ def denial(findings: list[str], style: Style, choice: float) -> str:
     return pick(frames[:3] if len(names) > 2 else frames, choice).format(listed)
 
 
-def clinical_text(rng: np.random.Generator, traits: list[str], phrases: ByName, share: float) -> str | None:
-    """Draw an indication or history that fits a trait of the patient, or None.
+def describe(state: FindingState, wording: float, detail: float) -> Phrase:
+    """Return the noun phrase of one finding; two numbers in [0, 1) select the wording and the amount of detail."""
+    if state.finding == "support devices":
+        return _devices(state, wording)
+    known, words = WORDING.phrases[state.finding], _words(state, detail)
+    names, countable = known.names, known.countable
+    if state.finding == "cardiomegaly":
+        if wording < 0.45:
+            names = ("{degree} cardiomegaly" if detail < 0.75 else "cardiomegaly",)
+        elif wording >= 0.65:
+            names, countable = known.adjective_first, True
+        wording = detail
+    elif state.finding == "enlarged mediastinum":
+        if wording > 0.8:
+            names, countable = known.adjective_first, True
+        wording /= 0.801
+    elif state.lateral_only:
+        names = known.vertebra or known.lateral_only
+    elif state.side == "bilateral":
+        names = known.bilateral or known.names
+    elif state.position[2] > 0.7 if state.finding == "lung lesion" else state.severity > 0.4:
+        names = known.several or known.names
+    words["adjective"] = pick(known.adjectives, detail).format(**words)
+    text = pick(names, min(wording, 0.9999)).format(**words)
+    return Phrase(text, plural=not _PLURALS.isdisjoint(text.split()), countable=countable)
 
-    Args:
-        phrases: ``WORDING.indications`` or ``WORDING.histories``.
-        share: probability of a text.
+
+def degree(state: FindingState) -> str:
+    """Return the word for the severity of a finding."""
+    return "mild" if state.severity < 0.42 else "moderate" if state.severity < 0.72 else "severe"
+
+
+def _words(state: FindingState, detail: float = 0.0) -> dict[str, str]:
+    """Return the values of the placeholders in the names of ``wording.yaml``."""
+    grade = degree(state)
+    lobe = "zone" if state.zone == "mid" else "lobe"
+    seen = state.side != "central" and not state.lateral_only
+    return {
+        "side": state.side,
+        "side_": f"{state.side} " if seen else "",
+        "basilar": "bibasilar" if state.side == "bilateral" else f"{state.side} basilar",
+        "place": f"{state.side} {state.zone} {pick(('lung', 'lung', lobe), (detail * 5.0) % 1.0)}",
+        "size": {"mild": "small", "severe": "large"}.get(grade, grade),
+        "degree": grade,
+        "adverb": _ADVERBS[grade],
+        "lesion": "nodule" if state.severity < 0.6 else "mass",
+        "lesions": "nodules" if state.severity < 0.6 else "masses",
+        "effusion": "effusions" if seen and state.side == "bilateral" else "effusion",
+        "view": " on the lateral view" if detail > 0.5 else "",
+    }
+
+
+def elaborate(state: FindingState, phrase: Phrase, choice: float) -> Phrase:
+    """Add a visible detail to the phrase."""
+    unseen = state.lateral_only or state.prior_only or state.kind == "vertebra"
+    details = () if unseen else WORDING.details.get(state.finding, ())
+    return phrase._replace(text=phrase.text + pick(details, choice)) if details else phrase
+
+
+def clause(state: FindingState, choice: float) -> str | None:
+    """Return a special sentence for an enlarged heart or mediastinum; None for other findings."""
+    clauses = WORDING.phrases[state.finding].clauses if state.finding in WORDING.phrases else ()
+    return pick(clauses, choice).format(**_words(state)) if clauses else None
+
+
+def short(state: FindingState, wording: float) -> Phrase:
+    """Return the noun phrase for an impression, without size and exact place."""
+    if state.finding == "support devices":
+        return _devices(state, 0.0)
+    known = WORDING.phrases[state.finding]
+    text = pick(known.vertebra[:1] if state.kind == "vertebra" else known.short, wording).format(**_words(state))
+    return Phrase(text, plural=text.endswith("effusions"), countable=known.countable or text == "widened mediastinum")
+
+
+def _devices(state: FindingState, wording: float) -> Phrase:
+    names = [pick(WORDING.devices[device], wording).format(side=state.side) for device in state.devices]
+    return Phrase(" and ".join(names), plural=len(names) > 1)
+
+
+def remarks(study: PhantomStudy, style: Style) -> Texts:
+    """Return true remarks about body and exposure, and neutral ones; none of them states or denies a finding.
+
+    They depend only on the study, so its reports in different contexts agree.
     """
-    known, general, trait, choice = rng.random(4)
-    if known > share:
-        return None
-    source = "" if not traits or general < 0.4 else traits[int(trait * len(traits))]
-    return phrases[source][int(choice * len(phrases[source]))]
+    body = study.anatomy
+    untrue = {
+        "low volumes": body.diaphragm >= 0.44,
+        "well expanded": body.diaphragm <= 0.54,
+        "tortuous aorta": body.knob <= 0.95,
+        "osteopenic": body.bone >= 0.78,
+        "scoliosis": abs(body.scoliosis) <= 0.025,
+        "rotated": abs(body.turned) <= 0.035,
+        "skin fold": study.exposure.distractor != "skin fold",
+        "portable": study.view != "AP",
+        "bones intact": "fracture" in study.findings,
+    }
+    column = {"terse": 0, "prose": 2}.get(style, 1)
+    return tuple(texts[column] for name, texts in WORDING.remarks.items() if not untrue.get(name))

@@ -16,7 +16,6 @@ from ruamel.yaml import YAML
 
 from pacer.data.findings import FINDINGS
 from pacer.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
-from pacer.phantom.wording import WORDING, clinical_text
 
 Side = Literal["left", "right", "bilateral", "central"]
 Zone = Literal["upper", "mid", "lower"]
@@ -142,7 +141,11 @@ def make_world(
     numbers = rng.choice(9_999_999, size=patients, replace=False)
     counts = 1 + np.minimum(rng.poisson(max(studies_per_patient - 1.0, 0.0), size=patients), 7)
     study_numbers = rng.choice(9_999_999, size=int(counts.sum()), replace=False)
-    splits = _assign_splits(rng, patients, val_fraction, test_fraction)
+    num_val = max(round(val_fraction * patients), int(val_fraction > 0))
+    num_test = max(round(test_fraction * patients), int(test_fraction > 0))
+    splits: list[Split] = ["train"] * patients
+    for rank, index in enumerate(rng.permutation(patients)[: num_test + num_val]):
+        splits[index] = "test" if rank < num_test else "val"
     world, first = [], 0
     for index in range(patients):
         subject_id = str(10_000_000 + int(numbers[index]))
@@ -151,15 +154,6 @@ def make_world(
         studies = _make_studies((seed, index), subject_id, splits[index], ids, lateral_fraction, rarity_boost)
         world.append(Patient(subject_id, splits[index], studies))
     return world
-
-
-def _assign_splits(rng: np.random.Generator, patients: int, val: float, test: float) -> list[Split]:
-    num_val = max(round(val * patients), int(val > 0))
-    num_test = max(round(test * patients), int(test > 0))
-    splits: list[Split] = ["train"] * patients
-    for rank, index in enumerate(rng.permutation(patients)[: num_test + num_val]):
-        splits[index] = "test" if rank < num_test else "val"
-    return splits
 
 
 def _make_studies(
@@ -179,7 +173,8 @@ def _make_studies(
         moment = np.random.default_rng([*key, 4, number])
         prior = studies[-1] if studies else None
         further = np.random.default_rng([*key, 5, number])
-        findings, resolved = _next_state(rng, further, prior, shifts, has_lateral, boost)
+        draws = np.hstack([rng.random((len(FINDINGS), 10)), further.random((len(FINDINGS), 2))])
+        findings, resolved = _next_state(draws, prior, shifts, has_lateral, boost)
         devices = findings["support devices"].devices if "support devices" in findings else ()
         bedside = "intensive care" in traits or "endotracheal tube" in devices
         portable = bool(rng.random() < (0.2 if has_lateral else 0.75 if bedside else 0.4))
@@ -192,8 +187,8 @@ def _make_studies(
                 has_lateral=has_lateral,
                 findings=findings,
                 resolved=resolved,
-                indication=clinical_text(rng, traits, WORDING.indications, 0.75),
-                history=clinical_text(rng, traits, WORDING.histories, 0.5),
+                indication=_clinical_text(rng, traits, "indications", 0.75),
+                history=_clinical_text(rng, traits, "histories", 0.5),
                 anatomy=draw_anatomy(moment, body, portable),
                 exposure=draw_exposure(moment, portable),
                 lateral_exposure=draw_exposure(moment, False),
@@ -204,18 +199,24 @@ def _make_studies(
     return tuple(studies)
 
 
+def _clinical_text(
+    rng: np.random.Generator, traits: list[str], kind: Literal["indications", "histories"], share: float
+) -> str | None:
+    """Draw a text that fits a trait of the patient, with probability ``share``."""
+    known, general, trait, choice = rng.random(4)
+    if known > share:
+        return None
+    texts = _WORLD[kind]["" if not traits or general < 0.4 else traits[int(trait * len(traits))]]
+    return texts[int(choice * len(texts))]
+
+
 def _next_state(
-    rng: np.random.Generator,
-    further: np.random.Generator,
-    prior: PhantomStudy | None,
-    shifts: dict[str, float],
-    has_lateral: bool,
-    boost: float,
+    draws: np.ndarray, prior: PhantomStudy | None, shifts: dict[str, float], has_lateral: bool, boost: float
 ) -> tuple[dict[str, FindingState], dict[str, FindingState]]:
-    """Draw the findings present now and those that ended, given the previous study."""
+    """Return the findings present now and those that ended, given the previous study and twelve random numbers in
+    [0, 1) of each finding [13, 12]."""
     now: dict[str, FindingState] = {}
     resolved: dict[str, FindingState] = {}
-    draws = np.hstack([rng.random((len(FINDINGS), 10)), further.random((len(FINDINGS), 2))])
     for finding, finding_prior in FINDING_PRIORS.items():
         draw = draws[FINDINGS.index(finding)]
         shift = shifts[finding] + sum(value for other, value in (finding_prior.given or {}).items() if other in now)
@@ -253,9 +254,7 @@ def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingS
         second = DEVICES[int(draw[10] * len(DEVICES))]
         both = draw[11] < 0.35 and first != second
         devices = tuple(d for d in DEVICES if d in (first, second)) if both else (first,)
-    kind = ""
-    if finding == "fracture":
-        kind = "vertebra" if lateral_only else "rib"
+    fracture = "vertebra" if lateral_only else "rib"
     return FindingState(
         finding=finding,
         side=_side(finding, float(draw[3])),
@@ -265,7 +264,7 @@ def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingS
         certainty="definite" if lateral_only else _certainty(finding, severity, float(draw[5])),
         lateral_only=lateral_only,
         prior_only=False,
-        kind=kind,
+        kind=fracture if finding == "fracture" else "",
         devices=devices,
         position=(float(draw[7]), float(draw[8]), float(draw[9])),
     )

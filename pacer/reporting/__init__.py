@@ -1,1 +1,1 @@
-"""Tables, figures and the report page, including the published numbers."""
+"""Tables, figures and the report page."""

@@ -27,8 +27,6 @@ LIGHT = dict(
 )
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 
-_STYLE = Path(__file__).with_name("figures.mplstyle")
-
 
 def for_page(svg: str, name: str) -> Markup:
     """Return the drawing as an inline ``<svg>`` element, with ids that are unique on the page."""
@@ -39,16 +37,12 @@ def for_page(svg: str, name: str) -> Markup:
     return Markup(svg.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-'))
 
 
-def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1, **grid: Any) -> str:
-    """Run ``draw(axes)`` on a new figure of the given size in inches, and return the SVG text.
-
-    Args:
-        columns, grid: arguments of ``Figure.subplots``, whose result is passed to ``draw``.
-    """
-    with matplotlib.rc_context(fname=_STYLE):
+def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1) -> str:
+    """Run ``draw`` with the axes, or ``columns`` of them, of a new figure (size in inches), and return the SVG text."""
+    with matplotlib.rc_context(fname=Path(__file__).with_name("figures.mplstyle")):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)
-        draw(figure.subplots(1, columns, **grid))
+        draw(figure.subplots(1, columns, sharey=True))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})  # without a date, bytes are reproducible
     return buffer.getvalue()
@@ -71,12 +65,11 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
             axes.set_xlabel(context.upper())
         np.ravel(grid)[0].set_ylabel("share present")
 
-    return drawing(6.6, 2.0, draw, columns=len(curves), sharey=True)
+    return drawing(6.6, 2.0, draw, columns=len(curves))
 
 
 def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]) -> str:
-    """Draw (recall, precision) of each name: a line through the ``joined`` ones in their order, with the words that
-    differ at its points; and a legend."""
+    """Draw (recall, precision) by name, a line through the ``joined`` ones in order with the words that differ."""
     words = [name.split() for name in joined]
     start, end = (
         sum(1 for _ in takewhile(lambda column: len({*column}) == 1, zip(*side, strict=False)))
@@ -129,8 +122,8 @@ def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interv
         for place, (name, series) in enumerate(points.items()):
             colour = LIGHT[SERIES[place % len(SERIES)]]
             for row, one in series.items():
-                beside = [other for other, values in points.items() if row in values]
-                height = rows.index(row) + (beside.index(name) - (len(beside) - 1) / 2) * 0.7 / len(points)
+                in_row = [other for other, values in points.items() if row in values]
+                height = rows.index(row) + (in_row.index(name) - (len(in_row) - 1) / 2) * 0.7 / len(points)
                 if one.low is not None and one.high is not None:
                     axes.hlines(height, one.low, one.high, color=colour, linewidth=2)
                 if one.value is not None:

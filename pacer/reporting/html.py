@@ -1,7 +1,4 @@
-"""Self-contained HTML pages from ``templates/``, and radiographs for them: scaled down and embedded as data URIs.
-
-Depth routing is transparent maps over them (``depth_tiles`` and ``depth_slider`` in ``templates/macros.html``).
-"""
+"""Self-contained pages from ``templates/``; radiographs in them, scaled down, with transparent maps of depths."""
 
 import base64
 import io
@@ -23,16 +20,10 @@ from pacer.data.radiographs import open_image
 TEMPLATES = Path(__file__).parent / "templates"
 #: Longest edge of an embedded radiograph, in pixels.
 LONGEST_EDGE = 384
-#: Opacity of the strongest colour of a map.
-_STRONGEST = 0.6
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
-    """Fill a template. Values are escaped unless they are markup; a name without a value is an error.
-
-    Args:
-        folder: templates of another package, which may use the ones here.
-    """
+    """Fill a template of ``folder`` or of this package; values that are not markup are escaped, none may be missing."""
     return _environment(folder).get_template(template).render(**content)
 
 
@@ -48,8 +39,7 @@ def _environment(folder: Path) -> Environment:
 
 
 def read_grey(path: Path) -> Image.Image:
-    """Return the image at ``path`` as 8-bit grey, with no edge longer than :data:`LONGEST_EDGE`. Raises a DataError if
-    the file is missing or is not an image."""
+    """Return an image as 8-bit grey, no edge longer than :data:`LONGEST_EDGE`. Raises a DataError if it is none."""
     try:
         grey = open_image(path).convert("L")
     except ImageError as error:
@@ -87,15 +77,10 @@ class RoutingOverlay(NamedTuple):
 
 
 def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
-    """Return maps that are warm where a patch takes more of a depth than the even share, cool where less, and clear at
-    it. The largest deviation in the image has the strongest colour.
-
-    A map has one pixel per patch: a smooth map would suggest detail that the router does not have. Addresses are
-    ``data:`` addresses: no file is written.
-
-    Args:
-        image: what the patches cover. weights: ``[rows, columns, K]``, sums of 1 over K. depths: the K encoder blocks.
-    """
+    """Return maps of weights ``[rows, columns, K]``, sums of 1 over K, of the K encoder blocks ``depths``: warm where a
+    patch takes more of a depth than the even share, cool where less, and clear at it. The largest deviation in the
+    image has the strongest colour. A map has one pixel per patch: a smooth map would suggest detail that the router
+    does not have. Addresses are ``data:`` addresses: no file is written."""
     even = 1 / weights.shape[2]
     farthest = max(float(np.abs(weights - even).max()), 1e-3)
     relative = (weights - even) / farthest
@@ -107,12 +92,8 @@ def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: 
 
 
 def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
-    """Return the same for the middle square of a radiograph: this family's image processors scale the shorter edge and
-    crop to that square, which the patch grid spans.
-
-    Args:
-        weights: ``[N, K]``, N a square grid in row-major order.
-    """
+    """Return the same for the middle square of a radiograph, from weights ``[N, K]``, N a square grid in row-major
+    order: this family's image processors scale the shorter edge and crop to that square, which the patch grid spans."""
     side, edge = math.isqrt(len(weights)), min(image.size)
     left, top = (image.width - edge) // 2, (image.height - edge) // 2
     square = image.crop((left, top, left + edge, top + edge))
@@ -122,5 +103,5 @@ def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: S
 def _address(relative: np.ndarray) -> str:
     """Return values ``[rows, columns]`` from -1 to 1 as the address of a PNG."""
     pixels = matplotlib.colormaps["RdBu_r"](0.5 + 0.4 * relative, bytes=True)
-    pixels[..., 3] = np.round(255 * _STRONGEST * np.abs(relative))
+    pixels[..., 3] = np.round(255 * 0.6 * np.abs(relative))  # opacity: 0.6 for the strongest colour
     return data_uri(Image.fromarray(pixels), "PNG")

@@ -4,9 +4,10 @@ A marked phrase is a mention of a finding, or it is **longitudinal**: wording th
 (:mod:`pacer.data.wording`), identified by its rule and its direction. A phrase is **matching** if the other text says
 the same. It is **reference-only** if a reference says it and the generated report does not. It is **unverified** if a
 generated report says it and the reference, or the preceding commitment, does not. It is **opposite** if one text
-affirms the finding and the other denies it. It has a **wrong side** if both affirm the finding or leave it uncertain,
-on different sides, by all that each says of it. It **contradicts** where the report affirms what its own commitment
-denies, or the reverse, or has another side. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the
+affirms the finding and the other denies it, and **less certain** if one of them leaves it uncertain. It has a **wrong
+side** or an **other severity** if both affirm the finding or leave it uncertain, with different sides or severities, by
+all that each says of it. It **contradicts** where the report affirms what its own commitment denies, or the reverse, or
+has another side. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the
 findings with their polarity, and :mod:`pacer.commitments.attributes` their sides.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from pacer.commitments.anchor import POLARITIES, Anchor, Attributes, words
+from pacer.commitments.anchor import POLARITIES, VALUES, Anchor, Attributes, words
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.data.wording import find_wording
@@ -23,10 +24,11 @@ from pacer.data.wording import find_wording
 #: Kind of text that a text is compared with.
 Other = Literal["reference", "generated", "commitment"]
 
-#: A finding and its polarity, or its side; or a rule of comparison with its direction, and :data:`LONGITUDINAL`.
+#: A finding and its polarity, side or severity; or a rule of comparison with its direction, and :data:`LONGITUDINAL`.
 Statement = tuple[str, str]
 LONGITUDINAL = "longitudinal"
-_SIDES = ("left", "right", "bilateral")
+#: The words of a kind of description that marks compare.
+_DESCRIPTIONS = {"side": ("left", "right", "bilateral"), "severity": VALUES["severity"]}
 _OPPOSITE = {"positive": "negative", "negative": "positive"}
 #: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not the same.
 _DIRECTION = re.compile(
@@ -46,9 +48,10 @@ _COMPARED_WITH: Mapping[Other, tuple[str, str, str]] = {
 
 class Span(NamedTuple):
     """Characters of a report with the same marks, which are classes of ``style.css``; ``tooltip``: what is said, and by
-    which texts. Of ``matching``, ``reference-only``, ``unverified``, ``opposite`` and ``wrong-side`` there is one on a
-    phrase that another text is compared with. Further marks: ``longitudinal``; ``contradicts`` (the report's own
-    commitment states the opposite, or another side); ``changed`` (the first context's text does not say this)."""
+    which texts. A phrase that another text is compared with has one of ``matching``, ``reference-only``,
+    ``unverified``, ``opposite``, ``wrong-side``, ``less-certain`` and ``other-severity``. Further marks:
+    ``longitudinal``; ``contradicts`` (the report's own commitment states the opposite, or another side); ``changed``
+    (the first context's text does not say this)."""
 
     text: str
     marks: Sequence[str] = ()
@@ -56,21 +59,22 @@ class Span(NamedTuple):
 
 
 def statements(report: str) -> frozenset[Statement]:
-    """Return every finding in a text with its polarity (both, if it is affirmed and denied), and with its side, and the
-    rules of comparison that match."""
+    """Return a text's findings with their polarities, sides and severities, and the rules of comparison that match."""
     findings = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
-    return frozenset(findings | _sides(read_attributes(report)) | {statement for _, _, statement in _wording(report)})
+    return frozenset(
+        findings | _described(read_attributes(report)) | {statement for _, _, statement in _wording(report)}
+    )
 
 
 def committed(commitment: Anchor) -> frozenset[Statement]:
-    """Return the findings of a commitment with their polarities, and with their sides."""
+    """Return the findings of a commitment with their polarities, sides and severities."""
     findings = {(finding, name) for name in POLARITIES for finding in getattr(commitment, name)}
-    return frozenset(findings | _sides(commitment.attributes))
+    return frozenset(findings | _described(commitment.attributes))
 
 
-def _sides(attributes: Mapping[str, Attributes]) -> set[Statement]:
-    """Return the findings that have a side with it, a value of :data:`_SIDES`."""
-    return {(finding, words(known.only(["side"]))[0]) for finding, known in attributes.items() if known.side}
+def _described(attributes: Mapping[str, Attributes]) -> set[Statement]:
+    """Return each finding with each word for its side and severity, of :data:`_DESCRIPTIONS`."""
+    return {(name, word) for name, known in attributes.items() for word in words(known.only(_DESCRIPTIONS))}
 
 
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
@@ -94,13 +98,10 @@ def spans(
 
     A mention includes the cue that decides its polarity ("no evidence of" pneumothorax), unless another mention lies
     between them. If phrases overlap, one without support determines the mark. A commitment makes no comparisons, so
-    wording of comparison is not checked against it.
-
-    Args:
-        other: statements of the text that ``compared_with`` names; None if there is no such text, or for a commitment.
-        first: :func:`statements` of the report in the first context; None in that context itself.
-        commitment: the report's own.
-        named: statements of several texts that make up ``other``, by name; the tooltip says which of them match.
+    wording of comparison is not checked against it. ``other``: statements of the text that ``compared_with`` names;
+    None if there is none, or for a commitment. ``first``: :func:`statements` of the report in the first context; None
+    in that context itself. ``commitment``: the report's own. ``named``: statements of several texts that make up
+    ``other``, by name; the tooltip says which of them match.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
     phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(report)
@@ -109,56 +110,81 @@ def spans(
         "matching": with_support,
         unsupported: without_support,
         "opposite": "the other report says the opposite",
+        "less-certain": "uncertain in one report only",
         "changed": "differs from the first context",
     }
     read, listed = extract_anchor(report), commitment or Anchor()
     opposed, own = {(name, read.polarity(name)) for name in listed.contradicted(read)}, committed(listed)
     if compared_with == "commitment":
         other, own = None if commitment is None else own, frozenset()
-    sides, marked = dict(_sides(read_attributes(report))), []
+    described, marked = _described(read_attributes(report)), []
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):
         here = [statement for left, right, statement in phrases if left <= start and end <= right]
-        sided = {(finding, sides[finding]) for finding, _ in here if finding in sides}
+        known = {statement for statement in described if statement[0] in {name for name, _ in here}}
         compared = [s for s in here if compared_with != "commitment" or s[1] != LONGITUDINAL]
         checked = bool(compared) and other is not None
-        supported = checked and all(statement in (other or ()) for statement in compared)
-        denied = compared_with != "commitment" and checked and not supported
-        denied = denied and any((name, _OPPOSITE.get(kind, "")) in (other or ()) for name, kind in compared)
-        wrong = "" if denied else _apart(compared, sides, other or (), compared_with)
+        mark, difference = _compare(compared, described, other or (), compared_with) if checked else ("", "")
         against = "" if opposed.isdisjoint(here) else "the commitment says the opposite"
-        against = against or _apart(here, sides, own, "commitment")
+        against = against or _difference("side", here, described, own, "commitment")
         applies = {
-            "matching": supported and not wrong,
-            unsupported: checked and not supported and not denied and not wrong,
-            "opposite": denied,
-            "wrong-side": bool(wrong),
+            mark or unsupported: checked,
             LONGITUDINAL: any(kind == LONGITUDINAL for _, kind in here),
             "contradicts": bool(against),
-            "changed": first is not None and not {*here, *sided} <= {*first},
+            "changed": first is not None and not {*here, *known} <= {*first},
         }
         marks = [mark for mark, holds in applies.items() if holds]
         about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
-        told = tooltips | {"wrong-side": wrong, "contradicts": against}
-        about += [told[mark] for mark in marks if mark in told]
+        meanings = tooltips | {"wrong-side": difference, "other-severity": difference, "contradicts": against}
+        about += [meanings[mark] for mark in marks if mark in meanings]
         if named and checked:
-            agree = {name: others for name, others in named.items() if not _apart(compared, sides, others)}
-            matching = sorted(name for name, others in agree.items() if others.issuperset(compared))
+            marks_by_text = {name: _compare(compared, described, others, "reference") for name, others in named.items()}
+            matching = sorted(
+                name for name, (mark, _) in marks_by_text.items() if mark in ("matching", "other-severity")
+            )
             about.append(f"said by {' and '.join(matching) or 'none'}")
         marked.append(Span(report[start:end], marks, "; ".join(about)))
     return marked
 
 
-def _apart(
-    phrase: Collection[Statement], sides: Mapping[str, str], other: Collection[Statement], name: Other = "reference"
+def _compare(
+    phrase: Collection[Statement], described: Collection[Statement], other: Collection[Statement], compared_with: Other
+) -> tuple[str, str]:
+    """Return the mark of a phrase that is compared with another text, empty if that text does not support it, and what
+    is different about its side or severity."""
+    against_list = compared_with == "commitment"
+    if not against_list and any(
+        (name, _OPPOSITE.get(kind, "")) in other for name, kind in set(phrase).difference(other)
+    ):
+        return "opposite", ""
+    if difference := _difference("side", phrase, described, other, compared_with):
+        return "wrong-side", difference
+    if not all(statement in other for statement in phrase):
+        polarities = [{kind for named, kind in other if named == name}.intersection(POLARITIES) for name, _ in phrase]
+        return "less-certain" if all(polarities) and not against_list else "", ""
+    if difference := _difference("severity", phrase, described, other, compared_with):
+        return "other-severity", difference
+    return "matching", ""
+
+
+def _difference(
+    kind: str,
+    phrase: Collection[Statement],
+    described: Collection[Statement],
+    other: Collection[Statement],
+    compared_with: Other,
 ) -> str:
-    """Say on which sides another text has findings that a phrase affirms, unless one is the report's; empty: none."""
-    said, there = [], "generated report" if name == "generated" else name
-    for finding in sorted({finding for finding, kind in phrase if kind != "negative" and finding in sides}):
-        others = sorted(kind for named, kind in other if named == finding and kind in _SIDES)
-        if others and sides[finding] not in others:
-            said.append(f"side: {sides[finding]} here, {' and '.join(others)} in the {there}")
-    return "; ".join(said)
+    """Say which sides or severities another text has of findings that a phrase does not deny, where none of them is the
+    report's; empty: there is no such finding."""
+    differences, text = [], "generated report" if compared_with == "generated" else compared_with
+    for finding in sorted({finding for finding, polarity in phrase if polarity != "negative"}):
+        here, there = (
+            sorted(word for name, word in statements if name == finding and word in _DESCRIPTIONS[kind])
+            for statements in (described, other)
+        )
+        if here and there and not {*here} & {*there}:
+            differences.append(f"{kind}: {' and '.join(here)} here, {' and '.join(there)} in the {text}")
+    return "; ".join(differences)
 
 
 def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:
@@ -166,5 +192,5 @@ def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:
     if mention.cue is None:
         return mention.start, mention.end
     start, end = min(mention.start, mention.cue[0]), max(mention.end, mention.cue[1])
-    apart = any(start <= m.start < end and (m.start, m.end) != (mention.start, mention.end) for m in mentions)
-    return (mention.start, mention.end) if apart else (start, end)
+    is_separate = any(start <= m.start < end and (m.start, m.end) != (mention.start, mention.end) for m in mentions)
+    return (mention.start, mention.end) if is_separate else (start, end)

@@ -1,6 +1,4 @@
-"""Pages of commands: the use of sources by one or several systems, and one study by some systems with the reference,
-context by context, as in the paper's Figure 2.
-"""
+"""Pages of commands: systems' use of sources, and one study by some systems and the reference (paper, Figure 2)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,19 +17,7 @@ from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.display import Heading, Table, score_cell
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
-from pacer.metrics.probe.use import (
-    CHANCE,
-    LACKING,
-    LEAST,
-    MEAN_PICTURE,
-    NOT_THERE,
-    THERE,
-    UNCLEAR,
-    WITHOUT,
-    FindingUse,
-    SystemUse,
-    Use,
-)
+from pacer.metrics.probe.use import CHANCE, LACKING, LEAST, MEAN_PICTURE, FindingUse, SystemUse, Use, Verdict
 from pacer.metrics.signature import read_result
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
@@ -68,7 +54,7 @@ _WORDS = {
 _TONES = {
     **{"used": "yes", "above chance": "yes", "misled": "no", "ignored": "no", "not above chance": "no"},
     **{"reads the side": "yes", "swaps the side": "no", "ignores the side": "no"},
-    **{THERE: "yes", NOT_THERE: "no", WITHOUT: "no"},
+    **{Verdict.THERE: "yes", Verdict.NOT_THERE: "no", Verdict.WITHOUT: "no"},
 }
 #: Columns of the table of findings: their heading, by change; without boxes those of coverings are left out.
 _RATES = {
@@ -83,18 +69,18 @@ _OF_FINDINGS = (
     "Share of reports that affirm the finding, among records whose reference does; each column is over the records "
     "with this change. Effect of place: covered elsewhere minus covered, over the records that have both, with its "
     "95 % interval over patients.",
-    f"{THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). {NOT_THERE}: as "
-    "given minus another patient's without it is shown, and an effect of place of .1 or more is excluded (p at most "
-    f".025 after Holm's correction). {WITHOUT}: that as given and mean radiograph differ by .1 or more is excluded "
-    f"likewise, and more than .1 state it with the mean radiograph. All need {LEAST} patients.",
-    f"{UNCLEAR}: anything else; beside it the reason, or the number of records at which an effect of place of .2 would "
-    "be shown with power .8. Without boxes the place cannot be tested.",
+    f"{Verdict.THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). "
+    f"{Verdict.NOT_THERE}: as given minus another patient's without it is shown, and an effect of place of .1 or more "
+    f"is excluded (p at most .025 after Holm's correction). {Verdict.WITHOUT}: that as given and mean radiograph "
+    "differ by .1 or more is excluded likewise, and more than .1 state it with the mean radiograph. All need "
+    f"{LEAST} patients.",
+    f"{Verdict.UNCLEAR}: anything else; beside it the reason, or the number of records at which an effect of place of "
+    ".2 would be shown with power .8. Without boxes the place cannot be tested.",
 )
 
 
 def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest: Mapping[str, Any], out: Path) -> str:
-    """Write ``index.html``, ``table.md``, ``use.svg`` and ``use.json`` into the folder ``out``, which is replaced, and
-    return the table as Markdown."""
+    """Replace ``out`` by ``index.html``, ``table.md``, ``use.svg`` and ``use.json``; return the table as Markdown."""
     titles = {CHANCE: "another patient's reference (chance)"} | {kind: f"{kind} (chance)" for kind in KINDS} | {**kinds}
     table, chart = use_table(systems, titles), use_chart(systems, titles)
     boxes = manifest.get("boxes", True)
@@ -129,10 +115,10 @@ def verdict_sentence(system: SystemUse) -> str:
     known = {source: system.uses[twin] for source, twin in _SOURCES.items() if twin in system.uses}
     parts = [_WORDS[use.verdict].format(source=name, changed=1 - (use.unchanged or 0)) for name, use in known.items()]
     parts += [use.verdict for twin, use in system.uses.items() if twin == MIRRORED]
-    for verdict in (THERE, NOT_THERE, WITHOUT, UNCLEAR):
+    for verdict in Verdict:
         names = [one.finding for one in system.findings if one.verdict == verdict]
         if names:
-            parts.append(f"{verdict}: {f'{len(names)} findings' if verdict == UNCLEAR else ', '.join(names)}")
+            parts.append(f"{verdict}: {f'{len(names)} findings' if verdict == Verdict.UNCLEAR else ', '.join(names)}")
     gains = {kind: system.uses[kind].score.low for kind in KINDS if kind in system.uses}
     parts += [f"{kind} not above chance" for kind, low in gains.items() if low is not None and low <= 0]
     return "; ".join(parts)
@@ -149,22 +135,21 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
         for one in system.findings:
             tones[len(rows), 1] = _TONES.get(one.verdict, "")
             rows.append(_finding_cells(one, tuple(rates), boxes))
-    numeric = (False, False, *[True] * (len(columns) - 2))
-    return Table(columns, tuple(rows), "Findings", numeric, headings=headings, tones=tones, notes=_OF_FINDINGS)
+    return Table(columns, tuple(rows), "Findings", text_columns=2, headings=headings, tones=tones, notes=_OF_FINDINGS)
 
 
 def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
     rates = (number(one.rates.get(change), 2) for change in changes)
     place = one.effects.get("place")
     effect = "–" if place is None else "{} ({})".format(*place.cells(None, 2)[:2])
-    verdict = one.verdict
-    if verdict == UNCLEAR and COVERED not in one.rates:
-        verdict += " (no control region)" if boxes else " (no boxes given)"
-    elif verdict == UNCLEAR and place is None:
-        verdict += f" (fewer than {LEAST} patients)"
-    elif verdict == UNCLEAR:
-        verdict += f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
-    return (one.finding, verdict, str(one.records), *rates, *[effect] * boxes)
+    reason = ""
+    if one.verdict == Verdict.UNCLEAR and COVERED not in one.rates:
+        reason = " (no control region)" if boxes else " (no boxes given)"
+    elif one.verdict == Verdict.UNCLEAR and place is None:
+        reason = f" (fewer than {LEAST} patients)"
+    elif one.verdict == Verdict.UNCLEAR:
+        reason = f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
+    return (one.finding, one.verdict + reason, str(one.records), *rates, *[effect] * boxes)
 
 
 def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
@@ -178,8 +163,7 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
                 tones[len(rows), 1] = _TONES.get(use.verdict, "")
                 rows.append((title, use.verdict, *_cells(use)))
     columns = ("Changed source", "Verdict", "n", "Score", "changed", "gain", "Reports that change")
-    numeric = (False, False, *[True] * (len(columns) - 2))
-    return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, tones=tones, notes=_NOTES)
+    return Table(columns, tuple(rows), "Use of sources", text_columns=2, headings=headings, tones=tones, notes=_NOTES)
 
 
 def _cells(use: Use) -> tuple[str, ...]:
@@ -190,39 +174,36 @@ def _cells(use: Use) -> tuple[str, ...]:
 
 
 def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
-    """Draw the gain of each kind of twin with its interval, a colour for each system. At 0 the source makes no
-    difference."""
+    """Draw the gain of each kind of twin with its interval, a colour for each system; 0: it makes no difference."""
     rows = [title for twin, title in titles.items() if any(twin in system.uses for system in systems)]
     points = {
-        system.name: {title: _gain(system.uses[twin]) for twin, title in titles.items() if twin in system.uses}
+        system.name: {
+            title: Interval(use.score.difference, use.score.low, use.score.high)
+            for twin, title in titles.items()
+            if (use := system.uses.get(twin)) is not None
+        }
         for system in systems
     }
     label = "gain: score as given minus score as changed"
     return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
 
 
-def _gain(use: Use) -> Interval:
-    return Interval(use.score.difference, use.score.low, use.score.high)
-
-
 def show_study(
     study: str, systems: Sequence[tuple[str, Path]], contexts: Sequence[str], records: Path, images: Path, out: Path
 ) -> Path:
-    """Write the page of a study, or of one examination, into ``out``, and return its path.
-
-    Args:
-        systems: name and folder of each scored run. contexts: to show; none: all in which every system has a report.
-        records, images: tables of the corpus, for radiographs and previous reports.
-
-    Raises:
-        DataError: a system has no report of the study in a context, or several, or the systems' references differ.
-    """
-    known = _of_study(read_records(records), study) if records.is_file() else []
-    corpus = {row["record_id"]: row for row in known}
-    by_system = [_reports(place, study) for _, place in systems]
+    """Write the page of a study, or of one examination, into ``out``, and return its path. ``contexts``: to show; none:
+    all in which every system has a report. ``records``, ``images``: tables of the corpus, for radiographs and previous
+    reports. Raises a DataError if a system has no report in a context, or several, or references differ."""
+    of_study = _of_study(read_records(records), study) if records.is_file() else []
+    corpus = {row["record_id"]: row for row in of_study}
+    by_system = [_reports(folder, study) for _, folder in systems]
     shared = [name for name in (*CONTEXTS, UNKNOWN) if all(name in rows for rows in by_system)]
     contexts = contexts or shared or list(by_system[0])[:1]
-    reports = [_chosen(rows, place, study, contexts) for rows, (_, place) in zip(by_system, systems, strict=True)]
+    for rows, (_, folder) in zip(by_system, systems, strict=True):
+        if missing := [context for context in contexts if context not in rows]:
+            known = ", ".join(rows)
+            raise DataError(f"{folder} has no report for study {study} in context {missing[0]} (it has: {known})")
+    reports = [[rows[context] for context in contexts] for rows in by_system]
     readings: list[dict[str, Any]] = []
     first: list[frozenset[Statement]] = []
     for context, *rows in zip(contexts, *reports, strict=True):
@@ -270,16 +251,6 @@ def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
     if not by_context:
         raise DataError(f"{place} has no report for study {study}; pass a study id or a record id of its cases")
     return by_context
-
-
-def _chosen(
-    by_context: Mapping[str, dict[str, Any]], place: Path, study: str, contexts: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return a system's rows in these contexts."""
-    if missing := [context for context in contexts if context not in by_context]:
-        there = ", ".join(by_context)
-        raise DataError(f"{place} has no report for study {study} in context {missing[0]} (it has: {there})")
-    return [by_context[context] for context in contexts]
 
 
 def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:

@@ -25,19 +25,13 @@ from pacer.metrics.statistics.bootstrap import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
 from pacer.reporting.marks import Span, Statement, spans, statements
-from pacer.reporting.score_tables import caution
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one run.
-
-    Attributes:
-        records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row per scored record.
-        audits: of corpus, pictures, emphasis and anchors. decoding: the manifest of the predictions.
-        routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty without a router.
-        promise: content of ``promise.json``.
-    """
+    """The results of one run. ``predictions``: by record id. ``audits``: of corpus, pictures, emphasis and anchors.
+    ``decoding``: the manifest of the predictions. ``routing``: depth weights ``[N, K]`` by ``<record_id>/<view>``;
+    empty without a router. ``promise``: content of ``promise.json``."""
 
     params: Params
     records: pl.DataFrame
@@ -58,16 +52,6 @@ class Results:
         if decoded.is_empty():
             raise DataError("no prediction matches a record of the corpus; decode again with this corpus")
         return decoded
-
-    @cached_property
-    def note(self) -> str | None:
-        """A warning if models are stand-ins."""
-        return caution(self.signature)
-
-    @property
-    def depths(self) -> list[int]:
-        """The encoder blocks of the depth weights; predictions of earlier versions do not name them."""
-        return self.decoding.get("depths") or self.params.features.depths
 
     @property
     def convention(self) -> str:
@@ -125,11 +109,8 @@ class CaseImage:
 
 @dataclass(frozen=True)
 class ContextReport:
-    """The model's report for one record, with its reference.
-
-    ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``sources``: in words.
-    ``commitment``: the prediction's; None without one. ``generated``, ``reference``: the texts with their marks.
-    """
+    """The model's report for one record, with its reference. ``record``, ``prediction``, ``score``: its rows of corpus,
+    predictions and scored cases. ``sources``: in words. ``generated``, ``reference``: the texts with their marks."""
 
     record: Mapping[str, Any]
     sources: str
@@ -152,15 +133,13 @@ class ExampleCase:
 
 
 def example_cases(results: Results) -> list[ExampleCase]:
-    """Return the studies that decoding marked as examples (``decode.examples`` sets their number). Raises a DataError
-    if an image of a shown case is missing."""
+    """Return the studies that decoding marked as examples (``decode.examples``); raises as :func:`study_case`."""
     decoded = set(results.decoded["study_id"])
     return [study_case(results, study) for study in results.decoding.get("examples", []) if study in decoded]
 
 
 def study_case(results: Results, study: str) -> ExampleCase:
-    """Return one decoded study, its reports in the order of contexts. Raises a DataError if an image of it is
-    missing."""
+    """Return one decoded study, its reports in the order of contexts; raises a DataError if an image is missing."""
     scores = {row["record_id"]: row for row in results.cases.filter(study_id=study).iter_rows(named=True)}
     rows = sorted(results.decoded.filter(study_id=study).to_dicts(), key=lambda row: CONTEXTS.index(row["context"]))
     reports = []
@@ -192,5 +171,6 @@ def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
     grey = read_grey(Path(results.image_paths[image]))
     keys = (f"{row['record_id']}/{name}" for row in rows)
     weights = next((results.routing[key] for key in keys if key in results.routing), None)
-    overlay = None if weights is None else square_overlay(name, grey, weights, results.depths)
+    depths = results.decoding.get("depths") or results.params.features.depths  # earlier versions name none
+    overlay = None if weights is None else square_overlay(name, grey, weights, depths)
     return CaseImage(name, data_uri(grey), overlay)

@@ -1,10 +1,6 @@
-"""Tables of a run's corpus and scores, the line below each, and the warnings.
+"""Tables of a run's corpus and of scores from the registry, the line with their signature, and the warnings."""
 
-Columns of scores are those of the registry, :mod:`pacer.metrics.scores`. The line has the signature of the scores in
-words.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -15,14 +11,14 @@ from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
-from pacer.metrics.cases import MEAN, UNKNOWN, by_context, row_name
+from pacer.metrics.cases import MEAN, UNKNOWN, by_context, is_empty, row_name
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.display import IN_BRACKETS, Table, first_cell_changes, score_cell
-from pacer.metrics.score_kinds import Score, is_empty, mean
+from pacer.metrics.score_kinds import Score, mean
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
 from pacer.metrics.statistics.bootstrap import PERCENT, Interval, Summed, by_unit, intervals
-from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores, resampled_units
+from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores, units_of
 
 CONTROLS = {
     "another_patient": "Another patient's sources",
@@ -62,10 +58,8 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
-    """Return the contexts in ``scores``, in the paper's order, or that of reports whose context is unknown. Raises a
-    DataError if there are none."""
-    present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
-    if not present:
+    """Return the contexts in ``scores``, in the paper's order, or ``all``. Raises a DataError if there are none."""
+    if not (present := [context for context in (*CONTEXTS, UNKNOWN) if context in scores]):
         raise DataError(f"the scores have no known context; expected {', '.join(CONTEXTS)}, got {', '.join(scores)}")
     return present
 
@@ -91,12 +85,8 @@ def score_table(
     intervals: Intervals | None = None,
     notes: tuple[str, ...] = (),
 ) -> Table:
-    """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
-
-    Args:
-        columns: by default those of the main table. counted: that of the signature, shown beside the scores.
-            intervals: shown below them.
-    """
+    """Return the contexts' scores and their plain mean, a column for each score that a context has; by default those of
+    the main table. ``counted``, that of the signature, stands beside the scores, and ``intervals`` below them."""
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
     shown = [score for score in columns if any(score.key in scores[context] for context in contexts)]
@@ -128,10 +118,8 @@ def score_table(
 
 
 def convention_table(scores: Mapping, caption: str = "") -> Table | None:
-    """Return precision, recall and F1 of the same labels under every convention and average: the mean over contexts, or
-    the only context. None without a labeller."""
-    conventions = scores.get("conventions")
-    if not conventions:
+    """Return every average of the same labels, over contexts or for the only context; None without a labeller."""
+    if not (conventions := scores.get("conventions")):
         return None
     rows: list[tuple[str, ...]] = []
     for name, contexts in conventions.items():
@@ -139,8 +127,8 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
         for average in CONVENTIONS[name].averages:
             keys = [f"{ratio}_{average}" for ratio in ("precision", "recall", "f1")]
             rows.append((name, average, *(score_cell(values[key]) for key in keys)))
-    heads, numeric = ("Convention", "Average", "P", "R", "F1"), (False, False, True, True, True)
-    return Table(heads, tuple(rows), caption, numeric, rules=first_cell_changes(rows))
+    heads = ("Convention", "Average", "P", "R", "F1")
+    return Table(heads, tuple(rows), caption, text_columns=2, rules=first_cell_changes(rows))
 
 
 def control_table(scores: Mapping, caption: str = "") -> Table | None:
@@ -181,8 +169,8 @@ def group_table(groups: Sequence[GroupScore], caption: str = "") -> Table:
     rows = tuple(
         (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1)) for group in groups
     )
-    heads, numeric = ("Group", "Value", "Records", "F1", PERCENT), (False, False, True, True, True)
-    return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
+    heads = ("Group", "Value", "Records", "F1", PERCENT)
+    return Table(heads, rows, caption, text_columns=2, rules=first_cell_changes(rows))
 
 
 def span(interval: Interval | None) -> str:
@@ -193,16 +181,12 @@ def span(interval: Interval | None) -> str:
 
 
 def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str) -> Table:
-    """Return what was promised in each context and what the reports achieve, with intervals over patients.
-
-    Args:
-        promise: content of ``promise.json``. threshold: ``decode.threshold``; findings that reach it and not the
-            promise's threshold are withheld.
-    """
+    """Return what ``promise.json`` promises in each context and what the reports achieve, with intervals over patients.
+    Findings that reach ``decode.threshold`` and not the promise's threshold are withheld."""
     rows = []
     for context, part in by_context(cases).items():
         chosen = promise["contexts"][context]
-        chances, units = np.array(part["present"].to_list()), resampled_units(part)
+        chances, units = np.array(part["present"].to_list()), units_of(part)
         withheld = int(((chances >= threshold) & (chances < chosen["threshold"])).sum())
         for kind, tests in chosen["tests"].items():
             stated, known = (pl.col(side) for side in _SIDES[kind])
@@ -238,6 +222,8 @@ def promise_text(risk: Mapping[str, float | None]) -> str:
 def signature_line(signature: Signature) -> str:
     """Return what determines the numbers, in one line: ``name:value`` joined by bars."""
     counts, limit = signature.counts.values(), Decoding.of(signature.predictions).limit
+    protocol = signature.protocol or {}
+    changes = {name: protocol.get(name, "none") for name in ("extract", "clean_hypotheses", "clean_references")}
     parts = {
         **_clinical(signature),
         "clean": signature.language["cleaner"],
@@ -247,7 +233,9 @@ def signature_line(signature: Signature) -> str:
         "mean": "contexts",
         "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
         "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
-        **dict(_protocol(signature.protocol or {})),
+        **({"missing": f"{protocol['missing']}-{count}"} if (count := protocol.get("missing_hypotheses")) else {}),
+        **{name.replace("_", "-"): change for name, change in changes.items() if change != "none"},
+        **({"deduplicated": "sentences"} if protocol.get("deduplicate") else {}),
         "data": (signature.data["records"] or "")[:8],
         "version": signature.versions["pacer"],
     }
@@ -256,8 +244,7 @@ def signature_line(signature: Signature) -> str:
 
 def _clinical(signature: Signature) -> dict[str, Any]:
     """Return what determines precision, recall and F1."""
-    clinical = signature.clinical
-    if clinical is None:
+    if (clinical := signature.clinical) is None:
         return {"labeller": "none"}
     labeller = {True: "stand-in", False: "published", None: "unknown"}[signature.standin_labeller]
     return {
@@ -267,17 +254,6 @@ def _clinical(signature: Signature) -> dict[str, Any]:
         "avg": clinical.get("average", "micro"),
         "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
     }
-
-
-def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the changes made to other systems' reports, if any."""
-    if protocol.get("missing_hypotheses"):
-        yield "missing", f"{protocol['missing']}-{protocol['missing_hypotheses']}"
-    for name in ("extract", "clean_hypotheses", "clean_references"):
-        if protocol.get(name, "none") != "none":
-            yield name.replace("_", "-"), protocol[name]
-    if protocol.get("deduplicate"):
-        yield "deduplicated", "sentences"
 
 
 def caution(signature: Signature) -> str | None:

@@ -1,8 +1,6 @@
-"""The report page: reads the outputs of a run; writes the page, the tables and the figures.
+"""The report page, its tables and its figures, from the outputs of a run.
 
-A new section is a function from :class:`~pacer.reporting.results.Results` to a :class:`Section`, or ``None`` if it is
-empty, added to :data:`SECTIONS`, which has them in order. Its tables and figures become files, and it appears in the
-page's table of contents.
+A section is a function from results to a :class:`Section`, or None if it is empty; :data:`SECTIONS` has them in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +10,6 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from pacer.config import Params
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
 from pacer.metrics.cases import by_context, contexts_of
@@ -24,10 +21,8 @@ from pacer.metrics.signature import Decoding
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.intervals import group_scores, label_intervals, reliability, warnings
 from pacer.reporting import charts, score_tables
-from pacer.reporting.charts import for_page
 from pacer.reporting.html import render
-from pacer.reporting.results import ExampleCase, Results, example_cases, read_results
-from pacer.reporting.score_tables import signature_line
+from pacer.reporting.results import ExampleCase, Results, example_cases
 
 
 @dataclass(frozen=True)
@@ -41,8 +36,7 @@ class Text:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table with its caption below, written to ``tables/NAME.md`` and ``.tex``. ``title``: a heading above it.
-    ``folded``: label that unfolds it."""
+    """A table, written to ``tables/NAME.md`` and ``.tex``, below a heading; ``folded``: the label that unfolds it."""
 
     kind: ClassVar = "table"
     name: str
@@ -63,7 +57,7 @@ class Figure:
     @property
     def inline(self) -> Markup:
         """The SVG as markup for the page."""
-        return for_page(self.svg, self.name)
+        return charts.for_page(self.svg, self.name)
 
 
 Part = Text | TableBlock | Figure
@@ -111,7 +105,7 @@ def scores(results: Results) -> Section:
         intervals=results.intervals,
     )
     parts: list[Part] = [
-        *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
+        *([Text(f"Read with care. {note}", "note")] if (note := score_tables.caution(signature)) else []),
         TableBlock("scores", table),
         *shown("conventions", conventions, folded="By label convention"),
         *_placed(
@@ -154,10 +148,15 @@ def sources(results: Results) -> Section:
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the share of reports "
         "that stay the same; a model that ignores its sources loses nothing.",
     )
+    intervals = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
+    caption = (
+        "Findings that the reports affirm, by what the sources say about them. Persisting: the previous report and the "
+        "reference affirm it; gone: only the previous report; new: only the reference"
+    )
     parts: list[Part] = [
         *(Text(line, "note") for line in lines),
         *([] if controls else [Text("No control was decoded, so this page cannot show whether the sources matter.")]),
-        *_by_finding(results),
+        *([Figure("sources", chart, caption)] if (chart := charts.source_chart(intervals)) else []),
         *shown("controls", controls),
         *_placed(
             results,
@@ -166,16 +165,6 @@ def sources(results: Results) -> Section:
         ),
     ]
     return Section("sources", "Use of the sources", parts)
-
-
-def _by_finding(results: Results) -> list[Part]:
-    """Return the chart of what reports state with each source and without it."""
-    scores = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
-    caption = (
-        "Findings that the reports affirm, by what the sources say about them. Persisting: the previous report and the "
-        "reference affirm it; gone: only the previous report; new: only the reference"
-    )
-    return [Figure("sources", svg, caption)] if (svg := charts.source_chart(scores)) else []
 
 
 def observations(results: Results) -> Section:
@@ -196,9 +185,8 @@ def groups(results: Results) -> Section | None:
         "F1 by view, and by the texts in the file of score.columns, over all contexts together; groups differ in their "
         f"findings, and those with fewer than {LEAST_UNITS} resampled units have no interval.",
     )
-    return (
-        Section("groups", "By group", [TableBlock("groups", _with_resampling(table, results))]) if table.rows else None
-    )
+    parts = [TableBlock("groups", _with_resampling(table, results))]
+    return Section("groups", "By group", parts) if table.rows else None
 
 
 def cases(results: Results) -> Section | None:
@@ -235,7 +223,7 @@ def corpus(results: Results) -> Section:
     title = f"Audit: {sum(map(bool, tones.values()))} of {len(lines)} lines need attention"
     parts = [
         TableBlock("corpus", score_tables.corpus_table(results.audits[0])),
-        TableBlock("audit", Table(("Check", "Result"), rows, "", (False, False), tones=tones), folded=title),
+        TableBlock("audit", Table(("Check", "Result"), rows, text_columns=2, tones=tones), folded=title),
     ]
     return Section("corpus", "Corpus and commitment targets", parts)
 
@@ -248,7 +236,9 @@ def _with_resampling(table: Table, results: Results) -> Table:
 def signature(results: Results) -> Section:
     """The definitions of the numbers, in one line."""
     text = "What the scores mean and what they were computed from, in one line that every table file has too."
-    return Section("signature", "Signature", [Text(text), Text(signature_line(results.signature), "signature")])
+    return Section(
+        "signature", "Signature", [Text(text), Text(score_tables.signature_line(results.signature), "signature")]
+    )
 
 
 SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
@@ -263,30 +253,11 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
 )
 
 
-def build_report(
-    corpus: Path,
-    anchors: Path,
-    emphasis: Path,
-    pictures: Path,
-    predictions: Path,
-    metrics: Path,
-    out: Path,
-    params: Params,
-) -> None:
-    """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG).
-
-    The whole folder ``out`` is replaced.
-
-    Args:
-        corpus, anchors, emphasis, predictions, metrics: output folders of the stages of these names.
-        pictures: output of the stage ``features``.
-        params: of the run.
-
-    Raises:
-        DataError: an input is missing or malformed.
-    """
-    results = read_results(corpus, anchors, emphasis, pictures, predictions, metrics, params)
-    line, present = signature_line(results.signature), set(results.decoded["context"])
+def build_report(results: Results, out: Path) -> None:
+    """Replace ``out`` by ``index.html`` (self-contained), ``tables/`` (Markdown, LaTeX) and ``figures/`` (SVG). Raises
+    a DataError if an image of an example is missing, or nothing was decoded."""
+    line, note = score_tables.signature_line(results.signature), score_tables.caution(results.signature)
+    present = set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]
     page = render("report.html", contexts=contexts, sections=sections)
@@ -296,8 +267,7 @@ def build_report(
         for part in parts:
             if isinstance(part, TableBlock):
                 # a file needs its own note on stand-ins, and the definition of its numbers
-                notes = (*part.table.notes, *([results.note] if results.note else []))
-                table = replace(part.table, notes=notes)
+                table = replace(part.table, notes=(*part.table.notes, *([note] if note else [])))
                 write_text(folder / "tables" / f"{part.name}.md", f"{table.markdown()}\n`{line}`\n")
                 write_text(folder / "tables" / f"{part.name}.tex", f"% {line}\n{table.latex()}")
             elif isinstance(part, Figure):

@@ -19,18 +19,19 @@ import numpy as np
 from PIL import Image
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.audits import number
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL, LINE_ENDS, LONGEST_ID, fault_of, id_fault, is_absent, name_on_disk
-from pacer.core.io import hash_bytes, hash_json, remove_scratch, scratch_directory, write_jsonl
-from pacer.core.journal import Journal, read_journal
+from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, remove_scratch, scratch_directory, write_jsonl
 from pacer.core.progress import Ticker
+from pacer.data.cleaning import sentence_ends
 from pacer.data.dicom import header_view
 from pacer.data.radiographs import as_radiograph, read_image
 from pacer.data.readers.views import View, parse_view
 from pacer.data.tables import open_table
+from pacer.data.wording import find_wording
 from pacer.metrics.display import Displayed, Table
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ class Result(Displayed):
             rows += [(polarity, ", ".join(map(own.text, getattr(own, polarity)))) for polarity in POLARITIES]
         rows += [("contradicted by the report", ", ".join(self.contradictions()))] * bool(self.contradictions())
         cells = (*rows, ("gate", number(self.gate)))
-        return Table((self.context.upper(), self.name), cells, numeric=(False, False), notes=self.notes)
+        return Table((self.context.upper(), self.name), cells, text_columns=2, notes=self.notes)
 
     def findings(self) -> dict[str, str]:
         """Return each finding of the commitment with its polarity: positive, negative or uncertain."""
@@ -285,6 +286,18 @@ def notes_of(results: Collection[Result]) -> list[str]:
         if result.truncated:
             notes.append(f"{result.context.upper()}: truncated at the token limit; the end may be missing")
     return list(dict.fromkeys(notes))
+
+
+def unsupported_comparisons(report: str, prior: str | None) -> list[str]:
+    """Return the findings that a cleaned report compares with an earlier examination, as "no longer any consolidation"
+    does, and that the previous report does not affirm or suspect. What is new is no such comparison."""
+    earlier = extract_anchor(prior or "")
+    compared, start = dict[str, None](), 0
+    for end in sentence_ends(report):
+        sentence, start = report[start:end], end
+        if (wording := find_wording(sentence)) and not any("new" in sentence[a:b].lower() for a, b, _ in wording):
+            compared |= dict.fromkeys(m.finding for m in find_mentions(sentence) if m.polarity is not None)
+    return [finding for finding in compared if finding not in {*earlier.positive, *earlier.uncertain}]
 
 
 def read_cases(path: Path) -> list[Case]:

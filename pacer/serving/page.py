@@ -35,6 +35,8 @@ render = partial(html.render, folder=TEMPLATES)
 LOOPBACK = ("127.0.0.1", "localhost")
 #: Most bytes in a request: two images, and three texts of at most 12 bytes a character in JSON.
 MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
+#: Probability from which a finding is written beside the list.
+SHOWN = 0.1
 #: Paths that accept an image or a case.
 _POSTS = ("/look/frontal", "/look/lateral", "/report")
 _HTML = "text/html; charset=utf-8"
@@ -88,6 +90,7 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
     rows = {
         finding: {"model": generated.polarity(finding) or "", "person": listed.get(finding, "")} for finding in FINDINGS
     }
+    read = [] if result.probabilities is None else zip(result.probabilities.positive, FINDINGS, strict=True)
     chances, person = {}, result.commitment or Anchor()
     if result.attributes is not None:
         chances = result.attributes.as_dict()
@@ -115,9 +118,11 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
         commits=commits,
         overlays=overlays,
         spans=marked,
-        wrong_side=any("wrong-side" in span.marks for span in marked),
+        described_otherwise=any({"wrong-side", "other-severity"}.intersection(span.marks) for span in marked),
         sources=SOURCES[result.context],
-        unbacked=[(finding, kind) for finding, kind in uncommitted if kind in POLARITIES],
+        likeliest=[(finding, chance) for chance, finding in sorted(read, reverse=True) if chance >= SHOWN],
+        shown_from=SHOWN,
+        unlisted=[(finding, kind) for finding, kind in uncommitted if kind in POLARITIES],
         notes=notes_of([result]),
     )
 

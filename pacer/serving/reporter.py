@@ -33,6 +33,7 @@ from pacer.serving.case import (
     Sections,
     load_image,
     load_text,
+    unsupported_comparisons,
 )
 from pacer.serving.layout import FINDINGS, MANIFEST, located
 from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
@@ -233,6 +234,10 @@ class Reporter:
 
     def _result(self, generated: Generated, case: Prepared) -> Result:
         extracted = self._generator.extract(generated.text)
+        notes = self.notes + case.notes
+        if invented := unsupported_comparisons(extracted.report, case.prior):
+            about = f"{case.context.upper()}: the report compares findings that the previous report does not affirm"
+            notes += (f"{about}: {', '.join(invented)}",)
         return Result(
             name=case.name,
             context=case.context,
@@ -242,7 +247,7 @@ class Reporter:
             fallback=extracted.fallback,
             truncated=generated.tokens >= self.settings.decoding.max_new_tokens,
             tokens=generated.tokens,
-            notes=self.notes + case.notes,
+            notes=notes,
             gate=generated.gate,
             view=case.view,
             sections=case.sections,

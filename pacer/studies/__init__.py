@@ -1,1 +1,1 @@
-"""Many runs of the pipeline, compared in one table."""
+"""Many runs of the pipeline, compared in one table, also with the published numbers."""

@@ -44,14 +44,10 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """One row with one replicate.
-
-    Attributes:
-        row: its index in the study. name: of the experiment; it ends in the hash of the run's inputs.
-        stages: in an order in which they can run; the last makes the scores.
-        overrides: changes to the current parameter files. values: the parameters with these changes.
-        keys: stage -> hash of its command, code and parameters and of all stages before it.
-    """
+    """One row, by its index in the study, with one replicate. ``name``: of the experiment; it ends in the hash of the
+    run's inputs. ``stages``: in an order in which they can run; the last makes the scores. ``overrides``: changes to
+    the current parameter files. ``values``: the parameters with these changes. ``keys``: stage -> hash of its command,
+    code and parameters and of all stages before it."""
 
     row: int
     replicate: str
@@ -78,14 +74,9 @@ def hash_of(experiment: str) -> str:
 
 
 def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[str]], Mapping[str, str]]) -> list[Run]:
-    """Return every run of a study, replicate by replicate in row order, without rows that lack what they need.
-
-    Args:
-        read: text of a file of the repository. code: hashes of files and folders that no stage makes.
-
-    Raises:
-        ConfigError: a file or a row's parameters are invalid, or a target is not a stage that scores.
-    """
+    """Return every run of a study, replicate by replicate in row order, without rows that lack what they need. ``read``
+    returns the text of a file of the repository, ``code`` hashes of files and folders that no stage makes. Raises a
+    ConfigError if a file or a row's parameters are invalid, or a target is not a stage that scores."""
     files = [PARAMS] + [BASELINE_PARAMS] * any(row.target for row in study.rows)
     in_use = {file: YAML(typ="safe").load(read(file)) for file in files}
     pipelines = {row.target: read_stages(read, row.target) for row in study.rows if row.files is None}
@@ -105,20 +96,16 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
                 validated(content, origin, KINDS[file])
             stages = pipelines[row.target]
             keys = stage_keys(stages, values, hashes)
-            name = "-".join([*map(_slug, (study.name, row.name, label)), keys[stages[-1].name][:10]])
+            words = [re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") for text in (study.name, row.name, label)]
+            name = "-".join([*words, keys[stages[-1].name][:10]])
             runs.append(Run(place, label, name, stages, overrides, values, keys))
     return runs
 
 
 def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
-    """Return the stages that a score depends on, in an order in which they can run.
-
-    Args:
-        read: text of a file. target: a stage of the baselines; None: :data:`TARGET` of the pipeline.
-
-    Raises:
-        ConfigError: there is no such stage, or it makes no scores.
-    """
+    """Return the stages that a score depends on, in an order in which they can run. ``target``: a stage of the
+    baselines; None: the pipeline's :data:`TARGET`. Raises a ConfigError if there is no such stage, or it makes no
+    scores."""
     known, last = _stages(read(DEFINITION)), target or TARGET
     if target is not None:
         known |= _stages(read(BASELINE_DEFINITION))
@@ -184,8 +171,7 @@ def stage_keys(stages: Collection[Stage], values: Mapping[str, Overrides], hashe
 
 
 def override(params: Overrides, overrides: Overrides, origin: str) -> None:
-    """Replace ``group.key`` values in the content of a parameter file. Raises a ConfigError if a key is not in the
-    file."""
+    """Replace ``group.key`` values of a parameter file. Raises a ConfigError if a key is not in the file."""
     for path, value in overrides.items():
         group, key = _place(params, path, origin)
         group[key] = value
@@ -219,7 +205,3 @@ def _value(params: Overrides, path: str, origin: str) -> JsonValue:
 
 def _file(key: str) -> str:
     return BASELINE_PARAMS if key.startswith(BASELINE_KEY) else PARAMS
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import atomic_directory, read_json, write_json
-from pacer.core.locks import Busy, awaited, locked
+from pacer.core.io import Busy, atomic_directory, awaited, locked, read_json, write_json
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
 from pacer.studies.study import Study
-from pacer.studies.worktree import Dvc, Repository, Share, Worktree, end_processes, results_folder, shares
+from pacer.studies.worktree import Dvc, MachineShare, Repository, Worktree, end_processes, results_folder, shares
 
 #: Files kept next to an experiment for tests between rows; git has only its scores.
 SIGNATURE = "signature.json"
@@ -48,16 +47,10 @@ def run_study(
     jobs: int = 1,
     devices: str | None = None,
 ) -> None:
-    """Make every missing run of ``study`` with the current code and parameters.
-
-    Args:
-        rows, replicates: names of those to run; empty: all. jobs: number of runs made in parallel.
-        devices: GPUs to share among them, as in :func:`pacer.studies.worktree.shares`.
-
-    Raises:
-        PacerError: a stage failed, or the study does not fit the parameters.
-        KeyboardInterrupt: it was stopped; all processes that it started have ended.
-    """
+    """Make every missing run of ``study`` with the current code and parameters: of these rows and replicates (empty:
+    all), ``jobs`` at a time on ``devices``, as in :func:`~pacer.studies.worktree.shares`. Raises a PacerError if a
+    stage failed, or the study does not fit the parameters; a KeyboardInterrupt after the end of all its processes if it
+    was stopped."""
     for kind, given, names in (("row", rows, [r.name for r in study.rows]), ("replicate", replicates, study.labels)):
         if unknown := sorted(given - {*names}):
             raise ConfigError(f"study {study.name} has no {kind} {unknown[0]!r}; its {kind}s are {', '.join(names)}")
@@ -111,8 +104,7 @@ def commands(study: Study, root: Path, report: Report) -> list[str]:
 
 @contextmanager
 def _locked_slot(state: Path, slot: str) -> Generator[Path]:
-    """Hold the folder of a slot; processes of a killed study in it are ended. Raises a Busy if a run is being made in
-    it."""
+    """Hold the folder of a slot and end what a killed study left in it. Raises a Busy if a run is being made there."""
     folder = state / "slots" / slot
     with locked(folder.with_suffix(".lock"), f"slot {slot} is in use"):
         end_processes(folder)
@@ -156,7 +148,7 @@ class StudyRunner:
         self._waiting, self._count, self._report = list(missing), len(missing), report
         self._cache, self._taking, self._busy = dvc.cache(repository.root), threading.Lock(), list[Run]()
 
-    def run_all(self, machine: list[Share]) -> None:
+    def run_all(self, machine: list[MachineShare]) -> None:
         """Make all runs. The first failure is raised after the runs in progress have ended."""
         with ThreadPoolExecutor(len(machine)) as pool:
             workers = [pool.submit(self._work, share) for share in machine]
@@ -171,7 +163,7 @@ class StudyRunner:
         for worker in workers:
             worker.result()
 
-    def _work(self, share: Share) -> None:
+    def _work(self, share: MachineShare) -> None:
         """Make one run after another, until none is left or one fails."""
         while (following := self._take()) is not None:
             number, run = following
@@ -195,8 +187,7 @@ class StudyRunner:
             self._waiting.clear()
 
     def _take(self) -> tuple[int, Run] | None:
-        """Return a run with its number: the first of those that share the fewest stages with runs in progress, so that
-        few wait for others."""
+        """Return a run with its number: the first that shares fewest stages with runs in progress, so that few wait."""
         with self._taking:
             if not self._waiting:
                 return None
@@ -230,7 +221,7 @@ class StudyRunner:
 
         return awaited(self._state / STAGES / f"{key}.lock", waiting)
 
-    def _make(self, run: Run, folder: Path, share: Share, label: str) -> None:
+    def _make(self, run: Run, folder: Path, share: MachineShare, label: str) -> None:
         """Make a run, keep the files that tests need, and record its experiment."""
         started = time.monotonic()
         tree = Worktree(self._repository, folder, self._cache, self._state / STAGES)

@@ -1,39 +1,48 @@
-"""Definition of a study: a YAML file of rows, replicates, columns, and the published table to compare with."""
+"""Definition of a study: a YAML file of rows, replicates, columns, and the published table to compare with.
 
+Also these tables, the paper's own numbers, and whether a run's numbers can stand beside them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, JsonValue, model_validator
+from ruamel.yaml import YAML
 
 from pacer.config import Strict, read_params
-from pacer.config.profiles import names_in
+from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
+from pacer.metrics.display import Mark
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of
-from pacer.reporting.published import load_published
+from pacer.metrics.signature import Signature
+from pacer.reporting.score_tables import contexts_in
 
+PUBLISHED = Path(__file__).with_name("published.yaml")
+_MARKS: Mapping[str, Mark] = {"*": "best", "_": "second"}
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
 
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
 
-Name = Annotated[str, Field(min_length=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
 
 
-class Row(Strict):
-    """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``.
+class StudyRow(Strict):
+    """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``. ``target``: the
+    stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters that must be set to make the
+    row."""
 
-    ``target``: the stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters without which the
-    row is left out.
-    """
-
-    name: Name
-    group: Name | None = None
-    target: Name | None = None
+    name: NonEmpty
+    group: NonEmpty | None = None
+    target: NonEmpty | None = None
     set: Overrides = Field(default_factory=dict)
-    needs: list[Name] = Field(default_factory=list)
-    files: Name | None = None
+    needs: list[NonEmpty] = Field(default_factory=list)
+    files: NonEmpty | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -48,26 +57,26 @@ class Study(Strict):
     """A study; its ``name`` is that of its file.
 
     ``layout``: one block of rows per context, or the plain mean over contexts. ``metrics``: keys of ``scores.json``,
-    also of the user's own columns. ``set``: parameters that all rows share.
-    ``replicates``: each row is run with each of these (seeds of the training, or of a generated corpus and its models).
-    ``published``: the table of ``pacer/reporting/published.yaml`` to compare with. ``against``: the row that the other
-    rows are tested against, or one row per group. ``compared``: additional pairs of rows; the first is tested against
-    the second. ``curve``: rows that a line joins, in this order, in a chart of precision against recall; the others are
-    points beside it. ``notes``: additional notes below the table.
+    also of the user's own columns. ``set``: parameters that all rows share. ``replicates``: each row is run with each
+    of these (seeds of the training, or of a generated corpus and its models). ``published``: the table of
+    ``published.yaml`` to compare with. ``against``: the row that the other rows are tested against, or one row per
+    group. ``compared``: additional pairs of rows; the first is tested against the second. ``curve``: rows that a line
+    joins, in this order, in a chart of precision against recall; the others are points beside it. ``notes``: additional
+    notes below the table.
     """
 
     name: str = ""
-    title: Name
+    title: NonEmpty
     layout: Literal["contexts", "mean"]
-    metrics: Annotated[list[Name], Field(min_length=1)]
+    metrics: Annotated[list[NonEmpty], Field(min_length=1)]
     replicates: Annotated[list[Overrides], Field(min_length=1)] = Field(default_factory=lambda: [{}])
     set: Overrides = Field(default_factory=dict)
-    published: Name | None = None
-    against: Name | dict[Name, Name] | None = None
-    compared: list[Annotated[list[Name], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
-    curve: list[Name] = Field(default_factory=list)
-    notes: list[Name] = Field(default_factory=list)
-    rows: Annotated[list[Row], Field(min_length=1)]
+    published: NonEmpty | None = None
+    against: NonEmpty | dict[NonEmpty, NonEmpty] | None = None
+    compared: list[Annotated[list[NonEmpty], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
+    curve: list[NonEmpty] = Field(default_factory=list)
+    notes: list[NonEmpty] = Field(default_factory=list)
+    rows: Annotated[list[StudyRow], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -134,3 +143,77 @@ def load_study(folder: Path, name: str) -> Study:
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")
     return read_params(path, Study).model_copy(update={"name": name})
+
+
+class PrintedValue(NamedTuple):
+    """A number as printed in the paper; ``text`` is None if it reports none. ``mark``: best, second or None."""
+
+    text: str | None = None
+    mark: Mark | None = None
+
+
+@dataclass(frozen=True)
+class PublishedBlock:
+    """Rows that the paper prints and ranks together; ``context``: the context of the values, or ``mean``."""
+
+    name: str
+    context: str
+    marked: bool
+    rows: Mapping[str, Mapping[str, PrintedValue]]
+    protocol: str = ""
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """One table, at ``where`` in the paper. ``blocks`` hold ``rows[system][metric]``. ``provenance``: the source of
+    each system's row. ``target``, ``records``: what was scored, and the number of records per context. ``decoding``:
+    how PACER's reports were decoded (empty: the paper does not say)."""
+
+    where: str
+    title: str
+    target: str
+    records: Mapping[str, int]
+    decoding: Mapping[str, float]
+    protocol: str
+    metrics: tuple[str, ...]
+    provenance: Mapping[str, str]
+    blocks: tuple[PublishedBlock, ...]
+
+
+@cache
+def load_published() -> Mapping[str, PublishedTable]:
+    """Load all tables of ``pacer/studies/published.yaml``, by name."""
+    tables = {}
+    for name, table in YAML(typ="safe").load(PUBLISHED.read_text(encoding="utf-8"))["tables"].items():
+        for block in table["blocks"]:
+            for system, values in block["rows"].items():
+                block["rows"][system] = dict(zip(table["metrics"], map(_printed_value, values.split()), strict=True))
+        blocks = tuple(PublishedBlock(**block) for block in table["blocks"])
+        tables[name] = PublishedTable(**table | {"metrics": tuple(table["metrics"]), "blocks": blocks})
+    return tables
+
+
+def _printed_value(text: str) -> PrintedValue:
+    digits = text.strip("*_")
+    return PrintedValue(None if digits == "--" else digits, _MARKS.get(text[0]))
+
+
+def stands_beside(
+    table: PublishedTable, scores: Mapping[str, Any], signature: Signature, record: Mapping[str, Any] | None
+) -> bool:
+    """Return whether scores are of the records of the published rows, by the same measures. ``record``: of the run;
+    None for other systems' scores, whose corpus is known only by its number of records."""
+    corpus = (record or {}).get("corpus", {})
+    used = [*map(corpus.get, ("source", "format", "limit")), *map((record or {}).get, ("split", "limit"))]
+    contexts = contexts_in(scores)
+    counts = {context: scores[context].get("n") for context in contexts}
+    has_mean = any(block.context == "mean" for block in table.blocks)
+    expected = {name: n for name, n in table.records.items() if has_mean or name in contexts}
+    return (
+        (used == ["files", "rg4", None, "test", None] if record else bool(expected))
+        and (counts == expected or not expected)
+        and signature.standin_labeller is False
+        and signature.convention == "llm-rg4"
+        and [*map(signature.language.get, ("target", "cleaner", "unseen_comparisons"))]
+        == [table.target, "upstream", "keep"]
+    )

@@ -1,8 +1,7 @@
 """From scores to a study's table: mean over contexts, replicates, rounding, best and second best; differences of rows.
 
 All computations use unrounded scores; only printed values are rounded. Marks follow the printed values, as in the
-paper: all rows with the best printed value are bold, all with the second best are underlined. A difference is tested:
-is it more than chance?
+paper: all rows with the best printed value are bold, all with the second best are underlined.
 """
 
 import json
@@ -24,11 +23,10 @@ from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature, read_scores, scores_of
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.charts import curve_chart
-from pacer.reporting.published import PrintedValue, PublishedBlock, PublishedTable, load_published, stands_beside
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished
-from pacer.studies.study import Study
+from pacer.studies.study import PrintedValue, PublishedBlock, PublishedTable, Study, load_published, stands_beside
 from pacer.studies.worktree import Repository
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, by patient.
@@ -65,8 +63,7 @@ class ScoredRun(NamedTuple):
 
 
 class RowDifference(NamedTuple):
-    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates if each has other
-    records."""
+    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates with different records."""
 
     label: str
     metric: str
@@ -89,23 +86,18 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
         if not pairs:
             continue
         over_patients = len({first.records for first, _ in pairs.values()}) == 1
+        folders = [(first.folder, second.folder) for first, second in pairs.values()]
         try:
-            tested = (
-                compare([(first.folder, second.folder) for first, second in pairs.values()]) if over_patients else {}
-            )
+            tested = compare(folders) if over_patients else {}
         except DataError as error:
             notes[f"{row} was not tested against {against}: {error}."] = None
             continue
         for metric in study.metrics:
             difference = tested.get(metric)
             if not over_patients:
-                apart = [
-                    second - first
-                    for one, two in pairs.values()
-                    if (first := context_mean(one.scores, metric)) is not None
-                    and (second := context_mean(two.scores, metric)) is not None
-                ]
-                difference = student(apart) if len(apart) == len(pairs) else None
+                values = [[context_mean(run.scores, metric) for run in pair] for pair in pairs.values()]
+                gaps = [second - first for first, second in values if first is not None and second is not None]
+                difference = student(gaps) if len(gaps) == len(pairs) else None
             if difference is not None:
                 lines.append(RowDifference(f"{row} − {against}", metric, difference))
         notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
@@ -114,29 +106,28 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
     return lines, list(notes)
 
 
-def student(apart: Sequence[float]) -> Difference:
+def student(gaps: Sequence[float]) -> Difference:
     """Return the mean difference, with Student's interval and p if the differences suffice and are not all equal."""
     low = high = p = None
-    if len(apart) >= ENOUGH and max(apart) - min(apart) > 1e-9:
-        test = ttest_1samp(apart, 0.0)
+    if len(gaps) >= ENOUGH and max(gaps) - min(gaps) > 1e-9:
+        test = ttest_1samp(gaps, 0.0)
         (low, high), p = test.confidence_interval(), float(test.pvalue)
-    return Difference(None, None, fmean(apart), low, high, p)
+    return Difference(None, None, fmean(gaps), low, high, p)
 
 
 def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
     """Return the table of the tested differences; p by Holm allows for the number of rows tested on a score."""
     heads = ("Compared", "Score", "Difference", "95 % interval", "p", "p (Holm)")
+    metrics = {line.metric for line in tested}
     adjusted = {
-        metric: iter(holm([line.difference.p for line in tested if line.metric == metric]))
-        for metric in {line.metric for line in tested}
+        metric: iter(holm([line.difference.p for line in tested if line.metric == metric])) for metric in metrics
     }
-    rows = []
-    for label, metric, difference in tested:
-        cells = (*difference.cells(difference.p), p_value(next(adjusted[metric])))
-        rows.append((label, score_of(metric).column, *cells))
-    numeric = (False, False, *(True,) * (len(heads) - 2))
+    rows = [
+        (label, score_of(metric).column, *difference.cells(difference.p), p_value(next(adjusted[metric])))
+        for label, metric, difference in tested
+    ]
     caption = f"{title}: differences, case by case"
-    return Table(heads, tuple(rows), caption, numeric, rules=first_cell_changes(rows))
+    return Table(heads, tuple(rows), caption, text_columns=2, rules=first_cell_changes(rows))
 
 
 class Block(NamedTuple):
@@ -147,14 +138,11 @@ class Block(NamedTuple):
 
 
 def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
-    """Return all existing results of a study: its finished runs, and the folders that ``files`` rows name. Raises a
-    DataError if rows were scored in different contexts."""
+    """Return a study's finished runs, and the folders of its ``files`` rows; raises a DataError if contexts differ."""
     runs = []
     for row, label, reference, record in finished(study, repository, state):
-        contents = (
-            json.loads(repository.read(f"{record['scores']}/{name}", reference)) for name in (SCORES, SIGNATURE)
-        )
-        scores, signature = scores_of(study.rows[row].name, *contents)
+        texts = [repository.read(f"{record['scores']}/{name}", reference) for name in (SCORES, SIGNATURE)]
+        scores, signature = scores_of(study.rows[row].name, *map(json.loads, texts))
         folder = state / "runs" / reference.rpartition("/")[2]
         runs.append(ScoredRun(row, label, folder, scores, signature, record))
     for place, row in enumerate(study.rows):
@@ -170,19 +158,16 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
 def build_table(
     study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None
 ) -> tuple[Table, Sequence[RowDifference]]:
-    """Return the table of a study from its existing results, with a heading for each block, and the tested differences.
-
-    Args:
-        compare: if given, the rows that the study names are tested with it.
-    """
+    """Return the table of a study from its existing results, with a heading for each block, and the differences of the
+    rows that it names, if ``compare`` is given to test them."""
     published = load_published()[study.published] if study.published is not None else None
-    beside = [stands_beside(published, r.scores, r.signature, r.record) for r in runs] if published else []
-    blocks = _blocks(study, runs, () if published is None or (beside and not any(beside)) else published.blocks)
+    comparable = [stands_beside(published, r.scores, r.signature, r.record) for r in runs] if published else []
+    blocks = _blocks(study, runs, () if published is None or (comparable and not any(comparable)) else published.blocks)
     starts = accumulate((len(block.rows) for block in blocks), initial=0)
     opening = dict(zip(starts, blocks, strict=False))
     lines = [line for block in blocks for line in block.rows.items()]
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = _notes(study, runs) + _published_notes(published, beside)
+    notes = _notes(study, runs) + _published_notes(published, comparable)
     table = Table(
         ("Model", *(score.column for score in study.columns)),
         tuple((label, *(cell.text or "–" for cell in cells)) for label, cells in lines),
@@ -201,8 +186,7 @@ def build_table(
 
 
 def study_curve(study: Study, runs: Sequence[ScoredRun]) -> str:
-    """Draw precision against recall of the study's rows, means over contexts and replicates, as SVG; empty without
-    ``curve`` or results."""
+    """Draw precision against recall of the rows (means over contexts and replicates); empty without any."""
     points = {}
     for place, row in enumerate(study.rows):
         of_row = [run.scores for run in runs if run.row == place]
@@ -223,13 +207,12 @@ def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) ->
 
 
 def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]) -> list[Block]:
-    """Return the blocks of this repository's rows, each followed by the published one that belongs to it, then the
-    other published ones."""
-    blocks, beside = list[Block](), list[tuple[str, Block]]()
+    """Return the blocks of this repository, each followed by its published one, then the other published ones."""
+    blocks, theirs = list[Block](), list[tuple[str, Block]]()
     for block in published:
         rows = {name: [row.get(key, PrintedValue()) for key in study.metrics] for name, row in block.rows.items()}
         shown = Block(Heading(f"{block.name} (published)", block.protocol), rows)
-        beside.append((block.context if study.layout == "contexts" else block.name, shown))
+        theirs.append((block.context if study.layout == "contexts" else block.name, shown))
     if study.layout == "contexts":
         contexts = contexts_in(runs[0].scores) if runs else []
         ours = [(context, context.upper(), context, study.rows) for context in contexts]
@@ -239,19 +222,15 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
     for belongs, title, context, members in ours:
         values = {row.name: _values(study, runs, study.rows.index(row), context) for row in members}
         blocks.append(Block(Heading(title), ranked(values, [score.better for score in study.columns])))
-        blocks += [block for name, block in beside if name == belongs]
-    return blocks + [block for _, block in beside if block not in blocks]
+        blocks += [block for name, block in theirs if name == belongs]
+    return blocks + [block for _, block in theirs if block not in blocks]
 
 
 def ranked(
     rows: Mapping[str, Sequence[str | None]], better: Sequence[Direction | None]
 ) -> dict[str, list[PrintedValue]]:
-    """Mark best and second best in every column of a block, by the printed means.
-
-    Args:
-        rows: label -> the result of :func:`printed` for each column. A column with fewer than two values has no marks.
-        better: of each column; where it is None, nothing is marked.
-    """
+    """Mark best and second best in every column of a block, by the means of :func:`printed`, except where ``better`` is
+    None. A column with fewer than two values has no marks."""
     marks: list[dict[str, Mark]] = []
     for column, best in zip(zip(*rows.values(), strict=True), better, strict=True):
         values = [cell.split()[0] for cell in column if cell is not None] if best else []
@@ -298,29 +277,29 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
         notes.append("Rows from this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
     for label in study.labels:
-        beside = [run for run in runs if run.replicate in (label, None)]
-        if len({_protocol(run.signature) for run in beside}) > 1 or len({r.records for r in beside if r.record}) > 1:
+        same = [run for run in runs if run.replicate in (label, None)]
+        if len({_protocol(run.signature) for run in same}) > 1 or len({run.records for run in same if run.record}) > 1:
             notes.append("Not all rows were scored alike (labeller, convention, target, cleaning or records differ).")
             break
     return notes
 
 
-def _published_notes(published: PublishedTable | None, beside: Sequence[bool]) -> list[str]:
-    """Return notes on the published rows: their sources, and whether ours can stand ``beside`` them."""
+def _published_notes(published: PublishedTable | None, comparable: Sequence[bool]) -> list[str]:
+    """Return notes on the published rows: their sources, and whether our runs are ``comparable``."""
     if published is None:
         return []
     measured = (
         "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert by llm-rg4, target "
         f"{published.target}, cleaned by upstream"
     )
-    if beside and not any(beside):
+    if comparable and not any(comparable):
         return [f"Published rows are not shown: they are for {measured}, and these runs are not."]
     printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Sources of the published rows: {origins}."]
-    if not beside:
+    if not comparable:
         notes.append(f"There is no run yet. The published rows stay if yours are, as they are, of {measured}.")
-    if not all(beside):
+    if not all(comparable):
         notes.append(f"Not all of our rows can be compared with them: they are for {measured}.")
     return notes
 

@@ -27,18 +27,9 @@ from pydantic import JsonValue
 from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.io import read_json, write_json, write_text
-from pacer.core.locks import awaited
+from pacer.core.io import awaited, read_json, write_json, write_text
 from pacer.core.machine import core_count
-from pacer.studies.plan import (
-    BASELINE_DEFINITION,
-    BASELINE_PARAMS,
-    DEFINITION,
-    Run,
-    is_within,
-    overridden,
-    with_baselines,
-)
+from pacer.studies import plan
 
 #: DVC's output for a stage that it runs, or finds in its run cache.
 _STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run)")
@@ -52,21 +43,18 @@ LOCK = "dvc.lock"
 
 
 @dataclass(frozen=True)
-class Share:
+class MachineShare:
     """A run's share of the machine: names of GPUs, comma-separated, and numbers of cores; None: no restriction."""
 
     devices: str | None = None
     cores: tuple[int, ...] | None = None
 
 
-def shares(devices: str | None, jobs: int) -> list[Share]:
-    """Divide the machine among ``jobs``; if there are fewer GPUs or cores than jobs, some jobs share one.
-
-    Args:
-        devices: names of GPUs, comma-separated; None: all GPUs of this machine.
-    """
+def shares(devices: str | None, jobs: int) -> list[MachineShare]:
+    """Divide the machine among ``jobs``; if there are fewer GPUs or cores than jobs, some jobs share one. ``devices``:
+    names of GPUs, comma-separated; None: all GPUs of this machine."""
     if jobs == 1:
-        return [Share(devices)]
+        return [MachineShare(devices)]
     names = devices.split(",") if devices else []
     if devices is None:
         with suppress(OSError, subprocess.CalledProcessError):
@@ -74,7 +62,8 @@ def shares(devices: str | None, jobs: int) -> list[Share]:
             names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     cores = sorted(os.sched_getaffinity(0))[: core_count()] if hasattr(os, "sched_getaffinity") else []
     return [
-        Share(",".join(_part(names, job, jobs)) or None, tuple(_part(cores, job, jobs)) or None) for job in range(jobs)
+        MachineShare(",".join(_part(names, job, jobs)) or None, tuple(_part(cores, job, jobs)) or None)
+        for job in range(jobs)
     ]
 
 
@@ -97,16 +86,11 @@ class Dvc:
         return str((root / output_of(root, "dvc", "cache", "dir").strip()).resolve())
 
     def __call__(
-        self, *arguments: str, folder: Path, log: Path, share: Share, report: Callable[[str, bool], None]
+        self, *arguments: str, folder: Path, log: Path, share: MachineShare, report: Callable[[str, bool], None]
     ) -> None:
-        """Run ``dvc ARGUMENTS`` in ``folder`` and wait for its end; its output is appended to ``log``.
-
-        Args:
-            share: what the stages may use. report: called with each stage, and whether DVC restored it from its cache.
-
-        Raises:
-            PacerError: DVC failed (the message includes the end of its output), or the study was stopped.
-        """
+        """Run ``dvc ARGUMENTS`` in ``folder`` and wait for its end; its output is appended to ``log``. ``report`` is
+        called with each stage, and whether DVC restored it from its cache. Raises a PacerError if DVC failed (the
+        message includes the end of its output), or the study was stopped."""
         variables = [f"{MARK}={folder}"] + [f"CUDA_VISIBLE_DEVICES={share.devices}"] * (share.devices is not None)
         last = deque[str](maxlen=20)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -153,8 +137,7 @@ class Dvc:
 
 
 def output_of(folder: Path, *command: str, remedy: str = "") -> str:
-    """Return what a command of git or DVC prints in ``folder``. Raises a PacerError if it failed; the message ends in
-    ``remedy``."""
+    """Return the output of a command of git or DVC. Raises a PacerError, which ends in ``remedy``, if it failed."""
     done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise PacerError(f"{' '.join(command[:3])} failed: {done.stderr.strip()}{remedy}")
@@ -214,8 +197,7 @@ class Repository:
         return git(self.root, "show", f"{commit or self.commit}:{path}")
 
     def hashes(self, paths: Collection[str]) -> dict[str, str]:
-        """Return git's hashes of the content of files and folders. Raises a PacerError if git does not track one of
-        them, or a file below one."""
+        """Return git's hashes of files and folders. Raises a PacerError if one of them, or a part, is untracked."""
         if not paths:
             return {}
         if unknown := git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines():
@@ -230,12 +212,8 @@ class Repository:
 
 
 class Worktree:
-    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``.
-
-    Args:
-        stages: folder with the ``dvc.lock`` entries of stages, by the stage's key. The run cache restores most stages,
-            but none whose outs persist.
-    """
+    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``. ``stages`` has
+    the ``dvc.lock`` entries of stages by key: the run cache restores most stages, but none whose outs persist."""
 
     def __init__(self, repository: Repository, folder: Path, cache: str, stages: Path):
         self._repository, self._folder, self._cache, self._stages = repository, folder, cache, stages
@@ -244,11 +222,9 @@ class Worktree:
         self.marker = folder / "row.json"
         self._resumed = False
 
-    def prepare(self, study: str, run: Run) -> None:
-        """Reset the tracked files to the repository's state, with the parameters and known stages of ``run``.
-
-        Outputs of stages are kept, including half-trained state.
-        """
+    def prepare(self, study: str, run: plan.Run) -> None:
+        """Reset the tracked files, with the parameters and known stages of ``run``; outputs and half-trained state
+        stay."""
         commit = self._repository.commit
         self._resumed = self.marker.is_file()
         with self._repository.exclusive():
@@ -260,10 +236,10 @@ class Worktree:
         git(self.tree, "clean", "-d", "--force", "--quiet")
         write_json(self.marker, {"study": study, "experiment": run.name})
         for file, overrides in run.overrides.items():
-            write_text(self.tree / file, overridden(self._repository.read(file), overrides, file))
-        if BASELINE_PARAMS in run.overrides:
-            pipeline, baselines = map(self._repository.read, (DEFINITION, BASELINE_DEFINITION))
-            write_text(self.tree / DEFINITION, with_baselines(pipeline, baselines, run))
+            write_text(self.tree / file, plan.overridden(self._repository.read(file), overrides, file))
+        if plan.BASELINE_PARAMS in run.overrides:
+            pipeline, baselines = map(self._repository.read, (plan.DEFINITION, plan.BASELINE_DEFINITION))
+            write_text(self.tree / plan.DEFINITION, plan.with_baselines(pipeline, baselines, run))
         self._configure()
         self._link(run)
         self.adopt(run)
@@ -278,14 +254,13 @@ class Worktree:
         except PacerError:
             return False
 
-    def outs_to_restore(self, run: Run) -> list[str]:
-        """Return the outs of ``run`` that DVC may check out: all but files that an interrupted stage was appending to
-        (paid answers)."""
+    def outs_to_restore(self, run: plan.Run) -> list[str]:
+        """Return what DVC may check out: all but files that an interrupted stage was appending to (paid answers)."""
         unfinished = [stage for stage in run.stages if self._resumed and not self.knows(run, [stage.name])]
         persistent = {out for stage in unfinished for out, options in stage.outs.items() if options.get("persist")}
         return [out for out in run.outs if out not in persistent or not (self.tree / out).is_file()]
 
-    def adopt(self, run: Run) -> bool:
+    def adopt(self, run: plan.Run) -> bool:
         """Record in ``dvc.lock`` the known stages of a run; return False if nothing is new."""
         lock = self._lock()
         known = {stage: read_json(self._entry(run, stage)) for stage in run.keys if self.knows(run, [stage])}
@@ -295,18 +270,18 @@ class Worktree:
             YAML(typ="safe").dump({"schema": "2.0", "stages": lock | known}, written)
         return True
 
-    def knows(self, run: Run, stages: Iterable[str]) -> bool:
+    def knows(self, run: plan.Run, stages: Iterable[str]) -> bool:
         """Return whether all these stages of a run have been made, here or elsewhere."""
         return all(self._entry(run, stage).is_file() for stage in stages)
 
-    def record(self, run: Run, stages: Iterable[str]) -> None:
+    def record(self, run: plan.Run, stages: Iterable[str]) -> None:
         """Make these stages of a run, which were made here, known to other worktrees."""
         lock = self._lock()
         for stage in stages:
             if stage in lock:
                 write_json(self._entry(run, stage), lock[stage])
 
-    def _entry(self, run: Run, stage: str) -> Path:
+    def _entry(self, run: plan.Run, stage: str) -> Path:
         return self._stages / f"{run.keys[stage]}.json"
 
     def _lock(self) -> dict[str, Any]:
@@ -321,32 +296,32 @@ class Worktree:
             config.write(written)
         (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # left by a killed DVC
 
-    def _link(self, run: Run) -> None:
-        """Link the user's own files that parameters name by a relative path, so that they are found here. DVC must not
-        write through a link into the user's outputs."""
+    def _link(self, run: plan.Run) -> None:
+        """Link the user's files that parameters name by a relative path. DVC must not write into outputs by a link."""
         root = self._repository.root
         outs = [(root / out).resolve() for out in run.outs]
         for name in _texts(list(run.values.values())):
             path = posixpath.normpath(name)
-            here, there = Path(posixpath.normpath(self.tree / path)), (root / path).resolve()
-            is_output = any(is_within(path, out) for out in run.outs)
-            if path == "." or os.path.isabs(path) or is_output or not os.path.exists(there):
+            link, target = Path(posixpath.normpath(self.tree / path)), (root / path).resolve()
+            is_output = any(plan.is_within(path, out) for out in run.outs)
+            if path == "." or os.path.isabs(path) or is_output or not os.path.exists(target):
                 continue
-            holds_outs = any(out.is_relative_to(there) or there.is_relative_to(out) for out in outs)
-            if holds_outs or not here.is_relative_to(self._folder):
-                raise ConfigError(f"rows run in a different folder, so {name} must be an absolute path: {there}")
-            if not os.path.lexists(here):
-                here.parent.mkdir(parents=True, exist_ok=True)
-                here.symlink_to(root / path)
+            holds_outs = any(out.is_relative_to(target) or target.is_relative_to(out) for out in outs)
+            if holds_outs or not link.is_relative_to(self._folder):
+                raise ConfigError(f"rows run in a different folder, so {name} must be an absolute path: {target}")
+            if not os.path.lexists(link):
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(root / path)
 
-    def save(self, run: Run) -> None:
+    def save(self, run: plan.Run) -> None:
         """Record the tracked files, with scores and ``dvc.lock``, as the experiment of a run."""
-        git(self.tree, "checkout", "--quiet", self._repository.commit, "--", DEFINITION)  # without baselines' stages
+        # without the stages of baselines
+        git(self.tree, "checkout", "--quiet", self._repository.commit, "--", plan.DEFINITION)
         name, new = run.name, git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
         git(self.tree, "add", "--update")
         # no other new files: cases contain report texts
         known = [LOCK, *(out for out, options in run.outs.items() if not options.get("cache", True))]
-        git(self.tree, "add", "--", *(path for path in new if any(is_within(path, out) for out in known)))
+        git(self.tree, "add", "--", *(path for path in new if any(plan.is_within(path, out) for out in known)))
         files, head = git(self.tree, "write-tree").strip(), self._repository.head
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
         commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()

@@ -6,7 +6,7 @@ import pytest
 
 from pacer.config import Params
 from pacer.config.baselines import BaselineParams, load_baseline_params
-from pacer.config.profiles import load_profile
+from pacer.config.params import load_profile
 from tests.support.models import moved_model, save_model, specification
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ from PIL import Image
 from pacer.config import Corpus
 from pacer.data.account import Account
 from pacer.data.build_corpus import build_corpus
+from pacer.data.records import study_frame
 from pacer.data.schemas import read_records
 from pacer.data.source import Source, point_to_files
-from pacer.data.studies import study_frame
 from tests.support.profiles import profile
 
 CONTEXTS = ("sn", "sw", "mn", "mw")

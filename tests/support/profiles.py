@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from pacer.config import Params
-from pacer.config.profiles import load_profile, profile_text
+from pacer.config.params import load_profile, profile_text
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

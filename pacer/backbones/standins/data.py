@@ -18,12 +18,10 @@ from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
-from pacer.data.cleaning import clean_report
+from pacer.data.cleaning import clean_report, sentence_ends
 from pacer.data.radiographs import open_image
-from pacer.data.sentences import sentence_ends
-from pacer.phantom.language import contexts_of, write_report
-from pacer.phantom.tokenizer import phantom_tokenizer, train_tokenizer
-from pacer.phantom.training import TrainingImages, training_images
+from pacer.phantom.language import contexts_of, phantom_tokenizer, train_tokenizer, write_report
+from pacer.phantom.render import TrainingImages, training_images
 from pacer.phantom.world import PhantomStudy, make_world
 
 #: Keywords view, sections, indication, history, commit -> instruction text before and after the visual tokens.

@@ -27,8 +27,7 @@ from pacer.backbones.standins.training import train
 from pacer.commitments.anchor import CLOSE_REPORT, KINDS, OPEN_REPORT
 from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import LanguageStandin
-from pacer.data.cleaning import clean_report
-from pacer.data.sentences import sentence_ends, token_marks
+from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 
 BOS, EOS = 1, 2
 #: Share of a sentence's words that its slots omit, and bounds of the noise relative to the words.

@@ -37,7 +37,7 @@ from pacer.core.devices import gains_from_bfloat16
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.data.findings import FINDINGS
-from pacer.phantom.training import TrainingImages
+from pacer.phantom.render import TrainingImages
 
 BLOCKS = 12
 #: The depths that a model reads.

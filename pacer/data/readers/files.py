@@ -1,26 +1,107 @@
-"""Iteration over the files of a folder or archive, for reports as MIMIC-CXR and Open-I distribute them."""
+"""Files of several formats: annotation files ``{"train": [record, ...], "val": [...], "test": [...]}`` of MIMIC-RG4 and
+R2Gen, and folders or archives of reports of MIMIC-CXR and Open-I."""
 
+import json
 import tarfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from pacer.core.errors import DataError
-from pacer.core.io import files_below
+from pacer.core.hygiene import rounding_fault
+from pacer.core.io import files_below, opened
 from pacer.core.progress import Ticker
+from pacer.data.account import Account
+from pacer.data.schemas import SPLITS
+from pacer.data.values import quoted, shown
+
+#: Types of the fields that are not text.
+_KINDS: dict[str, pl.DataType] = {"new_scores": pl.List(pl.Float32()), "image_path": pl.List(pl.String())}
+
+
+def _text(text: str) -> str:
+    text.encode()  # ValueError for half of a surrogate pair, which JSON can contain
+    return text
+
+
+def _id(value: Any) -> Any:
+    if isinstance(value, str | float) and (fault := rounding_fault(str(value))):
+        raise ValueError(fault)
+    return str(value) if type(value) is int else value
+
+
+Text = Annotated[str, AfterValidator(_text)]
+#: An id: text or a whole number, without white space around it.
+Identifier = Annotated[Text, BeforeValidator(_id), AfterValidator(str.strip)]
+#: A known field that is not read.
+Unread = Annotated[None, BeforeValidator(lambda value: None)]
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs) and content.keys() <= set(SPLITS):
+        raise ValueError(f"it has a split twice ({', '.join(name for name, _ in pairs)}); join their lists")
+    return content
+
+
+def read_annotations(path: Path) -> dict[str, list[Any]]:
+    """Read the records of each split, in the order of a file in UTF-8, with or without a byte order mark, maybe
+    compressed by gzip. Raises a DataError if it cannot be read as JSON, or is not an object of splits with lists."""
+    try:
+        with opened(path) as file:
+            splits = json.load(file, object_pairs_hook=_without_repeats)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
+    lists = isinstance(splits, dict) and all(isinstance(records, list) for records in splits.values())
+    if not lists or not splits or not splits.keys() <= set(SPLITS):
+        raise DataError(f"{path} must be a JSON object that maps splits ({', '.join(SPLITS)}) to lists of records")
+    return splits
+
+
+def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:
+    """Return a row per valid record: the fields of ``model``, and ``file``, ``row``, ``split``; list the other records.
+    Rows, and fields that the model lacks, are counted under the input ``source``."""
+    columns = ("file", "row", "split", *model.model_fields)
+    rows, problems = list[tuple[Any, ...]](), list[dict[str, Any]]()
+    for split, records in read_annotations(path).items():
+        account.read[source] += len(records)
+        names = Counter(chain.from_iterable(raw for raw in records if isinstance(raw, dict)))
+        for name in sorted(names.keys() - {*model.model_fields, "split"}):
+            account.count("unknown_fields", source, quoted(name), names[name])
+        for index, raw in enumerate(records):
+            place = {"file": str(path), "row": f"{split}[{index}]"}
+            try:
+                rows.append((*place.values(), split, *model.model_validate(raw).__dict__.values()))
+            except ValidationError as error:
+                problems.append(place | _problem(raw, error))
+    listed = ("file", "row", "id", "field", "reason", "value")
+    account.add(pl.DataFrame(problems, dict.fromkeys(listed, pl.String())))
+    return pl.DataFrame(rows, {name: _KINDS.get(name, pl.String()) for name in columns}, orient="row")
+
+
+def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
+    """Return a record's id, and field, reason and value of its first problem; pydantic's reasons quote no value."""
+    first = error.errors(include_url=False)[0]
+    id = raw.get("id") if isinstance(raw, dict) else None
+    return {
+        "id": str(id).encode("utf-8", "backslashreplace").decode() if isinstance(id, str | int) else None,
+        "field": str(first["loc"][0]) if first["loc"] else "-",
+        "reason": first["msg"].removeprefix("Value error, "),
+        "value": None if first["type"] == "missing" else shown(first["input"]),
+    }
 
 
 def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file with an ending: sorted by name in a folder, in stored order in an archive.
-
-    Args:
-        path: the folder, or a zip or tar archive of it. Hidden files are skipped.
-
-    Raises:
-        DataError: the path cannot be read, or has no such file.
-    """
+    """Yield name and content of each file with an ending in a folder (sorted by name) or a zip or tar archive of it (in
+    stored order), without hidden files. Raises a DataError if the path cannot be read, or has no such file."""
     number = 0
     with Ticker("reports", None) as ticker:
         try:

@@ -18,8 +18,7 @@ import polars as pl
 from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, PLACEHOLDER, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.patients import TABLE, is_nobody
-from pacer.data.priors import CHOICE_SCHEMA, choose_priors
-from pacer.data.readers.moments import read_moments
+from pacer.data.priors import CHOICE_SCHEMA, choose_priors, read_moments
 from pacer.data.readers.views import header_views, is_special, parse_view
 from pacer.data.sections import Sections, cut_report
 from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, quoted
@@ -139,10 +138,10 @@ def _cut(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     reports = [cut_report(text or "") for text in images[WHOLE]]
     for topic in reports[0][1]:
         odd = zip((topics[topic] for _, topics in reports), images["study"], strict=True)
-        told = [(value, study or "") for values, study in odd for value in values]
-        often = Counter(value for value, _ in told)
+        noted = [(value, study or "") for values, study in odd for value in values]
+        often = Counter(value for value, _ in noted)
         least = _OFTEN if topic == "unknown_headings" else 0
-        account.count_first(topic, "rows", (pair for pair in told if often[pair[0]] > least))
+        account.count_first(topic, "rows", (pair for pair in noted if often[pair[0]] > least))
     columns = dict.fromkeys(Sections._fields, pl.String())
     cut = pl.DataFrame([sections for sections, _ in reports], columns, orient="row")
     cut = cut.with_columns(pl.col("indication", "history").str.replace_all(r"\s+", " "))

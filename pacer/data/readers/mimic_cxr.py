@@ -31,11 +31,8 @@ _SPLIT = _IDS | {"split": "split"}
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """Return every study of the metadata; list images and reports that belong to no study.
-
-    Raises:
-        DataError: also if a study has two reports, or an image two splits.
-    """
+    """Return every study of the metadata; list images and reports that belong to no study. Raises a DataError also if a
+    study has two reports, or an image two splits."""
     metadata, split, reports = (source.files[role] for role in ("metadata", "split", "reports"))
     images = _table(metadata, _METADATA)
     if "view in full" in images.columns:
@@ -75,14 +72,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def read_reports(path: Path) -> pl.DataFrame:
-    """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its ``file``.
-
-    Args:
-        path: a folder with the files at any depth, or an archive of it.
-
-    Raises:
-        DataError: the source has no text file, or a file cannot be read.
-    """
+    """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its ``file``, at any depth
+    of a folder or of an archive of it. Raises a DataError if there is no text file, or one cannot be read."""
     rows = []
     for name, content in read_files(path, ".txt"):
         if match := _REPORT_FILE.search(name):

@@ -49,10 +49,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             continue
         named += images
         frontal, view, lateral = choose_images(images, views)
-        shown = {
-            kind: image and files.get(image_key(image), f"{image}.png")
-            for kind, image in (("frontal", frontal), ("lateral", lateral))
-        }
+        chosen = {"frontal": frontal, "lateral": lateral}
+        shown = {kind: image and files.get(image_key(image), f"{image}.png") for kind, image in chosen.items()}
         rows.append({"file": f"{path}/{name}", "id": uid, "view": view} | texts | shown)
     account.count("unknown_views", projections.name, "images", sum(image_key(name) not in views for name in named))
     studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String()))
@@ -61,15 +59,12 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     account.add(studies.filter(broken))
     studies = studies.filter(~broken)
     if config.openi.split is not None:
-        studies = studies.join(_r2gen_split(), on="id", how="left", maintain_order="left")
+        packaged = resources.files("pacer.data.readers").joinpath("r2gen_iu_split.json").read_text(encoding="utf-8")
+        pairs = [(f"CXR{number}", split) for split, numbers in json.loads(packaged).items() for number in numbers]
+        splits = pl.DataFrame(pairs, ["id", "split"], orient="row")
+        studies = studies.join(splits, on="id", how="left", maintain_order="left")
         studies = account.divert(studies, "", pl.col("split").is_null(), "not in the split", LEFT_OUT)
     return account.divert(studies, "", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
-
-
-def _r2gen_split() -> pl.DataFrame:
-    packaged = resources.files("pacer.data.readers").joinpath("r2gen_iu_split.json").read_text(encoding="utf-8")
-    pairs = [(f"CXR{number}", split) for split, numbers in json.loads(packaged).items() for number in numbers]
-    return pl.DataFrame(pairs, ["id", "split"], orient="row")
 
 
 def _image_files(folder: Path) -> dict[str, str]:
@@ -83,11 +78,8 @@ def _image_files(folder: Path) -> dict[str, str]:
 
 
 def parse_report(content: bytes) -> tuple[str, list[str], dict[str, str | None]]:
-    """Return a report's id, its images by their names in the distribution, and its texts by section.
-
-    Raises:
-        ValueError: the report is not valid XML, or has no number; the arguments are field and reason.
-    """
+    """Return a report's id, its images by their names in the distribution, and its texts by section. Raises a
+    ValueError(field, reason) if the report is not valid XML, or has no number."""
     try:
         root = ET.fromstring(content)
     except (ET.ParseError, ValueError, LookupError):
@@ -97,9 +89,8 @@ def parse_report(content: bytes) -> tuple[str, list[str], dict[str, str | None]]
     if match is None:
         raise ValueError("uId/@id", "expected an id such as CXR1 or 1")
     images = [name for image in root.iter("parentImage") if (name := image.get("id", "").strip())]
-    return f"CXR{match[1]}", images, {name: _section(root, name) for name in SECTIONS}
-
-
-def _section(root: ET.Element, name: str) -> str | None:
-    texts = ["".join(e.itertext()) for e in root.iter("AbstractText") if e.get("Label", "").strip().lower() == name]
-    return " ".join(text for text in texts if text.strip()) or None
+    texts: dict[str, list[str]] = {}
+    for section in root.iter("AbstractText"):
+        if (text := "".join(section.itertext())).strip():
+            texts.setdefault(section.get("Label", "").strip().lower(), []).append(text)
+    return f"CXR{match[1]}", images, {name: " ".join(texts.get(name, ())) or None for name in SECTIONS}

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from pacer.config import Corpus
 from pacer.data.account import LEFT_OUT, Account
-from pacer.data.readers.annotations import Name, Text, read_records
+from pacer.data.readers.files import Identifier, Text, read_records
 from pacer.data.readers.views import choose_images, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
@@ -26,11 +26,11 @@ _OPENI_ID = r"^(CXR[0-9]+)(?:_|$)"
 
 
 class Record(BaseModel):
-    id: Name
+    id: Identifier
     report: Text
     image_path: Annotated[list[Text], Field(min_length=1)]
-    subject_id: Name | None = None
-    study_id: Name | None = None
+    subject_id: Identifier | None = None
+    study_id: Identifier | None = None
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pacer.config import Corpus
 from pacer.core.contexts import availability
 from pacer.data.account import Account
-from pacer.data.readers.annotations import Name, Text, Unread, read_records
+from pacer.data.readers.files import Identifier, Text, Unread, read_records
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
@@ -40,15 +40,15 @@ _Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
 class Record(BaseModel):
     """A record; only contexts with a lateral view or a previous report have the last four fields."""
 
-    id: Name
+    id: Identifier
     finding: Text
     impression: Text
     APPA_flag: _Note
     APPA_imagepath: Text
     history: _Note
     indication: _Note
-    subject_id: Name | None = None
-    study_id: Name | None = None
+    subject_id: Identifier | None = None
+    study_id: Identifier | None = None
     new_scores: list[_Weight] | None = None
     lateral_imagepath: Text | None = None
     last_finding: Text | None = None

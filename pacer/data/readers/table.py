@@ -16,8 +16,8 @@ from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.hygiene import is_empty
 from pacer.data.account import Account
+from pacer.data.priors import YEAR_FIRST
 from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
-from pacer.data.readers.moments import YEAR_FIRST
 from pacer.data.readers.views import parse_view
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
@@ -68,7 +68,10 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         account.count("unknown_fields", "table", quoted(column), unused[column])
     account.read["table"] = images.height
     if settings.dates is not None and "date" in images.columns:
-        images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
+        # to YYYY-MM-DD, with or without zeros; other cells, and any text after a date, are unchanged
+        mark, (day, month) = re.escape(settings.dates[2]), (2, 1) if settings.dates.startswith("MM") else (1, 2)
+        form = rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})"
+        images = images.with_columns(pl.col("date").str.replace(form, f"$3-${month}-${day}").alias(YEAR_FIRST))
     return studies_of(images, "table", account, source.images)
 
 
@@ -128,14 +131,6 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     explode = f".explode({', '.join(lists)})" if lists else ""
     content = 'picture["bytes"] or b""' if isinstance(picture, dict) else "picture"
     return _SCRIPTS[kind].format(files=files, folder=folder, explode=explode, content=content, image=names["image"])
-
-
-def _year_first(form: str) -> pl.Expr:
-    """Convert dates of a ``form`` such as DD.MM.YYYY in the column ``date``, with or without zeros, to YYYY-MM-DD;
-    other cells, and any text after a date, are unchanged."""
-    mark = re.escape(form[2])
-    day, month = (2, 1) if form.startswith("MM") else (1, 2)
-    return pl.col("date").str.replace(rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})", f"$3-${month}-${day}")
 
 
 def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, str]:

@@ -51,12 +51,8 @@ class View(NamedTuple):
 
 
 def parse_view(text: Any) -> View | None:
-    """Parse a view as written in tables and DICOM files (``PA``, ``AP SUPINE``, ``LL``, ``Frontal``,
-    ``postero-anterior``, …).
-
-    Return None for anything else: no text, an oblique view, another part of the body, or a text that names both a
-    frontal and a lateral view.
-    """
+    """Parse a view as written in tables and DICOM files (``PA``, ``AP SUPINE``, ``LL``, ``postero-anterior``, …).
+    Return None for anything else: no text, an oblique view, another part of the body, or both kinds of view."""
     return _parse(text) if isinstance(text, str) else None
 
 
@@ -102,11 +98,8 @@ def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, st
 
 
 def image_key(name: str) -> str:
-    """Return the name of an image without the parts that differ between distributions.
-
-    ``CXR1_1_IM-0001-4001``, ``1_IM-0001-4001.dcm.png`` and ``1_IM-0001-4001.jpg`` all become ``1_IM-0001-4001``.
-    Folders are kept.
-    """
+    """Return the name of an image without the parts that differ between distributions; folders are kept.
+    ``CXR1_1_IM-0001-4001``, ``1_IM-0001-4001.dcm.png`` and ``1_IM-0001-4001.jpg`` all become ``1_IM-0001-4001``."""
     folder, slash, last = name.strip().rpartition("/")
     return folder + slash + _OPENI.sub(r"\1_", _ENDINGS.sub("", last))
 
@@ -130,13 +123,11 @@ def choose_images(images: Sequence[str], views: Mapping[str, View]) -> tuple[str
 
 
 def read_views(path: Path) -> dict[str, View]:
-    """Read a table of views; see :func:`~pacer.data.tables.open_table` for its kinds.
+    """Read a table of views (of a kind of :func:`~pacer.data.tables.open_table`): the view of each :func:`image_key`,
+    in the table's order, without images whose view is not understood.
 
     The image is in the first column named ``image``, ``filename`` or ``dicom_id``, and its view in ``view``,
     ``projection`` or ``ViewPosition``. Where it is empty, ``ViewCodeSequence_CodeMeaning`` counts.
-
-    Returns:
-        ``{key: view}``, see :func:`image_key`, in the table's order, without images whose view is not understood.
     """
     table = open_table(path)
     columns = [

@@ -6,7 +6,7 @@ box has its upper left corner, width and height in shares of the image.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,9 +123,7 @@ def _by_image(rows: pl.DataFrame) -> Boxes:
 def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> list[Box] | None:
     """Return a region of the same shape that has nothing of the finding's ``boxes``: their mirror image if no finding
     is there (``others``: boxes of the image's other findings), else the region in the thorax that has least of other
-    findings, the nearest to the mirror image. None if there is none, or if on a frontal view the finding lies on both
-    sides or in the middle.
-    """
+    findings, the nearest to the mirror image. None if there is none, or if a finding lies across a frontal view."""
     places = np.array(boxes)
     left, right = places[:, 0], places[:, 0] + places[:, 2]
     if frontal and left.min() < 0.5 - _ACROSS and right.max() > 0.5 + _ACROSS:
@@ -142,8 +140,8 @@ def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> lis
     if not free.any():
         return None
     taken = _overlap(starts, ends, np.array(others)) if others else np.zeros(len(starts))
-    best = int(np.argmin(np.where(free, taken, np.inf)))
-    return [Box(*map(float, (*start, *size))) for start, size in zip(starts[best], mirrored[:, 2:], strict=True)]
+    nearest = int(np.argmin(np.where(free, taken, np.inf)))
+    return [Box(*map(float, (*start, *size))) for start, size in zip(starts[nearest], mirrored[:, 2:], strict=True)]
 
 
 def _overlap(starts: np.ndarray, ends: np.ndarray, boxes: np.ndarray) -> np.ndarray:
@@ -164,8 +162,8 @@ def covered(image: Image.Image, boxes: list[Box]) -> Image.Image:
         right, bottom = left + box.width * width, top + box.height * height
         rows = slice(max(0, int(top - reach)), int(bottom + reach) + 1)
         columns = slice(max(0, int(left - reach)), int(right + reach) + 1)
-        beside = np.maximum(left - across[:, columns], across[:, columns] - right)
-        distance = np.maximum(beside, np.maximum(top - down[rows], down[rows] - bottom))
+        sideways = np.maximum(left - across[:, columns], across[:, columns] - right)
+        distance = np.maximum(sideways, np.maximum(top - down[rows], down[rows] - bottom))
         ring, share = (distance > 0) & (distance <= reach), np.clip(1 - distance / reach, 0, 1)
         part = pixels[rows, columns]
         if ring.any():
@@ -182,16 +180,10 @@ def make_probe(
     boxes: Boxes | None = None,
     states: pl.DataFrame | None = None,
 ) -> dict:
-    """Write the probe of some records into the folder ``out``, and return its manifest.
-
-    Args:
-        records: rows of ``records.parquet``. paths: file of each image id. seed: of all choices. limit: records of each
-            context, chosen at random; None: all. boxes: of findings; None: nothing is covered. states: ``study_id``,
-            ``finding``, ``side`` and ``severity`` of all findings; None: as the reports have them.
-
-    Raises:
-        DataError: there is no record, or an image cannot be read.
-    """
+    """Write the probe of some records into the folder ``out``, and return its manifest. ``paths``: file of each image
+    id. ``limit``: records of each context, chosen at random; None: all. ``boxes``: of findings; None: nothing is
+    covered. ``states``: ``study_id``, ``finding``, ``side`` and ``severity`` of all findings; None: as the reports have
+    them. Raises a DataError if there is no record, or an image cannot be read."""
     chosen = _sample(records, seed, limit)
     if chosen.is_empty():
         raise DataError("no records to make a probe from; choose a different split or context")
@@ -231,9 +223,13 @@ def make_probe(
         "not_covered": {finding: count for finding, count in uncovered.items() if count},
     }
     with atomic_directory(out) as folder:
+        (folder / IMAGES).mkdir()
         known = {image: str(Path(path).absolute()) for image, path in paths.items()}
-        known |= _write_means(chosen, known, folder / IMAGES, out.absolute() / IMAGES, seed)
-        known |= _write_coverings(pictures, known, folder / IMAGES, out.absolute() / IMAGES)
+        written = [
+            *_write_means(chosen, known, folder / IMAGES, seed),
+            *_write_changed(pictures, known, folder / IMAGES),
+        ]
+        known |= {Path(name).stem: str(out.absolute() / IMAGES / name) for name in written}
         file = {view: pl.col(view).replace_strict(known, return_dtype=pl.String) for view in _VIEWS}
         columns = ("probe_id", *file.values(), pl.col("prior_report").alias("prior"), "indication", "history")
         key.select(*columns, "view", "sections").write_csv(folder / INPUTS)
@@ -287,16 +283,15 @@ _Pictures = dict[str, tuple[str, list | None]]
 
 
 def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
-    """Return the twins in which the finding is covered, and those in which as much is covered elsewhere, for the rows
-    that have both in every view that shows the finding."""
+    """Return the twins with the finding covered, and those with as much covered elsewhere, if every view has both."""
     pictures: _Pictures = {}
     rows: dict[str, list[dict]] = {COVERED: [], ELSEWHERE: []}
     for row in affirmed.iter_rows(named=True):
         finding, regions = row["finding"], {}
         for view in _VIEWS:
-            there = dict(boxes.get(row[view], {}))
-            if place := there.pop(finding, None):
-                others = [box for of_finding in there.values() for box in of_finding]
+            of_image = dict(boxes.get(row[view], {}))
+            if place := of_image.pop(finding, None):
+                others = [box for of_finding in of_image.values() for box in of_finding]
                 regions[view] = {COVERED: place, ELSEWHERE: control_region(place, others, frontal=view == "frontal")}
         if regions and all(region[ELSEWHERE] is not None for region in regions.values()):
             for twin, twins in rows.items():
@@ -306,24 +301,21 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
     return pictures, {twin: pl.DataFrame(twins, affirmed.schema) for twin, twins in rows.items()}
 
 
-def _write_coverings(pictures: _Pictures, paths: Mapping[str, str], folder: Path, final: Path) -> dict[str, str]:
-    """Write the changed pictures; return their files in ``final``."""
+def _write_changed(pictures: _Pictures, paths: Mapping[str, str], folder: Path) -> Iterator[str]:
+    """Write the changed pictures, and yield the names of their files."""
     with Ticker("coverings", len(pictures)) as ticker:
         for name, (image, region) in pictures.items():
             picture = open_image(paths[image])
             changed = ImageOps.mirror(picture) if region is None else covered(picture, region)
             changed.save(folder / f"{name}.jpg", quality=95)
+            yield f"{name}.jpg"
             ticker.advance()
-    return {name: str(final / f"{name}.jpg") for name in pictures}
 
 
-def _write_means(
-    records: pl.DataFrame, paths: Mapping[str, str], folder: Path, final: Path, seed: int
-) -> dict[str, str]:
-    """Write the mean radiograph of each view, of the records' median size, and return their files in ``final``."""
+def _write_means(records: pl.DataFrame, paths: Mapping[str, str], folder: Path, seed: int) -> Iterator[str]:
+    """Write the mean radiograph of each view, of the records' median size, and yield the names of the files."""
     images = {f"mean-{view}": part["frontal"] for (view,), part in records.group_by("view", maintain_order=True)}
     images |= {"mean-lateral": records["lateral"].drop_nulls()} if records["lateral"].count() else {}
-    folder.mkdir()
     for name, column in images.items():
         ids = column.unique().sort().to_list()
         draw = np.random.default_rng(seed).permutation(len(ids))[:_AVERAGED]
@@ -331,4 +323,4 @@ def _write_means(
         width, height = (int(np.median([image.size[axis] for image in read])) for axis in (0, 1))
         mean = np.mean([np.asarray(image.resize((width, height)), dtype=float) for image in read], axis=0)
         Image.fromarray(np.rint(mean).astype(np.uint8)).save(folder / f"{name}.png")
-    return {name: str(final / f"{name}.png") for name in images}
+        yield f"{name}.png"

@@ -7,6 +7,7 @@ together; the p values, of an effect and of none, are corrected for the number o
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import ceil, sqrt
 from pathlib import Path
 from statistics import NormalDist
@@ -25,18 +26,11 @@ from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, KEY, MANIFEST, M
 from pacer.metrics.report_files import reports_of
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
-from pacer.metrics.statistics.intervals import Units, gains, resampled_units
+from pacer.metrics.statistics.intervals import Units, gains, units_of
 
 #: Another patient's radiographs, of those whose reference does not affirm the finding.
 LACKING = "another_without_finding"
 MEAN_PICTURE = "mean_radiograph"
-#: Verdicts.
-THERE, NOT_THERE, WITHOUT, UNCLEAR = (
-    "reads it where it is",
-    "reads the image, but not there",
-    "reports it regardless of the image",
-    "cannot tell",
-)
 #: Effects by name: rate with the first change minus rate with the second.
 EFFECTS = {"place": (ELSEWHERE, COVERED), "picture": (GIVEN, LACKING), "any picture": (GIVEN, MEAN_PICTURE)}
 #: Level of the tests; patients that they need; least effect that counts as one; least rate that counts as saying a
@@ -47,36 +41,39 @@ _RESAMPLES = 5_000
 _F1 = "report_positive_f1"
 #: The comparison with another patient's reference: what a report that fits any patient would reach.
 CHANCE = "chance"
-_CONVENTION = "llm-rg4"
 #: Resamples of an interval of a gain; a probe has one for each kind of twin and score.
 _FEWER_RESAMPLES = 2_000
 
 
+class Verdict(StrEnum):
+    """Whether a system reads a finding from the image."""
+
+    THERE = "reads it where it is"
+    NOT_THERE = "reads the image, but not there"
+    WITHOUT = "reports it regardless of the image"
+    UNCLEAR = "cannot tell"
+
+
 @dataclass(frozen=True)
 class FindingUse:
-    """What the twins show of one finding.
-
-    Attributes:
-        records: whose reference affirms it. rates: of reports that affirm it, by change, over all records that have it.
-        effects: by :data:`EFFECTS`, over the records that have both changes; p after Holm's correction. pairs: their
-            number. verdict: one of the four. needed: records at which an effect of .2 on the first effect that can be
-            measured would be shown with power .8; None: it cannot be measured.
-    """
+    """What the twins show of one finding. ``records``: whose reference affirms it. ``rates``: of reports that affirm
+    it, by change, over all records that have it. ``effects``: by :data:`EFFECTS`, over the records that have both
+    changes, whose number is in ``pairs``; p after Holm's correction. ``needed``: records at which an effect of .2 on
+    the first effect that can be measured would be shown with power .8; None: it cannot be measured."""
 
     finding: str
     records: int
     rates: dict[str, float]
     effects: dict[str, Difference]
     pairs: dict[str, int]
-    verdict: str
+    verdict: Verdict
     needed: int | None
 
 
 def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
-    """Return the verdict of each finding that a reference affirms, from the key with the lists ``reference_positive``
-    and ``report_positive``."""
+    """Return the verdict of each affirmed finding from the key with ``reference_positive`` and ``report_positive``."""
     given = cases.filter(twin=GIVEN)
-    units = resampled_units(given)
+    units = units_of(given)
     unit = given.select("record_id", pl.Series("unit", units.codes))
     tables = {finding: _table(cases, given, finding).join(unit, on="record_id") for finding in FINDINGS}
     tables = {finding: table for finding, table in tables.items() if len(table)}
@@ -99,11 +96,11 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
 def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
     """Return p of an effect of at least :data:`_NONE`, from the score test of paired proportions (Tango, Stat. Med. 17,
     1998: 891). As records of a patient are alike, fewer count, by the design effect; at least the patients."""
-    apart, units, spread = (part[first] - part[second]).to_numpy(), part["unit"].to_numpy(), _NONE * (1 - _NONE)
-    rows = (apart - apart.mean())[:, None]
+    gaps, units, spread = (part[first] - part[second]).to_numpy(), part["unit"].to_numpy(), _NONE * (1 - _NONE)
+    rows = (gaps - gaps.mean())[:, None]
     alike = (by_unit(rows, units, units.max() + 1) ** 2).sum()
     count = min(len(part), max(part["unit"].n_unique(), len(part) * (rows**2).sum() / max(alike, 1e-9)))
-    fewer, more = sorted(float((side * apart > 0).mean()) for side in (1, -1))
+    fewer, more = sorted(float((side * gaps > 0).mean()) for side in (1, -1))
     b = (2 - more + fewer) * _NONE - more - fewer
     deviation = sqrt((sqrt(b * b + 8 * fewer * spread) - b) / 2 + spread)
     return NormalDist().cdf((more - fewer - _NONE) * sqrt(count) / deviation)
@@ -155,22 +152,21 @@ def _judged(
         one = effects.get(effect)
         return one is not None and (one.difference or 0) > 0 and one.p is not None and one.p < _LEVEL
 
-    verdict = UNCLEAR
+    verdict = Verdict.UNCLEAR
     if shown("place"):
-        verdict = THERE
+        verdict = Verdict.THERE
     elif shown("picture") and (finding, "place") in absent:
-        verdict = NOT_THERE
+        verdict = Verdict.NOT_THERE
     elif (finding, "any picture") in absent and rates[MEAN_PICTURE] > _SAID:
-        verdict = WITHOUT
+        verdict = Verdict.WITHOUT
     first = next(iter(effects), None)
     needed = None if first is None else records_needed(effects[first], counts[first], tests)
     return FindingUse(finding, len(table), rates, effects, counts, verdict, needed)
 
 
 def records_needed(effect: Difference, records: int, tests: int) -> int | None:
-    """Return the number of records at which a difference of rates of .2 would be shown with power .8 by the strictest
-    of the ``tests``, with the spread seen here; a difference of .2 has a variance of at least .16. None: the spread is
-    not known."""
+    """Return the records at which a difference of rates of .2 would be shown with power .8 by the strictest of the
+    ``tests``, with the spread seen here, but a variance of at least .16; None: the spread is not known."""
     if effect.low is None or effect.high is None:
         return None
     normal = NormalDist()
@@ -182,13 +178,9 @@ def records_needed(effect: Difference, records: int, tests: int) -> int | None:
 
 @dataclass(frozen=True)
 class Use:
-    """What one kind of twin shows.
-
-    Attributes:
-        records: number of pairs. score: of twins (``first``), of the records as given (``second``) and their
-            difference: F1 (the mean over contexts), or the share of an attribute that agrees (over all of them).
-            unchanged: share of identical reports; None for :data:`CHANCE` and attributes.
-    """
+    """What one kind of twin shows over ``records`` pairs. ``score``: of twins (``first``), of the records as given
+    (``second``) and their difference: F1 (the mean over contexts), or the share of an attribute that agrees (over all
+    of them). ``unchanged``: share of identical reports; None for :data:`CHANCE` and attributes."""
 
     records: int
     score: Difference
@@ -208,8 +200,7 @@ class Use:
 
 
 class Mirrored(Use):
-    """What mirrored frontal views show: agreement in side with mirrored references, of the reports on them (``second``)
-    and of those on the records as given (``first``)."""
+    """Agreement in side with mirrored references: of reports on mirrored views (``second``), as given (``first``)."""
 
     @property
     def verdict(self) -> str:
@@ -228,8 +219,7 @@ class SystemUse(NamedTuple):
 
 
 def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
-    """Return the key of a probe, its kinds of twins with their titles, and its manifest. Raises a DataError if the
-    folder holds no whole probe."""
+    """Return a probe's key, its kinds of twins with titles, and its manifest; raises a DataError if it is not whole."""
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
     key, manifest = pl.read_parquet(folder / KEY, glob=False), read_json(folder / MANIFEST)
@@ -238,15 +228,8 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, An
 
 
 def system_use(name: str, key: pl.DataFrame, reports: Path, columns: tuple[str | None, ...] = ()) -> SystemUse:
-    """Score the reports of one system.
-
-    Args:
-        reports: a file with the columns ``probe_id`` (or ``case``) and ``report``, one row for each row of the key.
-        columns: of ids and of reports, to use instead; None: these.
-
-    Raises:
-        DataError: the file is unreadable, or ids do not pair one to one.
-    """
+    """Score the reports of one system, a file with ``probe_id`` (or ``case``) and ``report``, or the ``columns`` of ids
+    and reports, for each row of the key. Raises a DataError if it is unreadable, or ids do not pair one to one."""
     cases = _cases(key, reports, columns)
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
@@ -286,5 +269,5 @@ def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1, *, kind: ty
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
     # the mean, if there are several contexts
-    *_, last = gains(given, twins, _CONVENTION, [score], _FEWER_RESAMPLES).values()
+    *_, last = gains(given, twins, "llm-rg4", [score], _FEWER_RESAMPLES).values()
     return kind(len(twins), last[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))

@@ -16,7 +16,6 @@ from pacer.metrics.display import p_value, signed
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
-ScoreOf = Callable[[np.ndarray], np.ndarray]
 #: Level of all intervals, also as a heading, and the seed of all resamples.
 LEVEL, SEED = 0.95, 0
 PERCENT = f"{100 * LEVEL:g} %"
@@ -34,7 +33,7 @@ class Summed(NamedTuple):
     the rows with the number of findings, or records, that it is a share or a mean of; none: every unit counts."""
 
     rows: np.ndarray
-    score: ScoreOf
+    score: Callable[[np.ndarray], np.ndarray]
     counted: tuple[int, ...] = ()
 
     @property
@@ -45,10 +44,10 @@ class Summed(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """A score of both runs and their difference, second minus first, with its interval and two-sided p value; ``None``:
-    undefined, or too few units. The interval leaves out resamples without a value, and the p value counts them as
-    evidence against a difference. ``units``: how many count in both runs; for the mean, the fewest of a context.
-    ``counts``: what the score counts in either run; None: it does not say."""
+    """A score of both runs and their difference, second minus first, with its interval and two-sided p value; None:
+    undefined, or too few units. The interval leaves out resamples without a value; the p value counts them as evidence
+    against a difference. ``units``: how many count in both runs; for the mean, the fewest of a context. ``counts``:
+    what the score counts in either run."""
 
     first: float | None
     second: float | None
@@ -68,8 +67,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Interval:
-    """A score of one run and its bootstrap interval; ``None``: undefined, or too few units. The interval leaves out
-    resamples without a value."""
+    """A score of one run and the bootstrap interval of defined resamples; None: undefined, or too few units."""
 
     value: float | None
     low: float | None
@@ -91,14 +89,11 @@ def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
 def differences(
     first: Mapping[Key, Summed], second: Mapping[Key, Summed], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Difference]]:
-    """Compare two runs in every context and score, and in the plain mean over contexts.
+    """Compare two runs, with the same scores over the same units, in every context and in the plain mean over contexts.
 
     The same resamples serve all contexts and scores. Intervals are percentiles of the paired bootstrap (units drawn
-    with replacement). p values come from approximate randomization, which exchanges each unit's results with
-    probability one half: (1 + resamples with a difference at least as large as observed) / (1 + resamples).
-
-    Args:
-        first, second: the same scores of either run, all over the same units. resamples: number of each kind.
+    with replacement). p values come from as many approximate randomizations, which exchange each unit's results with
+    probability one half: (1 + those with a difference at least as large as observed) / (1 + resamples).
     """
     scored, scored_other = _Stack(first), _Stack(second)
     rows, other_rows, draw = scored.rows, scored_other.rows, np.random.default_rng(seed)
@@ -115,14 +110,14 @@ def differences(
     units = _units(first, second)
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in values}
     for key, value in values.items():
-        apart = float(other_values[key]) - float(value)
+        difference = float(other_values[key]) - float(value)
         drawn_gaps, swapped_gaps = np.concatenate([part[key] for part in parts], axis=1)
-        low, high = _percentiles(apart, drawn_gaps, units[key])
+        low, high = _percentiles(difference, drawn_gaps, units[key])
         # rounding: exchanged sums are added in another order
-        as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(apart) - 1e-12)
-        p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
+        as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(difference) - 1e-12)
+        p = None if np.isnan(difference) else (1 + int(as_large.sum())) / (1 + resamples)
         counts = (int(run[key].counts.sum()) if key in run and run[key].counted else None for run in (first, second))
-        of_runs = map(_value, (value, other_values[key], apart))
+        of_runs = map(_value, (value, other_values[key], difference))
         result[key[0]][key[1]] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
     return result
 

@@ -17,25 +17,9 @@ from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.display import IN_BRACKETS, Displayed, Table, first_cell_changes, score_cell, signed
 from pacer.metrics.scores import SCORES, score_of, summed_scores
 from pacer.metrics.signature import Signature, read_result, reading_notes
-from pacer.metrics.statistics.bootstrap import (
-    LEAST_UNITS,
-    PERCENT,
-    SEED,
-    Difference,
-    Key,
-    Summed,
-    differences,
-    holm,
-    too_few,
-)
-from pacer.metrics.statistics.intervals import (
-    UNITS,
-    Intervals,
-    context_sums,
-    resampled_units,
-    score_intervals,
-    warnings,
-)
+from pacer.metrics.statistics import bootstrap
+from pacer.metrics.statistics.bootstrap import PERCENT, Difference, Key, Summed, differences, holm
+from pacer.metrics.statistics.intervals import UNITS, Intervals, context_sums, score_intervals, units_of, warnings
 
 _STANDIN = "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
 _LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
@@ -53,13 +37,10 @@ _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
-    """Result of a comparison; tables call the ``first`` system A and the ``second`` B.
-
-    ``scores``: context (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
-    change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records with a value in both
-    runs, if not all have one. ``left_out``: columns that only one run has. ``is_standin``: this pipeline trained the
-    labeller behind F1.
-    """
+    """A comparison; tables call the ``first`` system A and the ``second`` B. ``scores``: context (and ``mean``) ->
+    score -> difference. ``versions``: name, both versions and what that can change, where the runs differ. ``partial``:
+    column of ``score.columns`` -> number of records with a value in both runs, if not all have one. ``left_out``:
+    columns that only one run has. ``is_standin``: this pipeline trained the labeller behind F1."""
 
     convention: str
     unit: str
@@ -76,7 +57,7 @@ class Comparison(Displayed):
     def notes(self) -> list[str]:
         """What the scores count and are computed over, and in which versions the runs differ."""
         counting = any(any(tested.counts) for scores in self.scores.values() for tested in scores.values())
-        both = f"{UNITS[self.unit]}: those with any in both runs, at least {LEAST_UNITS} for an interval"
+        both = f"{UNITS[self.unit]}: those with any in both runs, at least {bootstrap.LEAST_UNITS} for an interval"
         notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {both}"] * counting
         notes += [f"{name}: compared over {n:,} of {self.records:,} records" for name, n in self.partial.items()]
         notes += [f"{name} is left out: only one run has this score" for name in self.left_out]
@@ -93,15 +74,16 @@ class Comparison(Displayed):
         labelled = any("f1" in scores for scores in self.scores.values())
         notes = [
             f"{self.records:,} records, resampled by {self.unit} ({self.units:,}); "
-            f"{self.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "
+            f"{self.resamples:,} bootstrap samples and as many randomizations, seed {bootstrap.SEED}; "
             f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without --chexbert'}; "
             "p values are not corrected for the number of rows"
         ]
-        if self.units < LEAST_UNITS:
-            few = too_few(self.units, f"{self.unit} ids")
+        if self.units < bootstrap.LEAST_UNITS:
+            few = bootstrap.too_few(self.units, f"{self.unit} ids")
             notes.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
         heads = ("Context", "Score", "A", "B", UNITS[self.unit].capitalize(), "B − A", f"{PERCENT} interval", "p")
-        return _compared_table(heads, rows, [*notes, *self.notes])
+        rules, notes = first_cell_changes(rows), (*notes, *self.notes)
+        return Table(heads, tuple(rows), text_columns=2, rules=rules, notes=notes)
 
 
 def _both(one: Difference) -> list[str]:
@@ -109,18 +91,10 @@ def _both(one: Difference) -> list[str]:
     return [score_cell(value, count=count) for value, count in zip((one.first, one.second), one.counts, strict=True)]
 
 
-def _compared_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], notes: Sequence[str]) -> Table:
-    numeric = (False, False, *(True,) * (len(heads) - 2))
-    return Table(heads, tuple(rows), "", numeric, rules=first_cell_changes(rows), notes=tuple(notes))
-
-
 @dataclass(frozen=True, repr=False)
 class Scores(Displayed):
-    """The scores of one system.
-
-    ``scores``: context (``all`` unless the references name the four) -> score -> number. ``cases``: one row per case.
-    ``signature``: what each number means and was computed from.
-    """
+    """The scores of one system. ``scores``: context (``all`` unless the references name the four) -> score -> number.
+    ``cases``: one row per case. ``signature``: what each number means and was computed from."""
 
     scores: dict[str, dict[str, Any]]
     cases: pl.DataFrame
@@ -173,26 +147,11 @@ class Comparisons(Displayed):
     tested: list[SystemDifference]
     others: dict[str, Comparison]
 
-    @classmethod
-    def of(cls, first: str, others: dict[str, Comparison]) -> "Comparisons":
-        """Apply Holm's correction to comparisons with the ``first``."""
-        found = {name: list(one.scores.values())[-1] for name, one in others.items()}
-        keys = dict.fromkeys(key for scores in found.values() for key in scores)
-        rows = [(key, name, scores[key]) for key in keys for name, scores in found.items() if key in scores]
-        corrected = holm([difference.p for *_, difference in rows])
-        return cls(first, [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)], others)
-
     def losses(self, max_loss: Mapping[str, float]) -> list[str]:
         """Return a sentence for each system that is shown to be worse than the first: the whole interval of its
-        difference is beyond the loss that is allowed. Where lower values are better, a loss is an increase.
-
-        Args:
-            max_loss: score -> the largest loss that is allowed, from 0 on.
-
-        Raises:
-            ConfigError: a system is not compared by the score, or a loss is negative. DataError: a difference has no
-                interval.
-        """
+        difference is beyond the allowed loss (score -> from 0 on), an increase where lower values are better. Raises a
+        ConfigError if a system is not compared by the score, or a loss is negative; a DataError if there is no
+        interval."""
         counts, losses = Counter(row.score for row in self.tested), []
         known = [key for key, count in counts.items() if count == len(self.others)]
         for key, most in max_loss.items():
@@ -228,7 +187,7 @@ class Comparisons(Displayed):
             note if len(named) == len(self.others) else f"{', '.join(named)}: {note}" for note, named in systems.items()
         )
         heads = ("Score", "System", self.first, "Value", "Change", f"{PERCENT} interval", "p (Holm)")
-        return _compared_table(heads, rows, notes)
+        return Table(heads, tuple(rows), text_columns=2, rules=first_cell_changes(rows), notes=tuple(notes))
 
 
 #: A scored system: in memory, or the path of its folder.
@@ -268,50 +227,43 @@ def compare(
             raise ConfigError("expected at least two systems: either two, or one mapping of names to systems")
         (name, baseline), *rest = first.items()
         others = {other: compare(baseline, run, convention=convention, resamples=resamples) for other, run in rest}
-        return Comparisons.of(name, others)
+        means = {other: list(comparison.scores.values())[-1] for other, comparison in others.items()}
+        keys = dict.fromkeys(key for scores in means.values() for key in scores)
+        rows = [(key, other, scores[key]) for key in keys for other, scores in means.items() if key in scores]
+        corrected = holm([difference.p for *_, difference in rows])
+        tested = [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)]
+        return Comparisons(name, tested, others)
     runs = _paired(first, second, convention)
     return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
 
 
 def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: int = 10_000) -> dict[str, Difference]:
-    """Compare two systems that were each run several times (training seeds) on the same records.
+    """Compare two systems that were each run several times (training seeds) on the same records. ``runs``: folders
+    (first, second) of each repeat. F1 uses the first run's convention. Raises as :func:`compare`, and a DataError if
+    the repeats do not have the same records.
 
     A score is the mean over runs of the mean over contexts. A patient is resampled, or exchanged between the systems,
     with all their records in all contexts and runs, so repeats do not count as additional patients. The interval and
     the p value therefore generalise to other patients with these models, not to other models.
-
-    Args:
-        runs: folders (first, second) of each repeat, as in :func:`compare`. F1 uses the first run's convention.
-
-    Raises:
-        DataError: as :func:`compare`; or the repeats do not have the same records.
     """
     convention = read_result(runs[0][0], with_scores=False).signature.convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
-    records = [
-        repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id").sort("record_id")
-        for repeat in repeats
-    ]
+    records = [repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id") for repeat in repeats]
     for (first, _), rows in zip(runs, records, strict=True):
-        if not rows.equals(records[0]):
+        if not rows.sort("record_id").equals(records[0].sort("record_id")):
             raise DataError(f"{first} has different patients or contexts from {runs[0][0]}; repeats must match")
     shared = set.intersection(*({name for _, name in repeat.sums[0]} for repeat in repeats))
-    first_runs, second_runs = (
-        {
-            (f"{context} {number}", name): summed
-            for number, repeat in enumerate(repeats)
-            for (context, name), summed in repeat.sums[side].items()
-            if name in shared
-        }
-        for side in (0, 1)
-    )
-    result = differences(first_runs, second_runs, resamples)
+    sides: tuple[dict[Key, Summed], ...] = ({}, {})
+    for repetition, repeat in enumerate(repeats):
+        for side, sums in zip(sides, repeat.sums, strict=True):
+            common = {key: summed for key, summed in sums.items() if key[1] in shared}
+            side |= {(f"{context} {repetition}", name): summed for (context, name), summed in common.items()}
+    result = differences(*sides, resamples)
     return result[MEAN] if MEAN in result else next(iter(result.values()))
 
 
 class _Paired(NamedTuple):
-    """Two runs: the ``cases`` of the first, the tested scores of each as ``sums`` over units, and the comparison
-    without its results."""
+    """The ``cases`` of the first run, the tested scores of both as ``sums`` over units, and an empty comparison."""
 
     cases: pl.DataFrame
     sums: tuple[dict[Key, Summed], dict[Key, Summed]]
@@ -346,7 +298,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
         cases, other_cases = (
             table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name)) for table in (cases, other_cases)
         )
-    units = resampled_units(cases)
+    units = units_of(cases)
     absent = {*signature.left_out, *other_signature.left_out}
     known = [score.key for score in summed_scores(other_cases) if score.key not in absent]
     tested = [score for score in summed_scores(cases, columns) if score.tested and score.key in [*known, *columns]]
@@ -365,8 +317,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
 
 
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
-    """Return the versions in which two results differ, without those of the labeller's packages if there is none; and
-    the changes to reports in which they differ."""
+    """Return the versions and changes to reports in which results differ; no labeller: not those of its packages."""
     names = [
         name for name in {**first.versions, **second.versions} if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
     ]

@@ -1,8 +1,7 @@
 """Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals.
 
-Also F1 of groups of records, such as those of one view (which are reported worse?), the reliability of the
-probabilities of findings (is what is stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses
-its sources.
+Also F1 of groups of records (which are reported worse?), the reliability of the probabilities of findings (is what is
+stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses its sources.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,18 +17,9 @@ from pacer.data.twins import exchange
 from pacer.metrics.cases import by_context, contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
 from pacer.metrics.commitments import REPORTS, cells
-from pacer.metrics.score_kinds import Score, Sums, mean, mean_rows
+from pacer.metrics.score_kinds import Score, mean, mean_rows
 from pacer.metrics.scores import score_of, summed_scores
-from pacer.metrics.statistics.bootstrap import (
-    Difference,
-    Interval,
-    Key,
-    ScoreOf,
-    Summed,
-    by_unit,
-    differences,
-    intervals,
-)
+from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, intervals
 
 #: Units that may be resampled, the coarsest first, with their names in tables.
 UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
@@ -81,7 +71,7 @@ def score_intervals(
     cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
 ) -> Intervals:
     """Return bootstrap intervals of the scores that have sums, by context and for their mean."""
-    units = resampled_units(cases)
+    units = units_of(cases)
     scores = context_sums(cases, convention, summed_scores(cases, columns), units)
     return Intervals(intervals(scores, resamples), units.name, units.count, resamples)
 
@@ -89,7 +79,7 @@ def score_intervals(
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
     """Return every observation of the convention, sorted by its number of references, most first."""
     rule = CONVENTIONS[convention]
-    units = resampled_units(cases)
+    units = units_of(cases)
     rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
     contexts = {context: rows[(cases["context"] == context).to_numpy()].sum(axis=0) for context in contexts_of(cases)}
     labels = []
@@ -115,7 +105,7 @@ class Units(NamedTuple):
     count: int
 
 
-def resampled_units(cases: pl.DataFrame) -> Units:
+def units_of(cases: pl.DataFrame) -> Units:
     """Return the coarsest unit that is known for every record (a blank id counts as unknown)."""
     ids = {unit: cases[f"{unit}_id"] for unit in UNITS if f"{unit}_id" in cases.columns}
     unit = next(unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all())
@@ -128,15 +118,14 @@ def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], 
     rule = CONVENTIONS[convention]
     known = {score.key: score.sums for score in scores if score.sums is not None}
     found: dict[Key, Summed] = {}
-
-    def bound(sums: Sums) -> ScoreOf:
-        return lambda total: sums.score(total, rule)
-
     for context, part in by_context(cases).items():
         codes = units.codes[(cases["context"] == context).to_numpy()]
         kinds = dict.fromkeys(sums.rows for sums in known.values())
         tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
-        found |= {(context, key): Summed(tables[sums.rows], bound(sums), sums.counted) for key, sums in known.items()}
+        for key, sums in known.items():
+            found[context, key] = Summed(
+                tables[sums.rows], lambda total, sums=sums: sums.score(total, rule), sums.counted
+            )
     return found
 
 
@@ -152,13 +141,12 @@ class GroupScore(NamedTuple):
 def group_scores(
     cases: pl.DataFrame, convention: str, columns: Sequence[str], resamples: int = 10_000
 ) -> list[GroupScore]:
-    """Return F1 of the records of each view and of each value of ``columns``, with bootstrap intervals; none without
-    labels. A column with one value makes no groups, a record without a value is in none, and groups of too few units
-    have no interval."""
+    """Return F1 of the records of each view and of each value of ``columns``, with intervals; none without labels. A
+    column with one value makes no groups, a record without a value is in none, and small groups have no interval."""
     named = [name for name in ("view", *columns) if name in cases.columns and cases[name].drop_nulls().n_unique() > 1]
     if not named or not is_labelled(cases):
         return []
-    rule, units = CONVENTIONS[convention], resampled_units(cases)
+    rule, units = CONVENTIONS[convention], units_of(cases)
     rows, f1 = label_rows(cases, rule), lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0])
     members: list[tuple[str, str, np.ndarray]] = [
         (name, value, (cases[name] == value).fill_null(False).to_numpy())
@@ -183,7 +171,7 @@ class Reliability(NamedTuple):
 def reliability(cases: pl.DataFrame) -> Reliability:
     """Return the reliability of the probabilities of present findings in cases that have them."""
     probability, positive = (values.ravel() for values in cells(cases))
-    units = resampled_units(cases)
+    units = units_of(cases)
     patients = np.repeat(units.codes, len(FINDINGS))
     bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
     tables = (by_unit(mean_rows(positive[part]), patients[part], units.count) for part in bins)
@@ -193,11 +181,7 @@ def reliability(cases: pl.DataFrame) -> Reliability:
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
-    """Return warnings to read before trusting any score, one sentence each; none for a model that uses its sources.
-
-    Args:
-        scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
-    """
+    """Return a sentence for each reason not to trust the scores; none for a model that uses its sources."""
     sentences = []
     for key, (words, is_off) in _BESIDE_REFERENCES.items():
         shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts_of(cases)}
@@ -238,11 +222,11 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
 
 def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
     """Return the contexts in which commitments, or reports, agree with their own references no better than with those
-    of other patients. Cases without a commitment do not count, nor contexts whose references affirm nothing; of
-    unknown patients there are none."""
+    of other patients; not those that affirm nothing. Cases without a commitment, or of unknown patients, do not
+    count."""
     if "subject_id" not in cases.columns:
         return {}
-    found = {}
+    without_gain = {}
     references = [f"reference_{polarity}" for polarity in POLARITIES]
     for name, side in (("Commitments", "anchor"), ("Reports", "report")):
         if f"{side}_positive" not in cases.columns:
@@ -257,13 +241,12 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
         compared = gains(given, others, convention, [score])
         low = {context: compared[context][score].low for context in contexts_of(given)}
         if contexts := [context.upper() for context, bound in low.items() if (bound or 0) <= 0]:
-            found[name] = contexts
-    return found
+            without_gain[name] = contexts
+    return without_gain
 
 
 def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
-    """Return F1 with another patient's sources, F1 with the case's own, and their difference, by context; empty if the
-    control was not run."""
+    """Return F1 with another patient's and with the case's own sources, by context; empty without the control."""
     column = f"{_CONTROL}_labels"
     if column not in cases.columns:
         return {}
@@ -275,8 +258,8 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
 def gains(
     given: pl.DataFrame, twins: pl.DataFrame, convention: str, scores: Sequence[str], resamples: int = 10_000
 ) -> dict[str, dict[str, Difference]]:
-    """Return scores of twins (``first``), of the same records in the same order as they are given (``second``), and
-    their differences, by context and for the mean."""
-    chosen, units = list(map(score_of, scores)), resampled_units(given)
+    """Return scores of twins (``first``), of the same records in the same order as given (``second``), and their
+    differences, by context and for the mean."""
+    chosen, units = list(map(score_of, scores)), units_of(given)
     first, second = (context_sums(cases, convention, chosen, units) for cases in (twins, given))
     return differences(first, second, resamples)

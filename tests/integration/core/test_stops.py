@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory
-from pacer.metrics.signature import Result, Signature, read_result, with_run_id, write_result
+from pacer.metrics.signature import ScoreResult, Signature, read_result, write_result
 from tests.support.drive import contents
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -254,7 +254,7 @@ def is_killed(job: Callable[[], object], number: int = 0) -> bool:
 
 def write(out: Path, value: int) -> None:
     cases = pl.DataFrame({"record_id": ["a", "b"], "value": [value, value]})
-    write_result(out, with_run_id(Result({"all": {"n": 2, "value": value}}, cases, Signature())))
+    write_result(out, ScoreResult.signed({"all": {"n": 2, "value": value}}, cases, Signature()))
 
 
 def read(out: Path) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from pacer.config import Corpus
-from pacer.config.profiles import load_profile
+from pacer.config.params import load_profile
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records
 from tests.support.cases import cases
@@ -127,11 +127,10 @@ def code(heading: str, language: str) -> str:
 def build(heading: str, folder: Path, *renamed: str) -> tuple[dict[str, str], pl.DataFrame, pl.DataFrame]:
     """The lines of the audit, the records and the list of problems of a corpus in ``folder``; ``renamed``: a name in
     the document's parameters, and another for it."""
-    # the labs' bad rows have been seen
-    shown = code(heading, "yaml").replace("# max_bad_rows", "max_bad_rows").replace(*renamed or ("", ""))
-    given = re.sub(r"root: [^\s,}]+", f"root: {folder}", shown)
+    given = re.sub(r"root: [^\s,}]+", f"root: {folder}", code(heading, "yaml").replace(*renamed or ("", "")))
     (folder / "mine.yaml").write_text(given)
-    audit = built(Corpus.model_validate(load_profile(folder / "mine.yaml").corpus.model_dump()), folder / "out")
+    seen = {"max_bad_rows": 100}  # of the labs
+    audit = built(Corpus.model_validate(load_profile(folder / "mine.yaml").corpus.model_dump() | seen), folder / "out")
     problems = pl.read_csv(folder / "out" / "corpus" / "problems.csv", infer_schema=False)
     return lines_of(audit), read_records(folder / "out" / "corpus" / "records.parquet"), problems
 
@@ -199,9 +198,10 @@ def test_a_public_collection(kind: str, case: dict[str, Any], tmp_path: Path) ->
     for number, name in enumerate(case["images"]):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (16, 16), number).save(tmp_path / name)
+    imports, *parts = code("Public collections.", "python").split("\n\n")
     with contextlib.chdir(tmp_path):
-        exec(code(case["heading"], "python"), {})
-    lines, records, _ = build(case["heading"], tmp_path)
+        exec(f"{imports}\n{next(part for part in parts if case['name'] in part)}", {})
+    lines, records, _ = build("Public collections.", tmp_path, "{}", case["columns"])
     assert lines["Bad rows or records"] == lines["Rows or records left out"] == "none"
     assert dict(records["context"].value_counts().iter_rows()) == case["contexts"]
     for record_id, report in case["reports"].items():

@@ -17,7 +17,7 @@ from pacer.metrics.commitments import states
 from pacer.metrics.nlg import meteor, meteor_columns, meteor_statistics, with_overlap
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.metrics.statistics.comparison import Comparison, Comparisons, SystemDifference, compare, compare_repeats
-from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
+from pacer.metrics.statistics.intervals import label_intervals, score_intervals, units_of
 from tests.support.cases import listed_cases
 from tests.support.metrics import TALK
 
@@ -267,6 +267,6 @@ def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
 
 
 def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):
-    assert resampled_units(cases)[0] == "subject"
-    assert resampled_units(cases.drop("subject_id"))[0] == "study"
-    assert resampled_units(cases.with_columns(subject_id=pl.lit(None), study_id=pl.lit(" ")))[0] == "record"
+    assert units_of(cases)[0] == "subject"
+    assert units_of(cases.drop("subject_id"))[0] == "study"
+    assert units_of(cases.with_columns(subject_id=pl.lit(None), study_id=pl.lit(" ")))[0] == "record"

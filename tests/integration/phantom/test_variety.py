@@ -45,7 +45,7 @@ def test_two_studies_of_one_normal_patient_differ_beyond_noise(view):
     for patient in patients[:15]:
         first, second = (replace(study, findings={}, resolved={}) for study in patient.studies[:2])
         noise = replace(first, key=(*first.key[:2], first.key[2] + 50))  # noise and texture anew
-        image, again, other = (coarse(render(study, SIZE, view).astype(float)) for study in (first, noise, second))
+        image, again, other = (coarse(render(study, SIZE, view)[0].astype(float)) for study in (first, noise, second))
         assert np.abs(image - other).mean() > 2 * np.abs(image - again).mean()
 
 
@@ -64,7 +64,8 @@ def test_the_nearest_train_image_does_not_know_the_truth():
 
     def described(split):
         studies = [study for patient in world if patient.split == split for study in patient.studies]
-        images = [render(study, SIZE, "frontal").reshape(28, 4, 28, 4).mean(axis=(1, 3)).ravel() for study in studies]
+        rendered = (render(study, SIZE, "frontal")[0] for study in studies)
+        images = [image.reshape(28, 4, 28, 4).mean(axis=(1, 3)).ravel() for image in rendered]
         return np.stack(images), np.array([[name in study.findings for name in FINDINGS] for study in studies])
 
     (shown, known), (asked, truth) = described("train"), described("test")
@@ -78,7 +79,7 @@ __all__ = ["corpus"]
 def test_world_and_tokenizer_do_not_depend_on_the_hash_seed():
     script = (
         "from pacer.phantom.world import make_world; from pacer.phantom.language import report_of;"
-        "from pacer.phantom.tokenizer import phantom_tokenizer;"
+        "from pacer.phantom.language import phantom_tokenizer;"
         "print([(s, report_of(s, 'sn').text) for p in make_world(3, 15) for s in p.studies]);"
         "print(phantom_tokenizer(900).to_str())"
     )

@@ -13,6 +13,7 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
 from pacer.reporting.pages import show_study
+from pacer.reporting.results import read_results
 from pacer.reporting.score_tables import corpus_table
 from pacer.reporting.sections import build_report
 from tests.support.reporting import SENTENCES
@@ -57,7 +58,7 @@ class Page(HTMLParser):
 
 
 def page_of(run, out: Path, **changes) -> Page:
-    build_report(**{**run.arguments, **changes}, out=out)
+    build_report(read_results(**{**run.arguments, **changes}), out)
     return Page(out)
 
 
@@ -260,7 +261,7 @@ def another_corpus(root: Path) -> None:
 def test_nothing_is_left_when_an_input_is_missing(full_run, tmp_path: Path, damage: Callable, message: str):
     damage(full_run.root)
     with pytest.raises(DataError, match=message):
-        build_report(**full_run.arguments, out=tmp_path / "reports")
+        build_report(read_results(**full_run.arguments), tmp_path / "reports")
     assert not (tmp_path / "reports").exists()
 
 

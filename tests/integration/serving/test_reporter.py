@@ -30,7 +30,7 @@ from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder, open_features
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
-from pacer.serving.case import Case, notes_of
+from pacer.serving.case import Case, notes_of, unsupported_comparisons
 from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
@@ -282,3 +282,17 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
         "the DICOM file given as frontal is marked as a lateral view",
         "the DICOM file given as lateral is marked as a frontal view",
     )
+
+
+@pytest.mark.parametrize(
+    ("report", "prior", "expected"),
+    [
+        ("there is no longer any left lung consolidation .", "severe edema .", ["consolidation"]),
+        ("unchanged edema . small effusion .", "no edema .", ["edema"]),
+        ("unchanged edema . effusion has increased .", "possible edema . effusion .", []),
+        ("new effusion . no new consolidation . edema .", "severe edema .", []),
+        ("stable cardiomegaly .", None, ["cardiomegaly"]),
+    ],
+)
+def test_comparisons_that_the_previous_report_does_not_support(report: str, prior: str | None, expected: list[str]):
+    assert unsupported_comparisons(report, prior) == expected

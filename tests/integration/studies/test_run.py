@@ -14,7 +14,7 @@ from pacer.core.io import write_json
 from pacer.studies.run import results_folder, run_study, stopped
 from pacer.studies.study import load_study
 from pacer.studies.table import build_table, collect
-from pacer.studies.worktree import Dvc, Repository, Share
+from pacer.studies.worktree import Dvc, MachineShare, Repository
 from tests.support.studies import STUDY, TinyRepository, working
 
 
@@ -173,5 +173,5 @@ def test_dvc_and_its_stages_keep_to_the_cores_of_their_share(tmp_path: Path, mon
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     core = min(os.sched_getaffinity(0))
     log = tmp_path / "log.txt"
-    Dvc()("repro", folder=tmp_path, log=log, share=Share(cores=(core,)), report=print)
+    Dvc()("repro", folder=tmp_path, log=log, share=MachineShare(cores=(core,)), report=print)
     assert log.read_text().endswith(f"affinity list: {core}\n")

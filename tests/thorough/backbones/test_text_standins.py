@@ -23,7 +23,7 @@ from pacer.config.backbones import TextStandin, VisionStandin
 from pacer.core.io import hash_file
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
-from pacer.phantom.training import TrainingImages, training_images
+from pacer.phantom.render import TrainingImages, training_images
 from tests.integration.backbones.test_make_backbones import make
 from tests.support.cases import listed_cases
 

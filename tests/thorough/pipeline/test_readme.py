@@ -45,7 +45,9 @@ def test_a_trained_model(repository: Repository) -> None:
 
 
 BLOCK = re.compile(r"```bash\n([^`]*)```\n```text\n([^`]*)```", re.DOTALL)
-QUOTED = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+QUOTED = [
+    found for found in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "exp run" not in found[0]
+]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_quoted_output(clone: Path) -> None:
-    assert len(QUOTED) == 2
+    assert len(QUOTED) == 1
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for commands, quoted in QUOTED:
         run = ["bash", "-euo", "pipefail", "-c", commands]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pacer.reporting.results import read_results
 from pacer.reporting.sections import build_report
 from tests.support.browser import CHROMIUM
 
@@ -17,7 +18,7 @@ def test_the_report_in_a_browser(full_run, tmp_path: Path, width: int):
     """Unfolded for axe, which looks for what shuts people out."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra dev)")
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (extra dev)").Axe()
-    build_report(**full_run.arguments, out=tmp_path / "reports")
+    build_report(read_results(**full_run.arguments), tmp_path / "reports")
     address, problems = (tmp_path / "reports" / "index.html").as_uri(), []
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])

@@ -11,11 +11,11 @@ from ruamel.yaml import YAML
 
 from pacer.config import Params, load_params
 from pacer.config.decode import Score
-from pacer.config.profiles import load_profile, profile_text
+from pacer.config.params import load_profile, profile_text
 from pacer.core.errors import ConfigError
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score import ORIGINALS
-from pacer.reporting.published import load_published
+from pacer.studies.study import load_published
 from tests.support.cases import listed_cases
 from tests.support.profiles import profile
 

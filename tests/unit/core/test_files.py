@@ -17,15 +17,16 @@ from safetensors.torch import save_file
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import (
+    Journal,
     atomic_directory,
     atomic_path,
     check_replaceable,
     files_below,
     numbered_jsonl,
+    read_journal,
     read_json,
     read_jsonl,
 )
-from pacer.core.journal import Journal, read_journal
 from pacer.core.outputs import FOLDERS, check_folders
 
 

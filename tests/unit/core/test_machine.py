@@ -16,10 +16,9 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from pacer.core import devices, locks
+from pacer.core import devices, io
 from pacer.core.errors import PacerError
-from pacer.core.io import publish, scratch_directory
-from pacer.core.locks import locked
+from pacer.core.io import locked, publish, scratch_directory
 from pacer.core.machine import core_count, core_quota, peak_memory
 from pacer.core.processes import open_accelerator, process_state
 from tests.support.cases import listed_cases
@@ -169,7 +168,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(
 
 
 def test_without_locks_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks._Chosen, "locks", "none")
+    monkeypatch.setattr(io._Chosen, "locks", "none")
     monkeypatch.setattr(fcntl, "flock", lambda *_: pytest.fail("locked"))
     with locked(tmp_path / "lock", "in use"), locked(tmp_path / "lock", "in use"):
         assert not list(tmp_path.iterdir())

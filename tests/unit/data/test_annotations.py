@@ -6,7 +6,7 @@ import json
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.data.readers.annotations import read_annotations
+from pacer.data.readers.files import read_annotations
 from tests.support.cases import listed_cases
 
 SOUND = gzip.compress(json.dumps({"train": list(range(3000))}).encode())

@@ -15,8 +15,8 @@ from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
 from pacer.data.readers.table import read
+from pacer.data.records import seeded_split
 from pacer.data.source import Source
-from pacer.data.studies import seeded_split
 from tests.support.cases import cases, listed_cases
 from tests.support.corpus import BASE, read_rows
 

@@ -5,10 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.data.cleaning import CLEANERS
-from pacer.data.sentences import sentence_ends, token_marks, without_sentences
+from pacer.data.cleaning import CLEANERS, sentence_ends, token_marks, without_sentences
 from pacer.data.wording import compares_with_prior
-from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.language import phantom_tokenizer
 from tests.support.cases import cases
 
 

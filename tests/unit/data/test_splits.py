@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pacer.config.params import check_splits
 from pacer.core.errors import DataError
-from pacer.data.studies import seeded_split
+from pacer.data.records import seeded_split
 from tests.support.profiles import profile
 
 #: The micro profile.

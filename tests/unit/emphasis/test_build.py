@@ -6,13 +6,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.config.anchors import Emphasis
+from pacer.config.corpus import Emphasis
 from pacer.core.io import hash_file, read_json, read_jsonl
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
 from pacer.emphasis import attribution
 from pacer.emphasis import build_emphasis as room
 from pacer.emphasis.attribution import Attributor
-from pacer.emphasis.audit import Audit
 from pacer.model.assemble import load_tokenizer
 from pacer.training.examples import RecordTable
 from pacer.training.trajectory import Span, TrajectoryBuilder
@@ -154,7 +153,7 @@ def test_a_stopped_run_goes_on_and_no_report_is_read_twice(
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
         stopped.setattr(room.Ticker, "advance", stop)
         case.make()
-    assert len(read) == 2 and not (case.folder / "emphasis" / room.TABLE).exists()
+    assert len(read) == 2 and not (case.folder / "emphasis" / "emphasis.parquet").exists()
     with open(case.folder / "emphasis" / room.CACHE, "a") as cache:
         cache.write('{"key": "cut o')
     # with other groups and another threshold the same scores are used
@@ -193,7 +192,7 @@ CONFIG = Emphasis.model_validate(
 
 
 def test_lines() -> None:
-    audit = Audit(CONFIG)
+    audit = room.Audit(CONFIG)
     audit.counts["train", "sn"].update(sentences=30, marked_sentences=12, shortened=3)
     audit.counts["train", "mn"].update(sentences=10, marked_sentences=3, dropped=2)
     audit.counts["val", "sn"].update(sentences=5, marked_sentences=1, dropped=1, not_binary=0)
@@ -207,6 +206,6 @@ def test_lines() -> None:
 
 def test_a_doubt_is_marked_unless_no_marks_are_wanted() -> None:
     for source, good in (("computed", False), ("none", True)):
-        audit = Audit(CONFIG.model_copy(update={"source": source}))
+        audit = room.Audit(CONFIG.model_copy(update={"source": source}))
         [line] = audit.content()["checks"]
         assert (line["detail"], line["good"]) == (audit.doubt(), good)

@@ -9,7 +9,7 @@ from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score_kinds import Context, by_case
 from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.statistics.bootstrap import intervals
-from pacer.metrics.statistics.intervals import context_sums, resampled_units
+from pacer.metrics.statistics.intervals import context_sums, units_of
 from tests.support.documented_scores import PAGE, score_table, with_table
 
 
@@ -25,7 +25,7 @@ def test_a_score_of_cases_is_one_row() -> None:
     cases = pl.DataFrame({"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]})
     context = Context(cases, "llm-rg4")
     assert score.of(context) == {"words": 2.0}
-    sums = context_sums(cases, "llm-rg4", [score], resampled_units(cases))
+    sums = context_sums(cases, "llm-rg4", [score], units_of(cases))
     assert intervals(sums, 100)["sn"]["words"].value == 2.0
     for none in (cases.drop("written"), cases.with_columns(written=pl.lit(None, pl.Float64))):
         assert score.of(Context(none, "llm-rg4")) == {}

@@ -16,7 +16,7 @@ from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import SCORES
 from pacer.metrics.signature import DEFAULTS, ScoreInputs
 from pacer.metrics.statistics.bootstrap import intervals
-from pacer.metrics.statistics.intervals import context_sums, resampled_units, warnings
+from pacer.metrics.statistics.intervals import context_sums, units_of, warnings
 from tests.support.cases import listed_cases
 
 #: The letters of the cases below.
@@ -52,7 +52,7 @@ def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
     context = Context(cases, "llm-rg4")
     found = {key: value for score in chosen for key, value in score.of(context).items()}
     assert found == pytest.approx(scores_of(case))
-    sums = context_sums(cases, "llm-rg4", [score for score in chosen if score.key in found], resampled_units(cases))
+    sums = context_sums(cases, "llm-rg4", [score for score in chosen if score.key in found], units_of(cases))
     assert {key: one.value for key, one in (intervals(sums, 20)["sn"] if sums else {}).items()} == pytest.approx(found)
     said = warnings({"sn": found}, cases, "llm-rg4")
     assert said == [f"F1 of affirmed findings is below that of baselines without training: {case.get('warning')}."] * (

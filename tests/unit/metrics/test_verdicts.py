@@ -13,7 +13,7 @@ from PIL import Image
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING, Box, control_region, covered, read_boxes
-from pacer.metrics.probe.use import MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, finding_uses, records_needed, system_use
+from pacer.metrics.probe.use import MEAN_PICTURE, Verdict, finding_uses, records_needed, system_use
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world
@@ -107,15 +107,15 @@ def test_no_effect_is_shown_only_where_one_of_a_tenth_is_excluded(
         for part, name in zip(named, FINDINGS, strict=True)
     ]
     found = finding_uses(pl.concat(renamed[:findings]))
-    assert [one.verdict == NOT_THERE for one in found] == [expected] * findings
+    assert [one.verdict == Verdict.NOT_THERE for one in found] == [expected] * findings
 
 
 def test_records_of_one_patient_are_no_evidence_of_their_own() -> None:
     rows = key([1.0, 1.0, 1.0, 1.0, 0.1, 0.1], 60)
-    assert finding_uses(rows)[0].verdict == NOT_THERE
+    assert finding_uses(rows)[0].verdict == Verdict.NOT_THERE
     patient = pl.col("subject_id").str.extract(r"(\d+)$").cast(pl.Int64) % 30
     fewer = rows.with_columns(subject_id=pl.format("{}{}", pl.col("subject_id").str.head(1), patient))
-    assert finding_uses(fewer)[0].verdict == UNCLEAR
+    assert finding_uses(fewer)[0].verdict == Verdict.UNCLEAR
 
 
 def test_another_patients_picture_counts_only_where_that_patient_lacks_the_finding() -> None:
@@ -123,7 +123,7 @@ def test_another_patients_picture_counts_only_where_that_patient_lacks_the_findi
         frontal=pl.when(twin="another_radiograph").then(pl.lit("has1")).otherwise("frontal")
     )
     [found] = finding_uses(rows)
-    assert "picture" not in found.effects and found.verdict == THERE
+    assert "picture" not in found.effects and found.verdict == Verdict.THERE
 
 
 def test_swapped_sides_are_seen_in_the_figures_of_the_probe(tmp_path: Path) -> None:

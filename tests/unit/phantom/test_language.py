@@ -14,9 +14,8 @@ from pacer.core.contexts import availability
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.phantom import language
-from pacer.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts
-from pacer.phantom.phrases import remarks
-from pacer.phantom.tokenizer import commitment_text, phantom_tokenizer
+from pacer.phantom.language import contexts_of, fullest_report_of, phantom_tokenizer, report_of, sample_texts
+from pacer.phantom.wording import remarks
 from pacer.phantom.world import make_world
 
 
@@ -127,10 +126,8 @@ def test_sample_texts_is_deterministic_and_exact_in_number():
 def test_each_draw_decides_one_thing() -> None:
     """A draw that decides two things ties them: every one is used at one place."""
     source = Path(language.__file__).read_text(encoding="utf-8")
-    for draws in (language._OfReport, language._OfFinding):
-        assert [draw.value for draw in draws] == [*range(len(draws))]
-        used = Counter(re.findall(rf"{draws.__name__}\.([A-Z_]+)", source))
-        assert used == Counter(draw.name for draw in draws)
+    used = Counter(re.findall(r'"([a-z_]+)"', source))
+    assert {used[draw] for draw in (*language._OF_REPORT, *language._OF_FINDING)} == {2}  # with its definition
 
 
 def test_which_sections_a_report_has_does_not_depend_on_the_order_of_denials() -> None:
@@ -138,7 +135,7 @@ def test_which_sections_a_report_has_does_not_depend_on_the_order_of_denials() -
     halves = {True: [], False: []}
     for report in sample_texts(23, 2000):
         choices = language._Choices(report.study.rng(language._PURPOSE))
-        reverse = choices.number(language._OfReport.DENIES_IN_REVERSE) < 0.5
+        reverse = choices.number("denies_in_reverse") < 0.5
         halves[reverse].append((not report.impression, not report.findings, ". " in report.impression))
     shares = np.array(
         [np.mean(half, axis=0) for half in halves.values()]
@@ -162,7 +159,7 @@ def test_layout_is_llamas(tokenizer):
 def test_whole_trajectories_round_trip(tokenizer):
     for report in sample_texts(77, 300):
         cleaned = clean_report(report.text)
-        for text in (cleaned, report.text, f"{commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>"):
+        for text in (cleaned, report.text, f"{language.commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>"):
             ids = tokenizer.encode(text).ids
             assert tokenizer.decode(ids) == text
             assert 0 not in ids

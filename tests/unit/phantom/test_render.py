@@ -7,8 +7,7 @@ import pytest
 
 from pacer.data.findings import FINDINGS
 from pacer.phantom.canvas import Canvas
-from pacer.phantom.render import VIEWS, render, render_with_masks, visible_findings
-from pacer.phantom.training import training_images
+from pacer.phantom.render import VIEWS, render, render_with_masks, training_images, visible_findings
 from pacer.phantom.world import FINDING_PRIORS, make_world
 from tests.support.phantom import example_study
 
@@ -20,7 +19,7 @@ GLOBAL = {"cardiomegaly", "enlarged mediastinum", "edema"}
 def difference(finding, seed, view, lateral_only=False):
     """Absolute change that the finding makes, per cell [8, 8], and its mask."""
     with_it = example_study(finding, seed, lateral_only=lateral_only)
-    change = np.abs(render(with_it, SIZE, view).astype(float) - render(example_study(None, seed), SIZE, view))
+    change = np.abs(render(with_it, SIZE, view)[0].astype(float) - render(example_study(None, seed), SIZE, view)[0])
     cells = change.reshape(GRID, SIZE // GRID, GRID, SIZE // GRID).mean(axis=(1, 3))
     mask = render_with_masks(with_it, SIZE, view, GRID)[1][FINDINGS.index(finding)]
     return change, cells, mask
@@ -52,7 +51,7 @@ def test_lateral_only_findings_leave_the_frontal_untouched(finding):
     study = example_study(finding, 6, lateral_only=True)
     assert visible_findings(study, "frontal") == frozenset()
     assert visible_findings(study, "lateral") == {finding}
-    assert np.array_equal(render(study, SIZE, "frontal"), render(example_study(None, 6), SIZE, "frontal"))
+    assert np.array_equal(render(study, SIZE, "frontal")[0], render(example_study(None, 6), SIZE, "frontal")[0])
     assert render_with_masks(study, SIZE, "frontal", GRID)[1].max() == 0
     change, cells, mask = difference(finding, 6, "lateral", lateral_only=True)
     assert np.sort(change, axis=None)[-60:].mean() > 20
@@ -65,7 +64,7 @@ def test_what_the_previous_report_alone_tells_shows_nowhere(finding):
     hidden = replace(study, findings={finding: replace(study.findings[finding], prior_only=True)})
     for view in VIEWS:
         assert visible_findings(hidden, view) == frozenset()
-        assert np.array_equal(render(hidden, SIZE, view), render(example_study(None, 6), SIZE, view))
+        assert np.array_equal(render(hidden, SIZE, view)[0], render(example_study(None, 6), SIZE, view)[0])
         assert render_with_masks(hidden, SIZE, view, GRID)[1].max() == 0
 
 
@@ -77,9 +76,9 @@ def test_side_is_visible(side, half):
 
 
 def test_severity_is_visible():
-    normal = render(example_study(None, 3), SIZE, "frontal").astype(float)
+    normal = render(example_study(None, 3), SIZE, "frontal")[0].astype(float)
     studies = [example_study("pleural effusion", 3, severity) for severity in (0.2, 0.5, 0.9)]
-    sizes = [np.abs(render(study, SIZE, "frontal") - normal).sum() for study in studies]
+    sizes = [np.abs(render(study, SIZE, "frontal")[0] - normal).sum() for study in studies]
     assert sizes[0] < sizes[1] < sizes[2]
 
 
@@ -96,8 +95,8 @@ def test_masks_are_shares_and_cover_exactly_the_visible_findings(view):
 
 def test_strokes_lie_where_the_coordinates_say():
     for seed in range(30):
-        anatomy = make_world(seed, 1)[0].studies[0].anatomy
-        canvas = Canvas(SIZE, anatomy, anatomy.scoliosis, anatomy.turned)
+        study = make_world(seed, 1)[0].studies[0]
+        canvas = Canvas(study, SIZE, study.anatomy.scoliosis, purpose=10, turned=study.anatomy.turned)
         for x, y in ((0.4, -0.3), (-0.5, 0.5), (0.1, 0.7)):
             spot = canvas.stroke([[(x - 0.02, y), (x + 0.02, y)]], 0.04)
             assert abs((canvas.x * spot).sum() / spot.sum() - x) < 0.015

@@ -16,8 +16,7 @@ from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS, TRUTH_SCHEMA
 from pacer.data.source import read_source
 from pacer.phantom.generate import emphasis_scores, generate_phantom
-from pacer.phantom.language import sample_texts
-from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.language import phantom_tokenizer, sample_texts
 from pacer.phantom.world import DEVICES, FINDING_PRIORS, _next_state, begin_finding, make_world
 from tests.support.profiles import profile
 
@@ -78,8 +77,8 @@ def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
     rng, level = np.random.default_rng(3), dict.fromkeys(FINDINGS, 0.0)
     drawn = []
     for _ in range(2500):
-        first, _ = _next_state(rng, rng, None, level, True, 0.0)
-        second, ended = _next_state(rng, rng, SimpleNamespace(findings=first), level, True, 0.0)
+        first, _ = _next_state(rng.random((13, 12)), None, level, True, 0.0)
+        second, ended = _next_state(rng.random((13, 12)), SimpleNamespace(findings=first), level, True, 0.0)
         assert first.keys() - second.keys() == ended.keys()
         drawn += [(None, first), (first, second)]
     for name, prior in FINDING_PRIORS.items():

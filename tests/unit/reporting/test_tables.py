@@ -11,7 +11,7 @@ from pacer.core.audits import number
 from pacer.core.errors import DataError
 from pacer.metrics.display import Heading, Table, latex_text, p_value, signed
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN
-from pacer.metrics.probe.use import UNCLEAR, FindingUse, SystemUse, Use
+from pacer.metrics.probe.use import FindingUse, SystemUse, Use, Verdict
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
@@ -114,7 +114,7 @@ def test_what_a_system_does_with_a_source_in_words(change: list[float], expected
 def test_why_a_verdict_cannot_be_told(boxes: bool, coverings: int, columns: int, verdict: str):
     rates = {GIVEN: 0.5} | ({COVERED: 0.5, ELSEWHERE: 0.5} if coverings else {})
     place = {"place": Difference(0.5, 0.5, 0, -0.2, 0.2, 1)} if coverings > 10 else {}
-    one = FindingUse("edema", 40, rates, place, dict.fromkeys(place, coverings), UNCLEAR, 91)
+    one = FindingUse("edema", 40, rates, place, dict.fromkeys(place, coverings), Verdict.UNCLEAR, 91)
     table = verdict_table([SystemUse("mine", {}, [one], 0)], boxes)
     assert (len(table.columns), len(table.rows[0]), table.rows[0][1]) == (columns, columns, verdict)
 

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.config.profiles import names_in
+from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
-from pacer.reporting.published import load_published
 from pacer.studies.plan import Run, overridden, plan, read_stages
 from pacer.studies.run import StudyRunner
-from pacer.studies.study import Study, load_study
-from pacer.studies.worktree import Share, shares
+from pacer.studies.study import Study, load_published, load_study
+from pacer.studies.worktree import MachineShare, shares
 from tests.support.cli import REPOSITORY
 from tests.support.profiles import yaml_of
 
@@ -174,7 +173,7 @@ def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> No
 
 
 def test_jobs_share_out_the_devices_and_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shares("1,2", 1) == [Share("1,2")] and shares(None, 1) == [Share()]
+    assert shares("1,2", 1) == [MachineShare("1,2")] and shares(None, 1) == [MachineShare()]
     assert [share.devices for share in shares("", 2)] == [None, None]
     assert [share.devices for share in shares("0,1,2", 2)] == ["0,2", "1"]
     assert [share.devices for share in shares("0", 2)] == ["0", "0"]
