@@ -28,7 +28,7 @@ import numpy as np
 import polars as pl
 from measuring import table
 
-from pacer.commitments.description import KINDS as ATTRIBUTES
+from pacer.commitments.anchor import KINDS as ATTRIBUTES
 from pacer.core.io import read_json, write_json
 from pacer.data.twins import exchange
 from pacer.metrics.cases import MEAN

@@ -24,6 +24,7 @@ from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Conf
 
 from pacer.config import Features
 from pacer.core.devices import share_cores
+from pacer.data.radiographs import open_image
 from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder
 
@@ -99,7 +100,10 @@ def measure(preset: Preset) -> list[str]:
         paths = [files[i % len(files)] for i in range(preset.images)]
         images = pl.DataFrame({"image_id": [str(i) for i in range(preset.images)], "path": paths})
         encoder = ImageEncoder(folder / "vision", settings(preset).depths, preset.device, "float32")
-        prepared = torch.stack([encoder.preparation(path) for path in files]).to(preset.device)
+        preparation = encoder.preparation
+        prepared = torch.stack([preparation.values(preparation.levels(open_image(path))) for path in files]).to(
+            preset.device
+        )
         batches = [
             prepared[[i % len(files) for i in range(start, start + preset.batch_size)]]
             for start in range(0, preset.bare, preset.batch_size)

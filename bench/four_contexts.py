@@ -20,10 +20,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 from PIL import Image
 
-from pacer.commitments.anchor import Anchor
+from pacer.commitments.anchor import Anchor, Attributes
+from pacer.commitments.anchor import words as words_of
 from pacer.commitments.attributes import read_attributes
-from pacer.commitments.description import Attributes
-from pacer.commitments.description import words as words_of
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import load_params
 from pacer.core.contexts import CONTEXTS

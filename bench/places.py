@@ -22,7 +22,7 @@ from pacer.core.errors import run_cleanly
 from pacer.data.schemas import read_records
 from pacer.decoding.reader import FROM_PATCHES, GRIDS, cells
 from pacer.decoding.regression import FOLDS, fit_attributes
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.model.assemble import load_model
 from pacer.model.batch import FeatureSource, read_sources
 

@@ -17,6 +17,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from pacer.backbones.make_backbones import MODELS, WEIGHTS, make_standins
+from pacer.backbones.observations import CHECKPOINT
+from pacer.backbones.pointers import PROVENANCE, provenance
 from pacer.backbones.standins.data import Instruct, PhantomData
 from pacer.backbones.standins.language import encode, lists_kept
 from pacer.backbones.tokenizer import read_tokenizer
@@ -25,9 +27,7 @@ from pacer.config.backbones import CARD
 from pacer.config.params import load_profile
 from pacer.core.errors import BackboneError, run_cleanly
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.core.pointers import PROVENANCE, provenance
 from pacer.data.prompt import instruction
-from pacer.metrics.chexbert.observations import CHECKPOINT
 
 #: Tolerances for a retrained model: relative for quality, absolute for first losses.
 QUALITY, LOSS = 0.02, 1e-3

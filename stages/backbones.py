@@ -3,11 +3,11 @@
 from functools import partial
 from pathlib import Path
 
-from pacer.backbones.check import check_settings
+from pacer.backbones.external import check_settings
 from pacer.backbones.make_backbones import MODELS, locate_backbones, make_standins
+from pacer.backbones.pointers import resolve
 from pacer.config import load_params
 from pacer.core.io import atomic_directory
-from pacer.core.pointers import resolve
 from pacer.data.prompt import instruction
 from pacer.data.schemas import read_images, read_records
 

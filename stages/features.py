@@ -6,8 +6,7 @@ from pacer.config import load_params
 from pacer.core.io import write_json
 from pacer.core.processes import process_state
 from pacer.data.schemas import read_images, read_records
-from pacer.features.encode import build_store
-from pacer.features.pictures import picture_checks, read_looks, write_looks
+from pacer.features.encode import build_store, picture_checks, read_looks, write_looks
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import polars as pl
 
+from pacer.backbones.chexbert import label_references
 from pacer.data.schemas import read_records
-from pacer.metrics.chexbert.labeller import label_references
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, BertModel, BertTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
+from pacer.backbones.pointers import from_files, load_frozen, read_pieces
 from pacer.core.errors import BackboneError, ConfigError
-from pacer.core.pointers import from_files, load_frozen, read_pieces
 
 
 class VisionFamily(NamedTuple):
@@ -49,20 +49,14 @@ _LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
 
 
 def read_config(directory: Path) -> Any:
-    """Read the configuration of a transformers model.
-
-    Raises:
-        BackboneError: it cannot be read, or transformers does not know its family.
-    """
+    """Read the configuration of a transformers model. Raises a BackboneError if it cannot be read, or transformers does
+    not know its family."""
     return from_files(AutoConfig, directory)
 
 
 def vision_config(directory: Path) -> Any:
-    """Read the configuration of an image encoder; for a pair of encoders like SigLIP, that of its vision tower.
-
-    Raises:
-        BackboneError: it cannot be read, its family has no row in :data:`VISION`, or the model also writes text.
-    """
+    """Read the configuration of an image encoder; for a pair of encoders like SigLIP, that of its vision tower. Raises
+    a BackboneError if it cannot be read, its family has no row in :data:`VISION`, or the model also writes text."""
     config = read_config(directory)
     if config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise BackboneError(
@@ -93,11 +87,8 @@ def final_norm(model: Any) -> nn.LayerNorm:
 
 
 def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
-    """Return the rows and columns of patches in a prepared image.
-
-    Raises:
-        BackboneError: the encoder does not take images of this size.
-    """
+    """Return the rows and columns of patches in a prepared image. Raises a BackboneError if the encoder does not take
+    images of this size."""
     sides = (config.image_size,) * 2 if isinstance(config.image_size, int) else tuple(config.image_size)
     if (height, width) != sides and not VISION[config.model_type].any_size:
         raise BackboneError(
@@ -109,22 +100,16 @@ def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
 
 def load_text(directory: Path) -> tuple[Any, Any]:
     """Load the model, in float32, and the tokenizer of a text encoder. CXR-BERT's own classes are remote code, but its
-    encoder is a plain BERT whose weights load by name.
-
-    Raises:
-        BackboneError: the directory lacks some of its weights.
-    """
+    encoder is a plain BERT whose weights load by name. Raises a BackboneError if the directory lacks some of its
+    weights."""
     model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
     return model, read_pieces(BertTokenizer, directory)
 
 
 def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
     """Refuse a language model that training or decoding cannot use, without reading weights; return the shapes of the
-    weights that its configuration asks for.
-
-    Raises:
-        BackboneError: it is not a causal language model, or not built like Llama; the message names the difference.
-    """
+    weights that its configuration asks for. Raises a BackboneError if it is not a causal language model, or not built
+    like Llama; the message names the difference."""
     config = read_config(directory)
     try:
         with torch.device("meta"):
@@ -140,14 +125,12 @@ def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
 
 
 def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
-    """Return the linear layers that get LoRA: ``targets``, or PEFT's defaults for the model.
+    """Return the linear layers that get LoRA: ``targets``, or PEFT's defaults for the model. Raises a ConfigError if a
+    target is no linear layer of the model's blocks, or PEFT has no defaults for the model. The loss reads the head's
+    weight without calling the head, so LoRA beside it would stay zero.
 
     Args:
         language: a causal language model, possibly on the meta device.
-
-    Raises:
-        ConfigError: a target is no linear layer of the model's blocks, or PEFT has no defaults for the model. The loss
-            reads the head's weight without calling the head, so LoRA beside it would stay zero.
     """
     if targets is None:
         from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING

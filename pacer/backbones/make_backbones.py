@@ -9,15 +9,14 @@ import torch
 from safetensors.torch import load_file
 from torch.multiprocessing.spawn import ProcessException, spawn
 
-from pacer.backbones.check import check_model
-from pacer.backbones.hub import locate, point_to
+from pacer.backbones.external import check_model, locate, point_to
+from pacer.backbones.observations import CHECKPOINT
+from pacer.backbones.pointers import PROVENANCE
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
 from pacer.config.backbones import CARD, Backbones
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 from pacer.core.machine import core_count
-from pacer.core.pointers import PROVENANCE
-from pacer.metrics.chexbert.observations import CHECKPOINT
 
 #: The roles, slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")
@@ -27,12 +26,8 @@ WEIGHTS = "model.safetensors"
 
 def locate_backbones(config: Backbones, out: Path) -> None:
     """Point to the models of providers ``hub`` and ``local``, and unpack the bundled ones. This comes first, so that
-    missing weights raise an error before any training.
-
-    Raises:
-        BackboneError: weights are missing (the message says what to download or where to put them), or a model cannot
-            take its role.
-    """
+    missing weights raise an error before any training. Raises a BackboneError if weights are missing (the message says
+    what to download or where to put them), or a model cannot take its role."""
     for role in MODELS:
         backbone = getattr(config, role)
         target = locate(backbone, role)
@@ -90,7 +85,7 @@ def _train_share(
     """Train and write the models of one process, with provenance; on one thread, as more threads round differently."""
     from transformers.utils import logging
 
-    from pacer.backbones.standins import chexbert, language, text, vision  # not needed in the first process
+    from pacer.backbones.standins import bert, language, vision  # not needed in the first process
 
     logging.disable_progress_bar()
     torch.set_num_threads(1)
@@ -106,7 +101,7 @@ def _train_share(
                 more = data.recombined
                 facts = language.make_language_standin(settings, tokenizer, texts, instruct, seed, folder, more)
             case "text":
-                facts = text.make_text_standin(settings, data.texts(settings.texts), seed, folder)
+                facts = bert.make_text_standin(settings, data.texts(settings.texts), seed, folder)
             case _:
-                facts = chexbert.make_chexbert_standin(settings, data.texts(settings.texts), seed, folder)
+                facts = bert.make_chexbert_standin(settings, data.texts(settings.texts), seed, folder)
         write_json(folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pacer.backbones.pointers import read_pieces
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
-from pacer.core.pointers import read_pieces
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -31,14 +31,18 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
 
     Without a BOS token, as Qwen's, it gets the one that ``config.json`` names, else EOS. If the directory has a
     ``tokenizer.model``, ids equal those of sentencepiece with it, for every text that does not begin with a space.
-
-    Raises:
-        BackboneError: the files cannot be read, there is no EOS token, or ``tokenizer.model`` gives other ids.
+    Raises a BackboneError if the files cannot be read, there is no EOS token, or ``tokenizer.model`` gives other ids.
     """
     from transformers import AutoTokenizer
 
-    directory = Path(directory)
-    reference = _sentencepiece(directory / SENTENCEPIECE) if (directory / SENTENCEPIECE).is_file() else None
+    directory, reference = Path(directory), None
+    if (model := directory / SENTENCEPIECE).is_file():
+        from sentencepiece import SentencePieceProcessor
+
+        try:
+            reference = SentencePieceProcessor(str(model))
+        except (OSError, RuntimeError):
+            raise BackboneError(f"{model} is not a SentencePiece model; download it again") from None
     tokenizer = read_pieces(AutoTokenizer, directory)
     if tokenizer.eos_token_id is None:
         raise BackboneError(f"the tokenizer in {directory} must have an EOS token, which ends a report; set eos_token")
@@ -55,19 +59,10 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _sentencepiece(model: Path) -> SentencePieceProcessor:
-    from sentencepiece import SentencePieceProcessor
-
-    try:
-        return SentencePieceProcessor(str(model))
-    except (OSError, RuntimeError):
-        raise BackboneError(f"{model} is not a SentencePiece model; download it again") from None
-
-
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
     """Return ``{piece: score}`` of the pieces of text: not control, unknown, byte or unused pieces."""
-    apart = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
-    numbers = (n for n in range(reference.get_piece_size()) if not any(kind(n) for kind in apart))
+    not_text = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
+    numbers = (n for n in range(reference.get_piece_size()) if not any(is_kind(n) for is_kind in not_text))
     return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
 
 

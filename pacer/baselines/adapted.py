@@ -28,7 +28,7 @@ from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
 from pacer.training.losses import loss_weights
 from pacer.training.phases import DirectProbability, Phase, fixed_route
-from pacer.training.run import Inputs, Job, OpenLog, run_training
+from pacer.training.run import Inputs, OpenLog, run_training
 
 
 class Adapted(Pacer):
@@ -106,19 +106,15 @@ def train_adapted(
         torch.manual_seed(settings.seed)
         return baseline(load_model(start, inputs.backbones, dtype)[0], settings)
 
-    run_training(Job(replace(phase, **columns), record, inputs, out, open_log, build, make_examples))
+    run_training(replace(phase, **columns), record, inputs, out, open_log, build, make_examples)
 
 
 def load_adapted(
     baseline: type[AnyBaseline], checkpoint: Path, backbones: Path, made_with: str | None = None
 ) -> tuple[AnyBaseline, CheckpointRecord]:
-    """Load a trained baseline for inference; its checkpoint holds only the added modules.
-
-    Raises:
-        CheckpointError: its weights do not fit, or the parent, a frozen model or RAGPT's bank
-            (hash ``made_with``) is not the one that it was trained with.
-        ConfigError: its settings are of another version.
-    """
+    """Load a trained baseline for inference; its checkpoint holds only the added modules. Raises a CheckpointError if
+    its weights do not fit, or the parent, a frozen model or RAGPT's bank (hash ``made_with``) is not the one of its
+    training; a ConfigError if its settings are of another version."""
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
     assert record.baseline is not None and record.parent is not None
     if record.baseline["made_with"] != made_with:

@@ -24,7 +24,7 @@ from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, atomic_path, hash_file, hash_json, write_json
 from pacer.core.progress import Ticker
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
 from pacer.model.batch import read_sources
@@ -39,11 +39,8 @@ _BLOCK, _BATCH, _QUERIES = 256, 32, 1024
 
 
 def bank_entries(records: pl.DataFrame) -> pl.DataFrame:
-    """Return the records of the bank: train, context mw, of subjects in no other split.
-
-    Raises:
-        DataError: there are none.
-    """
+    """Return the records of the bank: train, context mw, of subjects in no other split. Raises a DataError if there are
+    none."""
     elsewhere = records.filter(pl.col("split") != "train")["subject_id"].unique()
     complete = records.filter((pl.col("split") == "train") & (pl.col("context") == "mw"))
     entries = complete.filter(~pl.col("subject_id").is_in(elsewhere.to_list()))
@@ -59,12 +56,10 @@ def nearest(
     queries: Tensor, keys: Tensor, query_subjects: Iterable[str], key_subjects: Iterable[str], k: int
 ) -> Tensor:
     """Return the k entries with the largest cosine for each query [n, k], the nearest first, none of the same subject.
+    Raises a DataError if fewer than k entries remain without those of some subject.
 
     Args:
         queries: [n, d_v], keys: [m, d_v], of unit norm.
-
-    Raises:
-        DataError: fewer than k entries remain without those of some subject.
     """
     _, subjects = np.unique([*key_subjects, *query_subjects], return_inverse=True)
     of_keys, of_queries = torch.from_numpy(subjects).split([len(keys), len(queries)])
@@ -85,13 +80,11 @@ def nearest(
 def build_bank(
     settings: Bank, precision: str, records: pl.DataFrame, backbones: Path, features: Path, parent: Path, out: Path
 ) -> None:
-    """Build the bank of ``parent`` and publish it as ``out``, in one process.
+    """Build the bank of ``parent`` and publish it as ``out``, in one process. Raises a DataError as
+    :func:`bank_entries` and :func:`nearest` do.
 
     Args:
         precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
-
-    Raises:
-        DataError: see :func:`bank_entries`, :func:`nearest`.
     """
     entries = bank_entries(records)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)
@@ -147,14 +140,7 @@ def _in_batches(compute: Callable[[list[dict[str, Any]]], Tensor], rows: pl.Data
 
 
 class Retrieval:
-    """A bank on disk, which gives the neighbours of a frontal image.
-
-    Args:
-        directory: output of :func:`build_bank`.
-
-    Attributes:
-        hash: of the bank's inputs.
-    """
+    """A bank that :func:`build_bank` wrote, which gives the neighbours of a frontal image; ``hash``: of its inputs."""
 
     def __init__(self, directory: Path):
         self.hash = hash_file(directory / _ABOUT)

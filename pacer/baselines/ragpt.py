@@ -27,7 +27,7 @@ from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Embedded
-from pacer.training.examples import Examples, Row
+from pacer.training.examples import Examples, RecordRow
 from pacer.training.run import Inputs, OpenLog
 
 #: Sources with prompts of their own: frontal, lateral, prior.
@@ -162,17 +162,13 @@ def with_places(prompt: PromptIds, places: int) -> PromptIds:
 
 
 class RetrievedExamples(Examples):
-    """Examples with the neighbours of each record.
-
-    Args:
-        rest: as for the base class. retrieval: the bank. places: P, number of prompts.
-    """
+    """Examples with the neighbours of each record, and with P ``places`` for prompts."""
 
     def __init__(self, *rest: Any, retrieval: Retrieval, places: int):
         super().__init__(*rest)
         self.retrieval, self.places = retrieval, places
 
-    def _prompt(self, record: Row, commit: bool) -> PromptIds:
+    def _prompt(self, record: RecordRow, commit: bool) -> PromptIds:
         return with_places(super()._prompt(record, commit), self.places)
 
     def batch(
@@ -185,21 +181,17 @@ class RetrievedExamples(Examples):
 
 
 class RetrievedGenerator(Generator):
-    """Generation with the neighbours of each record.
-
-    Args:
-        model: RAGPT. rest: as for the base class. retrieval: the bank.
-    """
+    """Generation with the neighbours of each record."""
 
     def __init__(self, model: RAGPT, *rest: Any, retrieval: Retrieval):
         super().__init__(model, *rest)
         self.retrieval, self.places = retrieval, SOURCES * model.settings.prompt_tokens
 
-    def prompt_ids(self, record: Row) -> PromptIds:
+    def prompt_ids(self, record: RecordRow) -> PromptIds:
         """Return the text ids of the prefix, with places for the prompts."""
         return with_places(super().prompt_ids(record), self.places)
 
-    def batch(self, record: Row, sources: SourceStates | None = None) -> RetrievedBatch:
+    def batch(self, record: RecordRow, sources: SourceStates | None = None) -> RetrievedBatch:
         """Return the prefix and the target's BOS of one record, with its neighbours."""
         return RetrievedBatch(
             **vars(super().batch(record, sources)), neighbours=self.retrieval.read([record["frontal"]])
@@ -217,11 +209,8 @@ def train_ragpt(
 
 
 def ragpt_generator(bank: Path) -> OpenGenerator:
-    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its parent.
-
-    Raises:
-        CheckpointError: on opening, the checkpoint was made with another bank.
-    """
+    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its parent. Raises a
+    CheckpointError on opening, if the checkpoint was made with another bank."""
     retrieval = Retrieval(bank)
     load = partial(load_adapted, RAGPT, made_with=retrieval.hash)
     return partial(trained_generator, load=load, make_generator=partial(RetrievedGenerator, retrieval=retrieval))

@@ -1,26 +1,139 @@
-"""SimMLM on the frozen parent: residual experts of the sources, mixed by a gate over those that are available.
+"""SimMLM on the frozen parent: residual experts of the sources, mixed by a gate over those that are available, trained
+on pairs of the same examination with more and with fewer sources.
 
 Adapted from SimMLM (Li et al., 2025) as described in PACER's appendix "Incomplete-Multimodal Baseline Adaptations";
 ``docs/experiments.md`` lists our own interpretations.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+import polars as pl
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import Adapted, train_adapted
-from pacer.baselines.pairs import PairedBatch, PairedExamples
 from pacer.config import Params
 from pacer.config.baselines import SimMLM as SimMLMSettings
-from pacer.core.contexts import WITH_SOURCE
-from pacer.model.batch import Batch, RefinedSources
+from pacer.core.contexts import WITH_SOURCE, availability
+from pacer.core.errors import DataError
+from pacer.model.batch import Batch, RecordRow, RefinedSources, TrainingBatch
 from pacer.model.interface import SourceTokens
+from pacer.training.examples import Examples, MicroBatch, RecordTable
 from pacer.training.losses import EPSILON, LossWeights, Objective, objective
 from pacer.training.run import Inputs, OpenLog
+from pacer.training.trajectory import RouteSeed
+
+#: All equally likely draws of (more, fewer), in a fixed order.
+#:
+#: Published rule: draw two sets of dropped sources until one is a strict subset of the other and the first is not
+#: empty; the smaller set is "more".
+DRAWS = (("sw", "sn"), ("mn", "sn"), ("mw", "sn"), ("sw", "sn"), ("mw", "sw"), ("mn", "sn"), ("mw", "mn"))
+
+
+class PairTable(RecordTable):
+    """Records, followed by pairs of train records with the same frontal image, numbered after the last record.
+
+    Each pair has three parts. The first is the record with more sources. The second is the record with fewer, and the
+    third is the second with the sources of the first. The ranking compares these two, which have the same target.
+    ``parts_of`` gives the numbers of a pair's parts. Each draw of ``draws`` has separate numbers, so taking a
+    micro-batch of each draw in turn keeps the published frequencies. Raises a DataError if there is no pair.
+    """
+
+    def __init__(self, records: RecordTable):
+        super().__init__(records.frame)
+        train = self.frame.with_row_index("row").filter(pl.col("split") == "train")
+        train = train.unique(["context", "frontal"], keep="first", maintain_order=True)
+        by_context = {str(name): rows.select("row", "frontal") for (name,), rows in train.group_by("context")}
+        self.draws = [draw for draw in DRAWS if by_context.keys() >= {*draw}]
+        joined = [
+            by_context[more].join(by_context[fewer], on="frontal", suffix="_fewer", maintain_order="left")
+            for more, fewer in self.draws
+        ]
+        parts = [pairs.select("row", "row_fewer").to_numpy() for pairs in joined]
+        self.pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *parts])
+        if not len(self.pairs):
+            raise DataError(
+                "no frontal image has training records in two contexts, one with more sources than the "
+                "other; SimMLM is trained on such pairs"
+            )
+        self.bounds = np.cumsum([len(self), *map(len, parts)])
+
+    def parts_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the numbers of the first parts of these pairs, then of the second, then of the third."""
+        return np.concatenate([rows + part * len(self.pairs) for part in range(3)])
+
+    def row(self, number: int) -> RecordRow:
+        """Return all columns of a record, or of a part of a pair."""
+        if number < len(self):
+            return super().row(number)
+        part, place = divmod(number - len(self), len(self.pairs))
+        richer, poorer = (RecordTable.row(self, int(row)) for row in self.pairs[place])
+        if part == 0:
+            return richer
+        context = (poorer if part == 1 else richer)["context"]
+        lateral, prior = availability(context)
+        sources = {
+            "lateral": richer["lateral"] if lateral else None,
+            "prior_report": richer["prior_report"] if prior else None,
+        }
+        return poorer | {"context": context} | sources
+
+    def record_id(self, number: int) -> str:
+        """Return the id of a record, or both ids of a pair."""
+        if number < len(self):
+            return super().record_id(number)
+        richer, poorer = self.pairs[(number - len(self)) % len(self.pairs)]
+        return f"{super().record_id(int(richer))}>{super().record_id(int(poorer))}"
+
+    def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return the pairs of each draw for the train split, and the records of each context for another split."""
+        if split != "train":
+            return super().rows(split, contexts)
+        return {
+            f"{more}>{fewer} {place}": np.arange(*self.bounds[place : place + 2], dtype=np.int32)
+            for place, (more, fewer) in enumerate(self.draws)
+            if {more, fewer} <= set(contexts)
+        }
+
+
+@dataclass(kw_only=True)
+class PairedBatch(TrainingBatch):
+    """The first parts of pairs, then the second, then the third, which have no weight in the parent's objective.
+    ``ranked`` [n]: omega of the predicted tokens of the second and third parts, which have the same targets."""
+
+    ranked: Tensor
+
+
+class PairedExamples(Examples):
+    """Examples whose train micro-batches hold the first parts of pairs, then the second, then the third."""
+
+    def __init__(self, table: RecordTable, *rest: Any):
+        self.pair_table = PairTable(table)
+        super().__init__(self.pair_table, *rest)
+
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """Return the lengths of records or of pairs; a pair is as long as its longest part."""
+        if rows.min() < len(self.pair_table):
+            return super().lengths(rows)
+        parts = super().lengths(self.pair_table.pairs[rows - len(self.pair_table)].ravel())
+        return parts.reshape(len(rows), 2, 2).max(axis=1)
+
+    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> PairedBatch:
+        """Return all parts of each pair, on the route drawn for the pair's visit; the third parts have no weight."""
+        routes = self.routes(micro.rows, micro.visits, rho, seed)
+        batch = self.batch(self.pair_table.parts_of(micro.rows), routes * 3, lambda_q)
+        part = torch.arange(len(batch.ids)) // len(micro.rows)
+        part_of_token = part[batch.at // batch.ids.shape[1]]
+        trained = part_of_token < 2
+        weights = {name: getattr(batch, name) * trained for name in ("omega", "s", "omega_cons")}
+        weights |= {"kappa": batch.kappa * (part < 2), "consistent": int(weights["omega_cons"].sum())}
+        return PairedBatch(**vars(batch) | weights, ranked=batch.omega * (part_of_token > 0))
 
 
 class ResidualExperts(nn.Module):
@@ -97,7 +210,7 @@ def paired_objective(
     if more evidence explains the target worse, the gradient also raises the loss with less evidence.
 
     Args:
-        batch: the first parts of pairs (:class:`~pacer.baselines.pairs.PairTable`), then the second, then the third,
+        batch: the first parts of pairs (:class:`PairTable`), then the second, then the third,
             which the ranking compares with the second.
         settings: ``alpha``, and ``batch_size``, which is twice the number of pairs in a micro-batch of all processes.
             named: as for :func:`~pacer.training.losses.objective`.

@@ -85,9 +85,8 @@ def models(params: Params) -> list[Finding]:
 
 
 def _model(role: str, params: Params) -> Finding:
-    from pacer.backbones.check import check_model, check_settings
+    from pacer.backbones.external import check_model, check_settings, locate
     from pacer.backbones.families import TRIED, read_config
-    from pacer.backbones.hub import locate
 
     backbone: Backbone = getattr(params.backbones, role)
 

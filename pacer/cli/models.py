@@ -221,7 +221,7 @@ def generate(
 def _generate_one(
     model: Path, case: Case, all_contexts: bool, batch_size: int | None, backbones: Path | None
 ) -> dict[Context, Result]:
-    from pacer.serving.sources import load_image
+    from pacer.serving.case import load_image
 
     if case.prior is not None and os.path.isfile(case.prior):
         raise DataError('--prior is a file name, but must be text; pass --prior "$(cat FILE)"')

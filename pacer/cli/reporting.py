@@ -73,7 +73,7 @@ def audit(
 
 def _token_limit(params: Params, records: Path) -> Check:
     """Count the train targets that the token limit cuts, if the stage `backbones` made the language model."""
-    from pacer.core.pointers import provenance, resolve
+    from pacer.backbones.pointers import provenance, resolve
     from pacer.data.audit import LEFT_OUT_LIMIT
     from pacer.data.schemas import read_records
 

@@ -1,6 +1,12 @@
 """Clinical commitments (anchors in the code): type, vocabulary, text form and table.
 
-Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt".
+Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt". Side, severity and course of a
+finding are not in the paper (``docs/readings.md``). Their words stand before its name:
+
+    described finding = course... severity... side finding      stable mild left pleural effusion
+
+The words of a kind stand in the order of :data:`VALUES`, so two severities are "mild moderate"; both sides are
+"bilateral".
 """
 
 from __future__ import annotations
@@ -9,12 +15,59 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import polars as pl
 
-from pacer.commitments.description import KINDS, Attributes, split_words, words
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
+
+
+class Attributes(NamedTuple):
+    """What is known of a finding: ``side`` (left, right; both: bilateral), ``severity`` (mild, moderate, severe) and
+    ``course`` (new, worse, stable, improved); empty: nothing."""
+
+    side: frozenset[str] = frozenset()
+    severity: frozenset[str] = frozenset()
+    course: frozenset[str] = frozenset()
+
+    def only(self, kinds: Collection[str]) -> Attributes:
+        """Return these kinds alone."""
+        return Attributes(**{kind: getattr(self, kind) for kind in kinds})
+
+
+#: The values of each kind, from left to right, from mild to severe, from worse to better.
+VALUES: dict[str, tuple[str, ...]] = {
+    "side": ("left", "right"),
+    "severity": ("mild", "moderate", "severe"),
+    "course": ("new", "worse", "stable", "improved"),
+}
+KINDS = Attributes._fields
+_WRITTEN = ("course", "severity", "side")
+_BOTH = "bilateral"
+_KIND = {value: kind for kind, values in VALUES.items() for value in values} | {_BOTH: "side"}
+
+
+def words(attributes: Attributes) -> list[str]:
+    """Return the words for attributes, in writing order."""
+    said = {kind: [value for value in VALUES[kind] if value in getattr(attributes, kind)] for kind in _WRITTEN}
+    if len(said["side"]) == len(VALUES["side"]):
+        said["side"] = [_BOTH]
+    return [word for kind in _WRITTEN for word in said[kind]]
+
+
+def split_words(text: str, kinds: Collection[str]) -> tuple[Attributes, str]:
+    """Split a described finding into its attributes of these ``kinds``, in any order, and the remaining text.
+
+    >>> split_words("stable mild left pleural effusion", ["side", "severity", "course"])[1]
+    'pleural effusion'
+    """
+    rest, values = text.split(), set[str]()
+    while len(rest) > 1 and _KIND.get(rest[0].lower()) in kinds:
+        word = rest.pop(0).lower()
+        values |= set(VALUES["side"]) if word == _BOTH else {word}
+    return Attributes(*(frozenset(values.intersection(VALUES[kind])) for kind in KINDS)), " ".join(rest)
+
 
 #: The fields of a commitment, in writing order.
 POLARITIES: tuple[str, ...] = ("positive", "negative", "uncertain")
@@ -45,12 +98,8 @@ _FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 @dataclass(frozen=True)
 class Anchor:
     """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated findings; and the
-    ``attributes`` of those that are not denied.
-
-    Raises:
-        ValueError: a finding is unknown or repeated, or a field is out of order (:meth:`of` sorts and deduplicates); or
-            a finding has attributes and is denied or not listed.
-    """
+    ``attributes`` of those that are not denied. Raises a ValueError if a finding is unknown or repeated, or a field is
+    out of order (:meth:`of` sorts and deduplicates); or a finding has attributes and is denied or not listed."""
 
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
@@ -78,10 +127,7 @@ class Anchor:
     @classmethod
     def of_lists(cls, lists: Mapping[str, Sequence[str]], kinds: Collection[str] = KINDS) -> Anchor:
         """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`; of attributes these ``kinds``.
-
-        Raises:
-            ValueError: as the class: an unknown word is taken for a part of a finding's name.
-        """
+        Raises a ValueError as the class does: an unknown word is taken for a part of a finding's name."""
         described = (split_words(text, KINDS) for text in lists.get("attributes") or ())
         attributes = {finding: known for known, finding in described}
         anchor = cls.of(*(lists.get(name) or () for name in POLARITIES))
@@ -147,7 +193,7 @@ def render_anchor(anchor: Anchor) -> str:
     """Return the text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain: none </ANCHOR>``.
 
     A field without findings is ``none``; at most the first eight findings of a field are written. A finding follows the
-    words for its attributes (:mod:`pacer.commitments.description`).
+    words for its attributes.
     """
     shown = {name: map(anchor.text, getattr(anchor, name)[:MAX_PER_FIELD]) for name in POLARITIES}
     fields = (f"{name}: {', '.join(findings) or 'none'}" for name, findings in shown.items())
@@ -183,12 +229,9 @@ def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
 
 def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
     """Read a list of findings that a person gives: ``positive: edema; negative: pneumothorax``, each field at most
-    once; ``none`` for a field without findings. ``kinds`` as in :func:`parse_anchor`.
-
-    Raises:
-        DataError: a field, finding or attribute is unknown, a finding is named twice or denied with an attribute, or a
-            field has more than are written.
-    """
+    once; ``none`` for a field without findings. ``kinds`` as in :func:`parse_anchor`. Raises a DataError if a field,
+    finding or attribute is unknown, a finding is named twice or denied with an attribute, or a field has more than are
+    written."""
     form = "expected a list such as 'positive: edema; negative: pneumothorax, lung lesion'"
     fields: dict[str, list[str]] = {}
     attributes: dict[str, Attributes] = {}

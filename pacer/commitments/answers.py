@@ -70,11 +70,8 @@ class Answer(NamedTuple):
 
 
 def validated_lines(lines: Iterable[tuple[int, Any]], path: Path, kind: type[_Line]) -> list[_Line]:
-    """Validate numbered JSON objects; ``path`` is for errors.
-
-    Raises:
-        DataError: a line is malformed; the message names file, line and field.
-    """
+    """Validate numbered JSON objects; ``path`` is for errors. Raises a DataError if a line is malformed; the message
+    names file, line and field."""
     values = []
     for number, line in lines:
         try:
@@ -88,10 +85,7 @@ def validated_lines(lines: Iterable[tuple[int, Any]], path: Path, kind: type[_Li
 
 def read_answers(path: Path) -> list[StoredAnswer]:
     """Read the answers in ``llm_cache.jsonl``, except a cut-off last line of a killed run; none if there is no file.
-
-    Raises:
-        DataError: a line is malformed. If its line is deleted, a request is sent again.
-    """
+    Raises a DataError if a line is malformed. If its line is deleted, a request is sent again."""
     return validated_lines(read_journal(path), path, StoredAnswer)
 
 

@@ -8,29 +8,25 @@ and in "effusion and atelectasis are stable" the course describes both.
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib import resources
 from typing import NamedTuple
 
-from pacer.commitments.description import VALUES, Attributes
+from pacer.commitments.anchor import VALUES, Attributes
 from pacer.commitments.rules.extract import Mention, find_mentions
-from pacer.commitments.rules.matching import Match, Patterns
-from pacer.commitments.rules.table import Row
+from pacer.commitments.rules.table import Match, Patterns, Rule, expand, lines
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 
 
-def _table() -> Iterator[Row]:
+def _table() -> Iterator[Rule]:
     """Yield the rows of ``attributes.tsv`` that a text is searched for, with their groups written in full."""
-    text = resources.files("pacer.commitments").joinpath("attributes.tsv").read_text(encoding="utf-8")
-    _, *lines = (line for line in text.splitlines() if not line.startswith("#"))
     groups: dict[str, str] = {}
-    for line in lines:
-        group, says, words, example, reading = line.split("\t")
-        words = re.sub(r"\{([a-z]\w*)\}", lambda name: groups[name[1]], words)
-        if group:
-            groups[group] = f"(?:{words})"
+    for line in lines("attributes.tsv", "pacer.commitments"):
+        words = expand(line["words"], groups)
+        if line["group"]:
+            groups[line["group"]] = f"(?:{words})"
         else:
-            yield Row(says, rf"\b(?:{words})(?!\w)".replace(" ", r"\s+"), example, reading, anywhere=True)
+            pattern = rf"\b(?:{words})(?!\w)".replace(" ", r"\s+")
+            yield Rule(line["says"], pattern, line["example"], line["reading"], anywhere=True)
 
 
 TABLE = tuple(_table())

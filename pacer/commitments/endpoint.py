@@ -21,7 +21,7 @@ import httpx2
 import openai
 
 from pacer.commitments.answers import Reply, read_completion
-from pacer.commitments.request import Question, response_format
+from pacer.commitments.labelling import Question, response_format
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError
 
@@ -86,11 +86,7 @@ class Form(NamedTuple):
 
 
 class Endpoint:
-    """An endpoint that threads may share. What it refused once is not sent again.
-
-    Attributes:
-        address: host and port. form: see :class:`Form`.
-    """
+    """An endpoint that threads may share; ``address``: host and port. What it refused once is not sent again."""
 
     def __init__(self, client: openai.OpenAI, config: Labelling):
         self.client, self.form = client, Form(config.response_format)
@@ -159,11 +155,7 @@ class _TimedClient(openai.DefaultHttpxClient):
         self.deadline = deadline
 
     def send(self, *request: Any, **options: Any) -> Any:
-        """Send a request and read the response.
-
-        Raises:
-            httpx2.ReadTimeout: it takes longer than the deadline.
-        """
+        """Send a request and read the response. Raises a ReadTimeout if it takes longer than the deadline."""
         future = Future[Any]()
 
         def work() -> None:
@@ -181,12 +173,8 @@ class _TimedClient(openai.DefaultHttpxClient):
 
 @contextmanager
 def connect(config: Labelling) -> Generator[Endpoint]:
-    """Open the official client.
-
-    Raises:
-        ConfigError: ``send_reports_to`` is not the endpoint's host, the endpoint's address is invalid, or there is no
-            API key that can be sent; nothing was sent.
-    """
+    """Open the official client. Raises a ConfigError if ``send_reports_to`` is not the endpoint's host, the endpoint's
+    address is invalid, or there is no API key that can be sent; nothing was sent."""
     for library in ("openai", "httpx2", "httpcore2"):  # their logs may contain requests
         logging.getLogger(library).setLevel(logging.CRITICAL)
     try:  # the address in use, whether from the parameters or the environment

@@ -39,7 +39,8 @@ COLUMNS: tuple[str, ...] = (*HELD_OUT_BY, "context", "split", "report_raw")
 
 
 def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.DataFrame:
-    """Draw ``per_context`` training records of every context, or all of them if there are fewer.
+    """Draw ``per_context`` training records of every context, or all of them if there are fewer. Raises a DataError if
+    a record, study or subject of the sample also occurs in val or test.
 
     Args:
         records: a table with the columns :data:`COLUMNS`.
@@ -47,9 +48,6 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.Dat
 
     Returns:
         A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id.
-
-    Raises:
-        DataError: a record, study or subject of the sample also occurs in val or test.
     """
     train = records.filter(pl.col("split") == "train").select("record_id", "context", "report_raw")
     order = pl.Series([hash_bytes(f"{seed}:{record_id}".encode()) for record_id in train["record_id"]], dtype=pl.String)
@@ -64,11 +62,8 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.Dat
 
 
 def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
-    """Check that no sampled record, study or subject belongs to val or test.
-
-    Raises:
-        DataError: one does; the message names it.
-    """
+    """Check that no sampled record, study or subject belongs to val or test. Raises a DataError if one does; the
+    message names it."""
     chosen = records.filter(pl.col("record_id").is_in(record_ids.implode()))
     held_out = records.filter(pl.col("split") != "train")
     for column in HELD_OUT_BY:

@@ -21,7 +21,8 @@ from pacer.data.schemas import read_records, write_table
 def build_anchors(
     records: Path, cache: Path, out: Path, rules: str = "careful", kinds: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Write the anchor of every record.
+    """Write the anchor of every record. Raises a DataError if the records are missing or malformed, or two have the
+    same id; the cache is missing or malformed, or names a record that is unknown, repeated or held out.
 
     Args:
         records: ``records.parquet``; rules read ``report_raw``.
@@ -32,10 +33,6 @@ def build_anchors(
 
     Returns:
         The audit: its ``checks`` are lines, of which those not marked good deserve attention.
-
-    Raises:
-        DataError: the records are missing or malformed, or two have the same id; the cache is missing or malformed, or
-            names a record that is unknown, repeated or held out.
     """
     table = read_records(records, COLUMNS)
     answers = _read_cache(cache, table)

@@ -41,7 +41,8 @@ def unknown_attention(config: Any) -> str | None:
 
 
 class BeamSearch:
-    """A search for the best continuations of many prefixes, ``decode.batch_size`` at a time.
+    """A search for the best continuations of many prefixes, ``decode.batch_size`` at a time. Raises a BackboneError if
+    this search does not support the attention of the language model.
 
     Args:
         language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
@@ -49,9 +50,6 @@ class BeamSearch:
             findings of commitments.
         hypotheses: makes the state of the searches: :class:`Hypotheses`, or for openings
             :class:`pacer.decoding.candidates.Candidates`, whose results are lists of candidates.
-
-    Raises:
-        BackboneError: this search does not support the attention of the language model.
     """
 
     def __init__(
@@ -69,10 +67,7 @@ class BeamSearch:
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included) when it ends.
-
-        Args:
-            prefixes: embeddings [P, d] on the model's device, of any lengths; read when rows are free.
-        """
+        ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read when rows are free."""
         waiting, search, places = enumerate(prefixes), _Search(self), self.decode.batch_size
         refill, more = max(1, places // _REFILL), True
         while more or search.records:
@@ -137,7 +132,7 @@ class _Search:
         self.prefix[rows] = lengths - opened
         tokens = opened.tolist()
         self.records += map(_Record, numbers, tokens)
-        return self._settle(rows, *self.hypotheses.advance(rows, logits, max(tokens)))
+        return self._finish_step(rows, *self.hypotheses.advance(rows, logits, max(tokens)))
 
     def step(self) -> list[tuple[int, Any]]:
         """Generate one more token for every beam; return the records that ended, as :meth:`admit`."""
@@ -149,35 +144,38 @@ class _Search:
         with self.tree.stepping(active) as mask, autocast_to_weights(self.language):
             hidden = self._forward(embedded, positions, mask)
             logits = self.language.lm_head(hidden)
-        return self._settle(rows, *self.hypotheses.advance(rows, logits, longest))
+        return self._finish_step(rows, *self.hypotheses.advance(rows, logits, longest))
 
     def _forward(self, embedded: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         with attending(self.language.model, ATTENTION):
             # the cache by its place: its name differs among versions of transformers
             return self.language.model(None, mask, positions, self.tree, embedded, use_cache=True).last_hidden_state
 
-    def _settle(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
-        """Branch the tree, return the records that ended, and move the last rows into the freed ones: of a b c d, where
-        b and c end, remain a d."""
-        used = self.tree.branch(rows, parents)
-        ended, used = torch.stack([ends.long(), used]).tolist()  # only host sync in this step
-        for record, nodes in zip(self.records[rows], used, strict=True):
-            record.tokens, record.nodes = record.tokens + 1, nodes
+    def _finish_step(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
+        """Branch the tree; remove the records that ended, and return them."""
+        last_nodes = self.tree.branch(rows, parents)
+        ended, last_nodes = torch.stack([ends.long(), last_nodes]).tolist()  # only host sync in this step
+        for record, node in zip(self.records[rows], last_nodes, strict=True):
+            record.tokens, record.nodes = record.tokens + 1, node
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]
         results = [(self.records[row].number, self.hypotheses.result(row)) for row in free]
+        self._remove(free)
+        return results
+
+    def _remove(self, free: list[int]) -> None:
+        """Move the last rows into these ones: of a b c d, without b and c, remain a d."""
         left = len(self.records) - len(free)
-        targets = [row for row in free if row < left]
         sources = [row for row in range(left, len(self.records)) if row not in free]
-        if sources:
-            moved = torch.tensor([sources, targets]).to(self.prefix.device)
-            self.tree.move(*moved)
-            self.hypotheses.move(*moved)
-            self.prefix[moved[1]] = self.prefix[moved[0]]
-            for source, target in zip(sources, targets, strict=True):
+        moves = list(zip(sources, [row for row in free if row < left], strict=True))
+        if moves:
+            moved, into = torch.tensor(moves).T.to(self.prefix.device)
+            self.tree.move(moved, into)
+            self.hypotheses.move(moved, into)
+            self.prefix[into] = self.prefix[moved]
+            for source, target in moves:
                 self.records[target] = self.records[source]
         del self.records[left:]
         self.tree.used = max((record.nodes for record in self.records), default=0)
-        return results
 
 
 class Generate:
@@ -190,11 +188,8 @@ class Generate:
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included.
-
-        Args:
-            prefixes: embeddings [P, d] on the model's device, of any lengths; read batch by batch.
-        """
+        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included. ``prefixes``:
+        embeddings [P, d] on the model's device, of any lengths; read batch by batch."""
         waiting = enumerate(prefixes)
         while batch := list(islice(waiting, self.decode.batch_size)):
             numbers, inputs = zip(*batch, strict=True)

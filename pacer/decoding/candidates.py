@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT, Anchor, contains_anchor, parse_anchor
+from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT, Anchor, Attributes, contains_anchor, parse_anchor
 from pacer.commitments.attributes import read_attributes
-from pacer.commitments.description import Attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.data.cleaning import sentence_ends

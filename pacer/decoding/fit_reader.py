@@ -31,11 +31,12 @@ from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
 from pacer.decoding.reader import FROM_PATCHES, GRIDS, AttributeReader, FindingsReader, cells, summary
 from pacer.decoding.regression import FOLDS, fit_attributes, fits, minimise, shares_of
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
-from pacer.model.batch import read_sources
+from pacer.model.batch import FeatureSource, read_sources
 from pacer.model.checkpoint import checkpoint_hash, read_record
+from pacer.model.pacer import Pacer
 
 #: L2 penalties of the weights, from the strongest.
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
@@ -48,13 +49,11 @@ _LOOKED, _MEMORY = 100_000, 10e9
 def fit_reader(
     checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, anchors: pl.DataFrame, out: Path
 ) -> None:
-    """Fit the reading on the commitment targets of split train and write it to ``out``.
+    """Fit the reading on the commitment targets of split train and write it to ``out``. Raises a DataError if split
+    train has fewer patients than there are folds.
 
     Args:
         checkpoint: the parent. anchors: ``anchors.parquet``, the targets.
-
-    Raises:
-        DataError: split train has fewer patients than there are folds.
     """
     train = records.filter(split="train").join(anchors, on="record_id", maintain_order="left")
     if (patients := train["subject_id"].n_unique()) < FOLDS:
@@ -70,7 +69,13 @@ def fit_reader(
     weights = checkpoint_hash(checkpoint)
     fingerprint = hash_json([weights, content_hash(features), train["record_id"].to_list(), named.tolist()])
     with scratch_directory(out, fingerprint) as directory:
-        values, places, grid = _summaries(checkpoint, backbones, features, train, seen, device, directory)
+        model, _ = load_model(checkpoint, backbones)
+        for part in (model.router, model.interface, model.endpoint_norm):
+            part.to(device)
+        numbers = (model.router.num_depths + 1) * model.endpoint_norm.weight.shape[-1]  # of a cell
+        grid = max((at for at in GRIDS if 2 * seen.sum() * at**2 * numbers <= _MEMORY), default=GRIDS[0])
+        store = open_features(features, backbones, device)
+        values, places = _summaries(model, store, train, seen, grid, directory)
     numbers = train["subject_id"].rank("dense").to_numpy().astype(int)
     folds = torch.from_numpy(numbers % FOLDS).to(device)
     weight, bias, states = fit_maps(values, _targets(train).to(device), folds)
@@ -88,23 +93,12 @@ def fit_reader(
 
 @torch.no_grad()
 def _summaries(
-    checkpoint: Path,
-    backbones: Path,
-    features: Path,
-    train: pl.DataFrame,
-    seen: np.ndarray,
-    device: torch.device,
-    scratch: Path,
-) -> tuple[Tensor, Tensor, int]:
+    model: Pacer, store: FeatureSource, train: pl.DataFrame, seen: np.ndarray, grid: int, scratch: Path
+) -> tuple[Tensor, Tensor]:
     """Return the summaries [n, 2d] of the tokens of these records, and the cells of the patches of those that are
-    ``seen`` [n], in float16; and the grid of the cells. Parts in ``scratch`` are not computed again."""
-    model, record = load_model(checkpoint, backbones)
-    for part in (model.router, model.interface, model.endpoint_norm):
-        part.to(device)
-    store = open_features(features, backbones, device)
-    width, depths = model.endpoint_norm.weight.shape[-1], len(record.model.features.depths)
-    fits_memory = [at for at in GRIDS if 2 * seen.sum() * at**2 * (depths + 1) * width <= _MEMORY]
-    grid = max(fits_memory, default=GRIDS[0])
+    ``seen`` [n], in float16. Parts in ``scratch`` are not computed again."""
+    norm = model.endpoint_norm.weight
+    no_cells = torch.zeros(0, grid**2 * (model.router.num_depths + 1) * len(norm), dtype=torch.float16)
     files = {start: scratch / f"{start}.safetensors" for start in range(0, len(train), _PART)}
     done = sum(len(train[start : start + _PART]) for start, file in files.items() if file.exists())
     with Ticker("tokens", len(train), done=done) as ticker:
@@ -113,18 +107,18 @@ def _summaries(
                 continue
             end = min(start + _PART, len(train))
             passes = [slice(at, min(at + _PASS, end)) for at in range(start, end, _PASS)]
-            summaries, places = [], [torch.zeros(0, grid**2 * (depths + 1) * width, dtype=torch.float16)]
+            summaries, places = [], [no_cells]
             for one, sources in prefetch(lambda one: (one, read_sources(train[one].to_dicts(), store)), passes, 2):
-                sources = sources.to(device)
+                sources = sources.to(norm.device)
                 refined, _ = model.refine_sources(sources)
                 summaries.append(summary(model.interface(refined).fused).half().cpu())
                 if seen[one].any():
-                    wanted = torch.from_numpy(seen[one]).to(device)
+                    wanted = torch.from_numpy(seen[one]).to(norm.device)
                     places.append(cells(sources.frontal[wanted], refined.frontal[wanted], grid).half())
                 ticker.advance(len(summaries[-1]))
             with atomic_path(file) as path:
                 save_file({"summaries": torch.cat(summaries), "places": torch.cat(places)}, path)
-    return _joined(list(files.values()), "summaries"), _joined(list(files.values()), "places"), grid
+    return _joined(list(files.values()), "summaries"), _joined(list(files.values()), "places")
 
 
 def _joined(files: list[Path], name: str) -> Tensor:
@@ -159,23 +153,23 @@ def fit_maps(values: Tensor, targets: Tensor, folds: Tensor) -> tuple[Tensor, Te
         weight [2d, 39] and bias [39]; by state the penalty, and the held-out log loss before calibration.
     """
 
-    def missed(predicted: Tensor, place: slice, share: Tensor) -> Tensor:
-        wanted = targets[place][:, None].expand_as(predicted)
-        return binary_cross_entropy_with_logits(predicted, wanted, share[..., None], reduction="sum")
+    def loss(logits: Tensor, place: slice, share: Tensor) -> Tensor:
+        wanted = targets[place][:, None].expand_as(logits)
+        return binary_cross_entropy_with_logits(logits, wanted, share[..., None], reduction="sum")
 
     start = torch.logit(shares_of(folds).T @ targets, eps=1 / (len(targets) + 2))
-    of_states = [
-        [of_all.split(len(FINDINGS), -1) for of_all in fit] for fit in fits(values, folds, start, missed, PENALTIES)
-    ]
-    maps, chosen = [], {}
-    for place, (state, wanted) in enumerate(zip(POLARITIES, targets.split(len(FINDINGS), 1), strict=True)):
-        losses = [float(binary_cross_entropy_with_logits(held[place], wanted)) for *_, held in of_states]
+    candidates = list(fits(values, folds, start, loss, PENALTIES))
+    weights, biases, chosen = [], [], {}
+    for number, state in enumerate(POLARITIES):
+        columns = slice(number * len(FINDINGS), (number + 1) * len(FINDINGS))
+        wanted = targets[:, columns]
+        losses = [float(binary_cross_entropy_with_logits(fit.held_out[:, columns], wanted)) for fit in candidates]
         best = losses.index(min(losses))
-        scaled, offset, held = (of_all[place] for of_all in of_states[best])
-        slope, shift = _calibration(held, wanted)
-        maps.append((scaled * slope, offset * slope + shift))
+        weight, bias, held_out = candidates[best]
+        slope, shift = _calibration(held_out[:, columns], wanted)
+        weights.append(weight[:, columns] * slope)
+        biases.append(bias[columns] * slope + shift)
         chosen[state] = {"penalty": PENALTIES[best], "log_loss": losses[best]}
-    weights, biases = zip(*maps, strict=True)
     return torch.cat(weights, 1), torch.cat(biases), chosen
 
 
@@ -183,11 +177,5 @@ def _calibration(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the slope, above 0, and the shift with which logits fit their targets (Platt), one pair for all findings,
     because few records have the rare ones."""
     values = torch.zeros(2, device=logits.device, requires_grad=True)
-
-    def loss() -> Tensor:
-        missed = binary_cross_entropy_with_logits(logits * values[0].exp() + values[1], targets)
-        missed.backward()
-        return missed.detach()
-
-    minimise([values], loss)
+    minimise([values], lambda: [binary_cross_entropy_with_logits(logits * values[0].exp() + values[1], targets)])
     return torch.stack([values[0].exp(), values[1]]).detach()

@@ -24,15 +24,12 @@ from pacer.decoding.beam import BeamSearch, Generate, search_with, unknown_atten
 from pacer.decoding.candidates import AgreeingSearch, Extraction, ListedSearch, Opening, extract_report, opened, within
 from pacer.decoding.hypotheses import ListBias
 from pacer.decoding.reader import AttributeChances, FindingsReader, Probabilities
-from pacer.model.batch import Batch, FeatureSource, SourceStates, read_sources
+from pacer.model.batch import Batch, FeatureSource, RecordRow, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
 
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
-
-#: A row of ``records.parquet``, perhaps with the columns of a :class:`Request`.
-Row = dict[str, Any]
 
 
 class Request(NamedTuple):
@@ -44,7 +41,7 @@ class Request(NamedTuple):
     threshold: float | None = None
 
     @classmethod
-    def of(cls, record: Row) -> Self:
+    def of(cls, record: RecordRow) -> Self:
         """Return the request of a record; a column that it lacks asks for nothing."""
         return cls(**{name: record[name] for name in cls._fields if record.get(name) is not None})
 
@@ -123,11 +120,11 @@ class Generator:
             print(f"decode: beam search does not support {unknown}; using decode.engine: generate")
             self.decode = decode.model_copy(update={"engine": "generate"})
 
-    def prompt_ids(self, record: Row) -> PromptIds:
+    def prompt_ids(self, record: RecordRow) -> PromptIds:
         """Return the text ids of the prefix, the only part whose length differs between records."""
         return build_prompt(self.tokenizer, record, commit=self.commit, **self.prompt.model_dump())
 
-    def batch(self, record: Row, sources: SourceStates | None = None) -> Batch:
+    def batch(self, record: RecordRow, sources: SourceStates | None = None) -> Batch:
         """Return a batch of one record's prefix and the target's BOS. sources: its features; None: they are read."""
         prompt, bos = self.prompt_ids(record), self.tokenizer.bos_token_id
         prefix = prompt.prefix(bos, self.num_queries)
@@ -141,7 +138,7 @@ class Generator:
         )
 
     @torch.no_grad()
-    def prefix(self, record: Row, sources: SourceStates | None = None) -> Prefix:
+    def prefix(self, record: RecordRow, sources: SourceStates | None = None) -> Prefix:
         """Compute the calibrated prefix of one record; ``sources`` as in :meth:`batch`.
 
         Records are embedded one by one, so the result is bit-identical however records are batched, split over
@@ -165,17 +162,17 @@ class Generator:
                 described = self.reader.attributes(*states, prior=bool(batch.availability[0, 1]))
         return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights, findings, described)
 
-    def stream(self, records: Iterable[Row], workers: int = 0) -> Iterator[tuple[int, Generated]]:
+    def stream(self, records: Iterable[RecordRow], workers: int = 0) -> Iterator[tuple[int, Generated]]:
         """Yield each record's index in ``records`` and its result, as soon as it is ready.
 
         Records are read in the given order when rows are free; it is fastest to put similar lengths next to each other.
         ``workers`` threads read features ahead (0: each record's when it is needed).
         """
 
-        def read(numbered: tuple[int, Row]) -> tuple[int, Row, SourceStates]:
+        def read(numbered: tuple[int, RecordRow]) -> tuple[int, RecordRow, SourceStates]:
             return *numbered, read_sources([numbered[1]], self.features)
 
-        def prefixes(group: Iterable[tuple[int, Row]], listed: bool) -> Iterator[tuple[Any, tuple]]:
+        def prefixes(group: Iterable[tuple[int, RecordRow]], listed: bool) -> Iterator[tuple[Any, tuple]]:
             for place, record, sources in prefetch(read, group, workers):
                 prefix = self.prefix(record, sources)
                 yield self._opening(record, prefix) if listed else prefix.inputs, (place, prefix[1:])
@@ -184,7 +181,7 @@ class Generator:
             for (place, others), tokens in search_with(self._search(listed), prefixes(group, listed)):
                 yield place, Generated(self.text(tokens), len(tokens), *others)
 
-    def _is_listed(self, record: Row) -> bool:
+    def _is_listed(self, record: RecordRow) -> bool:
         """Return whether the commitment of a record's report is not generated."""
         request = Request.of(record)
         return self.decode.commitment == "read" or request.commitment is not None or request.gold_list
@@ -203,7 +200,7 @@ class Generator:
             else ENGINES[decode.engine](language, decode, eos, bias)
         )
 
-    def _opening(self, record: Row, prefix: Prefix) -> Opening:
+    def _opening(self, record: RecordRow, prefix: Prefix) -> Opening:
         """Return what the record's report is written after: its prefix, and the commitment given, read, or of its
         reference. Raises a DataError if the commitment leaves no room for a report."""
         request = Request.of(record)
@@ -238,6 +235,6 @@ class Generator:
         """Return the text of generated tokens."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
-    def __call__(self, records: Sequence[Row]) -> list[Generated]:
+    def __call__(self, records: Sequence[RecordRow]) -> list[Generated]:
         """Return the results in the records' order."""
         return [result for _, result in sorted(self.stream(records), key=lambda placed: placed[0])]

@@ -169,7 +169,7 @@ class Hypotheses:
     def _beams(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Take a step with several beams, or with noise.
 
-        K beams x V tokens -> the best 2K candidates, best first
+        K beams x V tokens -> the best 2K continuations, best first
             that go on: the best K are the running beams; with noise, the best by scores and noise
             that end, among the first K: with the finished hypotheses so far, the best K by score / tokens ** penalty
         A search is done when no running beam can overtake its worst finished hypothesis.
@@ -177,47 +177,53 @@ class Hypotheses:
         beams, vocabulary = self.decode.num_beams, logits.shape[-1]
         scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[rows].unsqueeze(-1)
         place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full
-        if self.noise is None:
-            # twice the beams, so that enough can continue if EOS takes the best places
-            top, places = scores.flatten(1).topk(2 * beams)
-            ranked = top
-        else:
-            top, places = scores.flatten(1).topk(self.noise.shape[2])  # best first
-            groups = torch.arange(len(top), device=top.device) % len(self.noise)
-            ranked, drawn = (top + self.noise[groups, place]).topk(2 * beams)
-            top, places = _pick(top, drawn), _pick(places, drawn)
+        top, ranked, places = self._best_continuations(scores.flatten(1), place)
         parents, new = places // vocabulary, places % vocabulary
-        candidates = _pick(self.tokens[rows], parents) if longest else new.unsqueeze(-1).repeat(1, 1, self.most)
-        candidates.scatter_(2, place[:, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
+        tokens = _pick(self.tokens[rows], parents) if longest else new.unsqueeze(-1).repeat(1, 1, self.most)
+        tokens.scatter_(2, place[:, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
         self.length[rows] += ~self.done[rows]
-        length = self.length[rows, None]
-        ends = (new == self.eos) | (length == self.most)
+        ends = (new == self.eos) | (self.length[rows, None] == self.most)
 
-        chosen = (ranked + ends.float() * _MINUS_INFINITY).topk(beams)[1]
-        running = top + ends.float() * _MINUS_INFINITY
-        self.tokens[rows], self.scores[rows] = _pick(candidates, chosen), _pick(running, chosen)
+        running = (ranked + ends.float() * _MINUS_INFINITY).topk(beams)[1]
+        self.tokens[rows] = _pick(tokens, running)
+        self.scores[rows] = _pick(top + ends.float() * _MINUS_INFINITY, running)
+        self._finish(rows, tokens, top, ends)
+        return _pick(parents, running), self.done[rows]
 
+    def _best_continuations(self, scores: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the scores of the best 2K continuations [n, 2K], what they are ranked by, and their places in
+        ``scores`` [n, K x V]; with noise, that of ``place`` [n].
+
+        There are twice as many as beams, so that enough can continue if EOS takes the best places.
+        """
+        count = 2 * self.decode.num_beams
+        if self.noise is None:
+            top, places = scores.topk(count)
+            return top, top, places
+        top, places = scores.topk(self.noise.shape[2])  # best first
+        searches = torch.arange(len(top), device=top.device) % len(self.noise)
+        ranked, drawn = (top + self.noise[searches, place]).topk(count)
+        return _pick(top, drawn), ranked, _pick(places, drawn)
+
+    def _finish(self, rows: slice, tokens: Tensor, scores: Tensor, ends: Tensor) -> None:
+        """Add the continuations that end, of the first K, to the finished hypotheses, and mark searches as done.
+        ``tokens``: [n, 2K, T]. ``scores``, ``ends``: [n, 2K]."""
+        beams, length = self.decode.num_beams, self.length[rows, None]
         power = self.powers[length]
-        finished = top / power + (~ends | self.done[rows, None]) * _MINUS_INFINITY
-        finished[:, beams:] += _MINUS_INFINITY  # these candidates may only continue
+        finished = scores / power + (~ends | self.done[rows, None]) * _MINUS_INFINITY
+        finished[:, beams:] += _MINUS_INFINITY  # these may only continue
         merged = torch.cat([self.best_scores[rows], finished], 1)
         order = merged.topk(beams)[1]
-        self.best[rows] = _pick(torch.cat([self.best[rows], candidates], 1), order)
+        self.best[rows] = _pick(torch.cat([self.best[rows], tokens], 1), order)
         self.best_length[rows] = _pick(torch.cat([self.best_length[rows], length.expand(-1, 2 * beams)], 1), order)
         self.best_scores[rows] = _pick(merged, order)
-
         # no running beam can overtake the worst finished one, judged at the current length
         cannot_improve = ~(self.scores[rows].amax(1) / power[:, 0] > self.best_scores[rows].amin(1))
         self.done[rows] |= cannot_improve | (self.length[rows] == self.most)
-        return _pick(parents, chosen), self.done[rows]
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
         """Apply the definition's processors in order: no EOS before the minimum length, then the repetition penalty,
-        then the bias.
-
-        Args:
-            scores: [n, K, V] logits (greedy) or log-probabilities (beams); modified.
-        """
+        then the bias. ``scores``: [n, K, V] logits (greedy) or log-probabilities (beams); modified."""
         early = self.length[rows] < self.decode.min_new_tokens
         scores[..., self.eos].masked_fill_(early.unsqueeze(1), -torch.inf)
         penalty, generated = self.decode.repetition_penalty, self.tokens[rows, :, :longest]

@@ -97,10 +97,7 @@ def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, level: flo
 
 def passing(tests: Mapping[str, Sequence[RiskTest]], level: float) -> dict[str, list[float]]:
     """Return the thresholds at which each kind of promise holds: of those tested, the ones before the first that fails.
-
-    Args:
-        tests: of each kind at every threshold of :data:`GRID`, in this order.
-    """
+    ``tests``: of each kind at every threshold of :data:`GRID`, in this order."""
     passed: dict[str, list[float]] = {}
     for kind, of_kind in tests.items():
         tested = filter(RiskTest.tested, of_kind if kind == "false_present" else of_kind[::-1])
@@ -110,16 +107,14 @@ def passing(tests: Mapping[str, Sequence[RiskTest]], level: float) -> dict[str, 
 
 def make_promise(risk: Risk, val: pl.DataFrame, reports: Mapping[float, Mapping[str, str]]) -> dict[str, Any]:
     """Choose a threshold for each context: of those at which all promises hold, the lowest, which states the most; the
-    highest, if only ``missed`` is promised.
+    highest, if only ``missed`` is promised. Raises a DataError if no threshold passes in some context; the message says
+    how many patients would do.
 
     Args:
         val: the records of split val. reports: of these records by id, for each threshold of :data:`GRID`.
 
     Returns:
         The content of ``promise.json``: ``risk``, and ``contexts`` (context -> ``threshold`` and ``tests`` by kind).
-
-    Raises:
-        DataError: no threshold passes in some context; the message says how many patients would do.
     """
     level = (1 - risk.confidence) / len(risk.promised)
     contexts, refused = dict[str, Any](), list[str]()

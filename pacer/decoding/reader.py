@@ -26,8 +26,7 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.commitments.anchor import MAX_PER_FIELD, POLARITIES, Anchor
-from pacer.commitments.description import KINDS, VALUES, Attributes, split_words, words
+from pacer.commitments.anchor import KINDS, MAX_PER_FIELD, POLARITIES, VALUES, Anchor, Attributes, split_words, words
 from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_bytes, read_json, write_json
 from pacer.data.findings import FINDINGS

@@ -14,7 +14,7 @@ better than one that guesses it. A report whose list omits an attribute may stil
 right minus wrong statements, where an omitted one counts as a guess by chance in as many reports as name the attribute.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.description import Attributes
+from pacer.commitments.anchor import Anchor, Attributes
 from pacer.data.findings import FINDINGS
 from pacer.decoding.reader import CLASSES, class_of
 
@@ -36,7 +35,7 @@ _ITERATIONS = 40
 
 #: Called with logits [m, FOLDS + 1, C], the place of the m records among all, and the share [m, FOLDS + 1] of each in
 #: the mean loss of each map; returns the sum of the losses times their shares.
-Missed = Callable[[Tensor, slice, Tensor], Tensor]
+SharedLoss = Callable[[Tensor, slice, Tensor], Tensor]
 #: Weight [D, C] and bias [C] by finding and kind.
 Maps = dict[tuple[str, str], tuple[Tensor, Tensor]]
 #: L2 penalties, from the strongest.
@@ -49,11 +48,11 @@ THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
 
 class Fit(NamedTuple):
     """The map on all records, ``weight`` [D, C] and ``bias`` [C], and the logits of each record [n, C] by the map that
-    was fitted without it."""
+    was fitted without it (``held_out``)."""
 
     weight: Tensor
     bias: Tensor
-    held: Tensor
+    held_out: Tensor
 
 
 def shares_of(folds: Tensor) -> Tensor:
@@ -62,7 +61,7 @@ def shares_of(folds: Tensor) -> Tensor:
     return outside / outside.sum(0)
 
 
-def fits(values: Tensor, folds: Tensor, bias: Tensor, missed: Missed, penalties: tuple[float, ...]) -> Iterator[Fit]:
+def fits(values: Tensor, folds: Tensor, bias: Tensor, loss: SharedLoss, penalties: tuple[float, ...]) -> Iterator[Fit]:
     """Yield the fit with each L2 penalty of the weights, from the strongest: each starts from the one before.
 
     Args:
@@ -92,42 +91,37 @@ def fits(values: Tensor, folds: Tensor, bias: Tensor, missed: Missed, penalties:
         scaled = standardised(place) if only is None else only
         return (scaled @ weight.flatten(1)).view(-1, *bias.shape) + bias
 
-    def loss(penalty: float) -> Tensor:
-        total = penalty * weight.square().sum()
-        total.backward()
-        total = total.detach()
+    def terms(penalty: float) -> Iterator[Tensor]:
+        yield penalty * weight.square().sum()
         for place in places:
-            of_chunk = missed(logits(place), place, shares[place])
-            of_chunk.backward()
-            total += of_chunk.detach()
-        return total
+            yield loss(logits(place), place, shares[place])
 
     for penalty in penalties:
-        minimise([weight, bias], partial(loss, penalty))
+        minimise([weight, bias], partial(terms, penalty))
         with torch.no_grad():
-            held = torch.cat([logits(place)[torch.arange(len(folds[place])), folds[place]] for place in places])
+            held_out = torch.cat([logits(place)[torch.arange(len(folds[place])), folds[place]] for place in places])
             scaled = (weight[:, -1] if basis is None else basis @ weight[:, -1]) / spread[:, None]
-            yield Fit(scaled, bias[-1] - mean @ scaled, held)
+            yield Fit(scaled, bias[-1] - mean @ scaled, held_out)
 
 
-def minimise(parameters: list[Tensor], loss: Callable[[], Tensor]) -> None:
-    """Minimise ``loss``, which also computes the gradients."""
+def minimise(parameters: list[Tensor], terms: Callable[[], Iterable[Tensor]]) -> None:
+    """Minimise the sum of ``terms``; the graph of one term at a time is in memory."""
     optimizer = torch.optim.LBFGS(parameters, max_iter=_ITERATIONS, line_search_fn="strong_wolfe")
 
     def closure() -> float:
         optimizer.zero_grad()
-        return loss().item()
+        total = torch.zeros((), device=parameters[0].device)
+        for term in terms():
+            term.backward()
+            total += term.detach()
+        return total.item()
 
     optimizer.step(closure)
 
 
 def attribute_classes(anchors: Sequence[Anchor], prior: np.ndarray, kind: str) -> tuple[np.ndarray, dict[str, float]]:
     """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings to be read, each
-    with the share of its reports that name the kind.
-
-    Args:
-        prior: whether each record has a previous report [n].
-    """
+    with the share of its reports that name the kind. ``prior``: whether each record has a previous report [n]."""
     classes, stated = np.full((len(anchors), len(FINDINGS)), -1), np.zeros((len(anchors), len(FINDINGS)), bool)
     for row, anchor in enumerate(anchors):
         for finding in (*anchor.positive, *anchor.uncertain):
@@ -164,7 +158,7 @@ def fit_attributes(
     thresholds, about = {}, {}
     for kind, of_kind in values.items():
         classes, shares = attribute_classes(anchors, prior, kind)
-        held, known = [], {}
+        held_out, known = [], {}
         for finding, share in shares.items():
             wanted = classes[rows, FINDINGS.index(finding)]
             places = np.flatnonzero(wanted >= 0)
@@ -179,9 +173,11 @@ def fit_attributes(
             if stated:
                 maps[finding, kind] = weight.cpu(), bias.cpu()
                 guess = share * float(2 * np.square(np.bincount(expected) / len(expected)).sum() - 1)
-                held.append((chances.amax(1), 2.0 * (chances.argmax(1) == of_rows) - 1 - guess))
-        if held:
-            thresholds[kind] = _threshold(*(torch.cat(parts) for parts in zip(*held, strict=True)))
+                held_out.append((chances.amax(1), 2.0 * (chances.argmax(1) == of_rows) - 1 - guess))
+        if held_out:
+            chances, gain = (torch.cat(parts) for parts in zip(*held_out, strict=True))
+            # the largest gain of the statements that reach a threshold; the lowest of equals
+            thresholds[kind] = max(THRESHOLDS, key=lambda at: (float(gain[chances >= at].sum()), -at))
         about[kind] = {"threshold": thresholds.get(kind), "findings": known}
     return maps, thresholds, about
 
@@ -189,25 +185,17 @@ def fit_attributes(
 def _fit(values: Tensor, classes: Tensor, folds: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, float]:
     """Return weight [D, C], bias [C] and the held-out probabilities [n, C] of the best penalty, and this penalty."""
 
-    def missed(logits: Tensor, place: slice, shares: Tensor) -> Tensor:
+    def loss(logits: Tensor, place: slice, shares: Tensor) -> Tensor:
         expected = classes[place, None].expand(logits.shape[:2])
         return (cross_entropy(logits.flatten(0, 1), expected.flatten(), reduction="none") * shares.flatten()).sum()
 
     start = torch.zeros(FOLDS + 1, count, device=folds.device)
-    candidates: list[tuple[float, float, Fit]] = []
-    for penalty, fit in zip(PENALTIES, fits(values, folds, start, missed, PENALTIES), strict=True):
-        candidates.append((float(cross_entropy(fit.held, classes)), penalty, fit))
-    _, penalty, fit = min(candidates, key=lambda candidate: candidate[0])
+    candidates = zip(PENALTIES, fits(values, folds, start, loss, PENALTIES), strict=True)
+    penalty, fit = min(candidates, key=lambda candidate: float(cross_entropy(candidate[1].held_out, classes)))
     slope = torch.zeros(1, device=folds.device, requires_grad=True)
-
-    def loss() -> Tensor:
-        value = cross_entropy(fit.held * slope.exp(), classes)
-        value.backward()
-        return value.detach()
-
-    minimise([slope], loss)
+    minimise([slope], lambda: [cross_entropy(fit.held_out * slope.exp(), classes)])
     sharpness = slope.detach().exp()
-    return fit.weight * sharpness, fit.bias * sharpness, (fit.held * sharpness).softmax(-1), penalty
+    return fit.weight * sharpness, fit.bias * sharpness, (fit.held_out * sharpness).softmax(-1), penalty
 
 
 def _margin(predicted: np.ndarray, expected: np.ndarray, patients: np.ndarray) -> tuple[float, float, float]:
@@ -218,8 +206,3 @@ def _margin(predicted: np.ndarray, expected: np.ndarray, patients: np.ndarray) -
     sums = np.bincount(patients, better - better.mean())
     error = float(np.sqrt(np.square(sums).sum())) / len(better)
     return round(float((predicted == expected).mean()), 4), round(float(better.mean()), 4), round(error, 4)
-
-
-def _threshold(chances: Tensor, gain: Tensor) -> float:
-    """Return the threshold with the largest gain of the statements that reach it; the lowest of equals."""
-    return max(THRESHOLDS, key=lambda at: (float(gain[chances >= at].sum()), -at))

@@ -9,24 +9,24 @@ import polars as pl
 import torch
 from accelerate import PartialState
 from safetensors.torch import save
-from torch import Tensor
 
+from pacer.backbones.pointers import is_standin, provenance
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import Journal, hash_json, publish, read_journal, scratch_directory, write_json, write_jsonl
-from pacer.core.pointers import is_standin, provenance
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
 from pacer.data.twins import CONTROLS
 from pacer.decoding.candidates import agreement
-from pacer.decoding.generate import Generated, Generator, Row
+from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.promise import GRID, PROMISE, make_promise, promised_thresholds
 from pacer.decoding.reader import read_reader
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
+from pacer.model.batch import RecordRow
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
 from pacer.model.pacer import Pacer
 
@@ -45,14 +45,12 @@ def trained_generator(
     load: Callable[..., tuple[Pacer, CheckpointRecord]] = load_model,
     make_generator: Callable[..., Generator] = Generator,
 ) -> tuple[Generator, CheckpointRecord]:
-    """Return the generator of a checkpoint, and the checkpoint's record.
+    """Return the generator of a checkpoint, and the checkpoint's record. Raises a CheckpointError if it is of the
+    warm-up, or as :func:`~pacer.model.assemble.load_model` does.
 
     Args:
         findings: output of the stage ``findings``; None: no finding is read.
         load, make_generator: called like :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
-
-    Raises:
-        CheckpointError: it is a warm-up checkpoint, or as :func:`~pacer.model.assemble.load_model`.
     """
     if read_record(checkpoint).phase == "warmup":
         raise CheckpointError(
@@ -88,15 +86,12 @@ def decode_records(
     """Decode ``records`` of the configured split, and its control inputs, into ``out``.
 
     Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors``, ``manifest.json`` and,
-    with ``decode.risk``, ``promise.json``.
-    A stopped run continues with the records that have no prediction yet, also if settings in :data:`CHANGEABLE` differ.
+    with ``decode.risk``, ``promise.json``. A stopped run continues with the records that have no prediction yet, also
+    if settings in :data:`CHANGEABLE` differ. Raises a DataError if the split has no record, a record's prefix is not
+    finite, a stopped run left a damaged line, or the promise cannot be kept.
 
     Args:
         about: additional entries of the manifest.
-
-    Raises:
-        DataError: the split has no record, a record's prefix is not finite, a stopped run left a damaged line, or the
-            promise cannot be kept.
     """
     state = process_state()
     runs = plan_runs(records, config)
@@ -126,7 +121,12 @@ def decode_records(
                 print(f"decode: empty reports (the list allowed none of their sentences): {empty:,}")
             _collect(finished, runs, final)
             # safetensors' own writer creates files that only the owner can read
-            (final / "routing.safetensors").write_bytes(save(_routing(generator, shown)))
+            routing = {
+                f"{row['record_id']}/{view}": weights.float().contiguous()
+                for row in shown
+                for view, weights in generator.prefix(row).depth_weights.items()
+            }
+            (final / "routing.safetensors").write_bytes(save(routing))
             counts = {name or "main": len(part) for name, part in runs.items()}
             origin = {"weights": weights, "examples": examples, "records": counts} | dict(about or {})
             write_json(final / "manifest.json", _manifest(generator, record, backbones) | origin)
@@ -258,7 +258,7 @@ def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame
             write_jsonl(out / name / f"{context}.jsonl", lines)
 
 
-def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[Row]]:
+def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[RecordRow]]:
     """Return the studies to show in the report: those with the most contexts, then by id; and a record of each, whose
     depth weights are kept. An image has the same weights in every context, so the record with the most images will do.
     """
@@ -267,12 +267,3 @@ def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[Row]]:
     # the sort is stable: among records with equally many images, the first is kept
     most_images = cases.filter(pl.col("study_id").is_in(studies)).sort(pl.col("lateral").is_null(), maintain_order=True)
     return studies, most_images.unique("study_id", keep="first", maintain_order=True).to_dicts()
-
-
-def _routing(generator: Generator, rows: list[Row]) -> dict[str, Tensor]:
-    """Return the depth weights [N, K] of each record's images, as ``<record_id>/<view>``."""
-    return {
-        f"{row['record_id']}/{view}": weights.float().contiguous()
-        for row in rows
-        for view, weights in generator.prefix(row).depth_weights.items()
-    }

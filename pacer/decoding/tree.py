@@ -91,14 +91,15 @@ class TokenTree:
         Returns the number of nodes up to the last one in use [n].
         """
         self._reserve(self.used + self.beams)
-        old = self.ancestors[rows]
-        new = old.gather(1, parents.unsqueeze(-1).expand_as(old))
-        free = (~new.any(1)).cumsum(-1)
+        ancestors = self.ancestors[rows]
+        ancestors = ancestors.gather(1, parents.unsqueeze(-1).expand_as(ancestors))
+        free_so_far = (~ancestors.any(1)).cumsum(-1)
         wanted = torch.arange(1, self.beams + 1, device=parents.device).repeat(len(parents), 1)
-        slots = torch.searchsorted(free, wanted)  # the first K nodes without descending beams
-        new.scatter_(2, slots.unsqueeze(-1), True)
-        self.ancestors[rows], self.slots[rows] = new, slots
-        return (new.any(1) * torch.arange(1, new.shape[2] + 1, device=new.device)).amax(-1)
+        slots = torch.searchsorted(free_so_far, wanted)  # the first K nodes without descending beams
+        ancestors.scatter_(2, slots.unsqueeze(-1), True)
+        self.ancestors[rows], self.slots[rows] = ancestors, slots
+        numbers = torch.arange(1, self.capacity + 1, device=parents.device)
+        return (ancestors.any(1) * numbers).amax(-1)
 
     def move(self, sources: Tensor, targets: Tensor) -> None:
         """Copy rows ``sources`` over rows ``targets``."""

@@ -14,9 +14,9 @@ from captum.attr import IntegratedGradients
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
+from pacer.backbones.chexbert import CheXbert
+from pacer.backbones.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.data.cleaning import sentence_ends
-from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 
 #: Increased whenever the scores of a text change; scores cached under another number are not used.
 VERSION = 1

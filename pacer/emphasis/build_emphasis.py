@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 from transformers import PreTrainedTokenizerBase
 
+from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.corpus import Emphasis
 from pacer.core.audits import Check, counted, number, share
 from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, write_json
-from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import sentence_ends, token_marks
 from pacer.data.schemas import EMPHASIS_SCHEMA, SPLITS, read_records, write_table
@@ -129,8 +129,8 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
 def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache: Path) -> dict[str, list[float]]:
     """Return the score of each sentence of each report; missing ones are computed and appended to ``cache``."""
     # these import torch, transformers and captum, which no other source needs
+    from pacer.backbones.chexbert import CheXbert
     from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores
-    from pacer.metrics.chexbert.labeller import CheXbert
 
     # sorted by length for little padding; the longest first, so that memory runs out early or not at all
     texts = sorted(reports, key=lambda text: (-len(text), text))

@@ -7,7 +7,7 @@ keeps all complete shards. The key of an entry covers the image's bytes and ever
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,25 @@ from rich.filesize import decimal
 from torch import Tensor
 
 from pacer.backbones.families import patch_grid, prefix_tokens, vision_config
+from pacer.backbones.pointers import fingerprint, resolve
 from pacer.config import Features
+from pacer.core.audits import Check, counted, number
 from pacer.core.errors import DataError, PacerError
-from pacer.core.io import hash_bytes, hash_file, hash_json, publish, read_json, scratch_directory, write_json
-from pacer.core.pointers import fingerprint, resolve
+from pacer.core.io import (
+    atomic_path,
+    hash_bytes,
+    hash_file,
+    hash_json,
+    publish,
+    read_json,
+    scratch_directory,
+    write_json,
+)
 from pacer.core.processes import prefetch, process_state
 from pacer.core.progress import Ticker
 from pacer.data.greyscale import NOTES, ImageError, reading_problem
 from pacer.data.radiographs import open_image
-from pacer.features import prepare
-from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.features.pictures import Look
-from pacer.features.prepare import Preparation
+from pacer.features.encoder import PREPARATION_VERSION, ImageEncoder, Preparation, TextEncoder
 from pacer.features.shards import (
     INDEXES,
     Entry,
@@ -58,6 +65,10 @@ Sizes = dict[Kind, dict[str, int]]
 
 #: Everything that determines an entry, besides the image or text itself.
 Recipe = dict[str, str | int | list[int]]
+
+#: What decoding an image tells: the hash of the pixels that the encoder gets, and notes on what deserves a check.
+Look = tuple[str, list[str]]
+_LOOKS = {"key": pl.String(), "picture": pl.String(), "notes": pl.List(pl.String())}
 
 
 def build_store(
@@ -113,7 +124,7 @@ def build_store(
             elif shards:
                 work.append((_Priors(config, text, texts, device), shards))
         counts: dict[Kind, int] = {source.kind: sum(map(len, shards.values())) for source, shards in work}
-        size, free = _check_disk(counts, sizes, config.mode, out, state)
+        size, free = _check_disk(counts, sizes, config.mode, out)
         if main and work:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
             print(f"features: {what} to encode; they need {decimal(size)}, {decimal(free)} are free", flush=True)
@@ -135,7 +146,7 @@ def build_store(
 def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, Recipe]:
     """Return the recipes of images and previous reports. Prepared pixels depend only on the image processor."""
     stored: Recipe = {"dtype": encoding.dtype, "precision": encoding.precision, "rounding": encoding.rounding}
-    images: Recipe = {"mode": encoding.mode, "preparation": prepare.VERSION}
+    images: Recipe = {"mode": encoding.mode, "preparation": PREPARATION_VERSION}
     if encoding.mode == "states":
         images |= {"vision": encoding.encoders["vision"], "depths": encoding.depths, **stored}
         if (prefix := prefix_tokens(vision_config(resolve(vision)))) != 1:
@@ -180,7 +191,7 @@ class _Images:
 
     def load(self, name: str) -> Tensor:
         image = open_image(self.paths[name])
-        levels = self.encoder.preparation.levels_of(image)
+        levels = self.encoder.preparation.levels(image)
         self.looks[name] = hash_bytes(levels.numpy().tobytes()), [*image.info.get(NOTES, ())]
         return levels
 
@@ -209,13 +220,10 @@ class _Priors:
 
 
 def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: PartialState) -> dict[str, str]:
-    """Encode and write this process's share; an entry that cannot be read is left out of its shard.
+    """Encode and write this process's share; return why entries cannot be read, by id. Their shards lack them.
 
     Three steps run in parallel: threads read the entries of the next shard, one thread encodes a batch, and the
     previous batch is written. A shard starts only after the previous one is complete, so a kill loses at most one.
-
-    Returns:
-        The reasons why entries cannot be read, by id.
     """
     unreadable: dict[str, str] = {}
 
@@ -257,12 +265,9 @@ def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text:
     return {"images": {"states": states, "pixels": preparation.pixels}, "priors": {"states": prior, "pixels": prior}}
 
 
-def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, state: PartialState) -> tuple[int, int]:
-    """Check that entries fit on the disk; return their bytes and the free ones.
-
-    Raises:
-        PacerError: they do not fit (raised in all processes); the message names the other mode if that would fit.
-    """
+def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path) -> tuple[int, int]:
+    """Check that entries fit on the disk; return their bytes and the free ones. Raises a PacerError if they do not fit
+    (raised in all processes); the message names the other mode if that would fit."""
     [free] = broadcast_object_list([shutil.disk_usage(out.parent).free])
     other_mode = "pixels" if mode == "states" else "states"
     size, other = (sum(count * sizes[kind][m] for kind, count in counts.items()) for m in (mode, other_mode))
@@ -275,11 +280,8 @@ def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, 
 
 
 def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
-    """Stop all processes if any of them cannot read an image.
-
-    Raises:
-        DataError: there are unreadable images; the message names the first ones.
-    """
+    """Stop all processes if any of them cannot read an image. Raises a DataError if there are unreadable images; the
+    message names the first ones."""
     problems = sorted(gather_object(list(unreadable.items())))
     if problems:
         named = "".join(f"\n  {name}: {problem}" for name, problem in problems[:_NAMED])
@@ -289,3 +291,37 @@ def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
             "which keeps what is already encoded; or remove them and raise corpus.max_bad_rows, to leave out their "
             f"records:{named}{more}"
         )
+
+
+def read_looks(path: Path) -> dict[str, Look]:
+    """Return the looks of earlier runs by the key of the image's entry in the store; none if there are none."""
+    rows = pl.read_parquet(path, glob=False).iter_rows() if path.exists() else ()
+    return {key: (picture, notes) for key, picture, notes in rows}
+
+
+def write_looks(path: Path, looks: Mapping[str, Look]) -> None:
+    """Write looks by the key of the image's entry in the store, in the order of the keys."""
+    with atomic_path(path) as temporary:
+        rows = [(key, *look) for key, look in sorted(looks.items())]
+        pl.DataFrame(rows, _LOOKS, orient="row").write_parquet(temporary)
+
+
+def picture_checks(pictures: Path, index: Path, records: pl.DataFrame) -> Iterator[Check]:
+    """Yield the lines of an audit; none if there is nothing to tell. ``pictures``: written by :func:`write_looks`.
+    ``index``: of the images in the feature store. ``records``: those that name the images."""
+    looks, images = (pl.read_parquet(path, glob=False) for path in (pictures, index))
+    images = images.join(looks, on="key", how="left", maintain_order="left")
+    if unseen := images["picture"].null_count():
+        yield Check("Images that were encoded before, and not decoded by this version", number(unseen), good=False)
+    noted = images.explode("notes").drop_nulls("notes").group_by("notes", maintain_order=True)
+    counts = noted.agg(pl.len(), pl.col("image_id").first()).iter_rows()
+    if odd := [f"{number(count)} × {note} (first: {first})" for note, count, first in counts]:
+        yield Check("Decoded images that need a check", ", ".join(odd), good=False)
+    owners = {"two patients": "subject_id", "two splits": "split", "two studies": "study_id"}
+    named = records.unpivot(["frontal", "lateral"], index=[*owners.values()], value_name="image_id")
+    again = images.drop_nulls("picture").filter(pl.col("key").n_unique().over("picture") > 1)
+    used = named.join(again, on="image_id", maintain_order="left").group_by("picture", maintain_order=True)
+    used = used.agg(pl.col(*owners.values()).n_unique() > 1, pl.col("image_id").unique(maintain_order=True).head(2))
+    if shared := counted({name: int(used[column].sum()) for name, column in owners.items()}, "{} in {}"):
+        first = " and ".join(used.filter(pl.any_horizontal(*owners.values()))["image_id"][0])
+        yield Check("Pictures in several files with other bytes", f"{shared} (first: {first})", good=False)

@@ -98,13 +98,11 @@ def write_index(folder: Path, kind: Kind, places: Mapping[str, Place], keys: Map
 
 def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) -> dict[Kind, dict[str, Place]]:
     """Return the places of entries that need no encoding: in shards that a stopped run left in ``scratch``, and in
-    those of the store ``out``, which are linked into scratch. Damaged shards are reported on the console.
+    those of the store ``out``, which are linked into scratch. Damaged shards are reported on the console. Raises an
+    OSError if a shard can neither be linked nor copied.
 
     Args:
         keys: key of each wanted entry, by kind and id.
-
-    Raises:
-        OSError: a shard can neither be linked nor copied.
     """
     places: dict[Kind, dict[str, Place]] = {kind: {} for kind in keys}
     used: set[str] = set()

@@ -70,11 +70,8 @@ def text_key(text: str) -> str:
 
 
 def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Tensor:
-    """Convert states [B, ...] to the stored type ``dtype``; ``entries`` are their names for the error message.
-
-    Raises:
-        DataError: an entry has a value that is not finite in the stored type.
-    """
+    """Convert states [B, ...] to the stored type ``dtype``; ``entries`` are their names for the error message. Raises a
+    DataError if an entry has a value that is not finite in the stored type."""
     stored = states.to(dtype)
     finite = stored.isfinite().flatten(1).all(1)
     if not finite.all():
@@ -108,12 +105,8 @@ class FeatureStore:
         self._header = cache(lambda shard: _read_header(self.directory / shard))
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """Return the states [B, K, N, d] of several images, in the stored type; repeats allowed.
-
-        Raises:
-            DataError: see the class; or the store is one of pixels, which needs
-                :func:`pacer.features.online.open_features`.
-        """
+        """Return the states [B, K, N, d] of several images, in the stored type; repeats allowed. Raises a DataError as
+        the class says, or if the store is one of pixels, which needs :func:`pacer.features.encoder.open_features`."""
         return self._read(self._images, image_ids, "image", "states")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
@@ -154,11 +147,8 @@ class FeatureStore:
 
 
 def _read_header(path: Path) -> dict[str, tuple[int, list[int], torch.dtype]]:
-    """Return where each tensor of a shard starts, its shape and its type.
-
-    Raises:
-        OSError, SafetensorError, KeyError: the file is missing or damaged.
-    """
+    """Return where each tensor of a shard starts, its shape and its type. Raises an OSError, a SafetensorError or a
+    KeyError if the file is missing or damaged."""
     with safe_open(path, "pt"), path.open("rb") as file:  # safe_open checks header and size
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         start = file.tell()
@@ -170,11 +160,7 @@ def _read_header(path: Path) -> dict[str, tuple[int, list[int], torch.dtype]]:
 
 
 def _places(path: Path, column: str) -> dict[str, Place]:
-    """Read the place of each entry from an index.
-
-    Raises:
-        DataError: the file is missing or damaged.
-    """
+    """Read the place of each entry from an index. Raises a DataError if the file is missing or damaged."""
     try:
         rows = pl.read_parquet(path, columns=[column, "shard", "row"], glob=False).iter_rows()
     except (OSError, pl.exceptions.PolarsError) as error:

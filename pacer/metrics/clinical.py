@@ -13,8 +13,8 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
+from pacer.backbones.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.cases import labels_of
-from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 
 #: micro: over all cells of records x observations; macro: mean over observations; weighted: mean over observations,
 #: weighted by the number of references with the observation; example: mean over records.

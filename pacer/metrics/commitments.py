@@ -17,9 +17,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
+from pacer.commitments.anchor import FINDINGS, KINDS, POLARITIES, Anchor, Attributes, split_words
 from pacer.commitments.attributes import read_attributes, sentence_attributes
-from pacer.commitments.description import KINDS, Attributes, split_words
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
 from pacer.metrics.clinical import label_counts, ratios

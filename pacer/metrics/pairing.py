@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from pacer.commitments.rules.echo import without_prompt
+from pacer.commitments.rules.plain import without_prompt
 from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import CONTEXTS, Context

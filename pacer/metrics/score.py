@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pacer.backbones.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
@@ -28,7 +29,6 @@ from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, of_split, read_about, read_records, read_table
 from pacer.data.values import mapped
 from pacer.metrics.cases import ALL_COLUMNS, LABELS, by_context, case_table, controls_of, labels_of, named, read_cases
-from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean, ratios
 from pacer.metrics.columns import check_names, column_scores, count_of, metric_columns, metrics_of, read_score_columns
 from pacer.metrics.commitments import KINDS, anchor_columns, attribute_share, true_attribute_counts
@@ -228,7 +228,7 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs) -> pl.DataFrame:
     if inputs.chexbert is None:
         return cases.with_columns(pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis"))
     # imports torch, which no other score needs
-    from pacer.metrics.chexbert.labeller import CheXbert, known_labels, label_references
+    from pacer.backbones.chexbert import CheXbert, known_labels, label_references
 
     sides = _hypotheses(cases)
     if inputs.labels is None:

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Self
 
 import polars as pl
 
+from pacer.backbones.observations import CHECKPOINT
+from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.commitments import rules
 from pacer.config.decode import Score
 from pacer.core.errors import ConfigError, DataError, for_caller
 from pacer.core.io import atomic_directory, atomic_path, hash_bytes, hash_file, hash_json, read_json, write_json
-from pacer.core.pointers import is_standin, provenance, resolve
 from pacer.metrics.cases import by_context, is_empty
-from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind
 from pacer.metrics.scores import context_counts

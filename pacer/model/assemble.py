@@ -7,10 +7,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from pacer.backbones.families import final_norm, load_vision
+from pacer.backbones.pointers import fingerprint, load_frozen, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
-from pacer.core.pointers import fingerprint, load_frozen, resolve
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, check_frozen, load_strictly, load_weights
 from pacer.model.interface import SourceInterface
@@ -21,20 +21,13 @@ FROZEN = ("vision", "language", "text")
 
 
 def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
-    """Read the language model's tokenizer.
-
-    Raises:
-        BackboneError: as :func:`~pacer.backbones.tokenizer.read_tokenizer`.
-    """
+    """Read the language model's tokenizer with :func:`~pacer.backbones.tokenizer.read_tokenizer`."""
     return read_tokenizer(resolve(Path(backbones) / "language"))
 
 
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
-    """Read the vision encoder's final LayerNorm.
-
-    Raises:
-        BackboneError: as :func:`~pacer.backbones.families.load_vision`.
-    """
+    """Read the vision encoder's final LayerNorm. Raises a BackboneError as
+    :func:`~pacer.backbones.families.load_vision` does."""
     # transformers draws the weights of an unused head that the files lack; the trained parts must not depend on that
     with torch.random.fork_rng(devices=[]):
         return final_norm(load_vision(vision))
@@ -64,10 +57,7 @@ def from_modules(
     language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, specification: ModelSpecification
 ) -> Pacer:
     """Build new trainable parts around frozen modules, as :func:`build_model`. The meta device allocates nothing.
-
-    Raises:
-        ConfigError: ``interface.num_heads`` or ``lora.targets`` do not fit the frozen models.
-    """
+    Raises a ConfigError if ``interface.num_heads`` or ``lora.targets`` do not fit the frozen models."""
     d_model, d_vision = language.config.hidden_size, endpoint_norm.normalized_shape[0]
     if d_vision % specification.interface.num_heads:
         heads = specification.interface.num_heads
@@ -86,13 +76,11 @@ def from_modules(
 def load_model(
     checkpoint: str | Path, backbones: str | Path, dtype: torch.dtype | None = None
 ) -> tuple[Pacer, CheckpointRecord]:
-    """Load a trained model for inference: in eval mode, LoRA merged.
+    """Load a trained model for inference: in eval mode, LoRA merged. Raises a CheckpointError if weights do not fit, or
+    the frozen models are not those the checkpoint was trained on.
 
     Args:
         dtype: of the frozen language model; None: as in training.
-
-    Raises:
-        CheckpointError: weights do not fit, or the frozen models are not those the checkpoint was trained on.
     """
     record, weights = load_weights(checkpoint)
     check_frozen(record, frozen_fingerprints(backbones), checkpoint)

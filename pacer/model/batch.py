@@ -4,7 +4,7 @@ Everything that the host must know, such as counts, is computed here on the CPU 
 step waits for a GPU to say it. Shapes: B samples, T positions, K depths, N patches, n predicted tokens, d widths.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -13,30 +13,13 @@ from torch import Tensor
 
 from pacer.core.contexts import availability
 
-
-class TensorGroup:
-    """Base of dataclasses of tensors, which are moved together. Other values stay as they are."""
-
-    def to(self, device: torch.device) -> Self:
-        """Return the tensors on another device."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> Self:
-        """Return the tensors in page-locked memory, which a GPU can copy from asynchronously."""
-        return self._each(Tensor.pin_memory)
-
-    def ready_for(self, device: torch.device) -> Self:
-        """Return the tensors in memory that this device copies from without waiting."""
-        return self.pin_memory() if device.type == "cuda" else self
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        values = vars(self).items()
-        return type(self)(**{name: change(value) if isinstance(value, Tensor) else value for name, value in values})
+#: A row of ``records.parquet``, perhaps with further columns.
+RecordRow = dict[str, Any]
 
 
 @dataclass(kw_only=True)
-class Sources(TensorGroup):
-    """The sources of a batch, of images either depth states or refined ones.
+class Sources:
+    """The sources of a batch, of images either depth states or refined ones. The tensors are moved together.
 
     Attributes:
         availability: [B, 2] bool (lateral, prior).
@@ -51,6 +34,18 @@ class Sources(TensorGroup):
     prior: Tensor | None = None
     prior_mask: Tensor | None = None
     prior_rows: Tensor | None = None
+
+    def to(self, device: torch.device) -> Self:
+        """Return the tensors on another device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def ready_for(self, device: torch.device) -> Self:
+        """Return the tensors in memory that this device copies from without waiting: for a GPU, page-locked."""
+        return self._each(Tensor.pin_memory) if device.type == "cuda" else self
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        values = vars(self).items()
+        return type(self)(**{name: change(value) if isinstance(value, Tensor) else value for name, value in values})
 
 
 class SourceStates(Sources):
@@ -71,12 +66,9 @@ class FeatureSource(Protocol):
         """Return the states [B, L, d_text] of the texts and their mask [B, L]."""
 
 
-def read_sources(records: Sequence[Mapping[str, Any]], features: FeatureSource) -> SourceStates:
-    """Read the states of the sources that the contexts of these rows of ``records.parquet`` include.
-
-    Raises:
-        ValueError: a record lacks a source that its context requires.
-    """
+def read_sources(records: Sequence[RecordRow], features: FeatureSource) -> SourceStates:
+    """Read the states of the sources that the contexts of these rows of ``records.parquet`` include. Raises a
+    ValueError if a record lacks a source that its context requires."""
     available = torch.tensor([availability(record["context"]) for record in records])
     lateral_rows, prior_rows = (column.nonzero().squeeze(1) for column in available.unbind(1))
 

@@ -142,11 +142,8 @@ def parent_reference(out: str | Path, parent: str | Path) -> ParentReference:
 
 
 def read_record(directory: str | Path) -> CheckpointRecord:
-    """Read the record of a checkpoint.
-
-    Raises:
-        CheckpointError: the folder is not a checkpoint of this software; the message names unknown and missing keys.
-    """
+    """Read the record of a checkpoint. Raises a CheckpointError if the folder is not a checkpoint of this software; the
+    message names unknown and missing keys."""
     path = Path(directory) / RECORD
     if not path.exists():
         raise CheckpointError(f"{path.parent} is not a PACER checkpoint: {path.name} is missing")
@@ -159,11 +156,8 @@ def read_record(directory: str | Path) -> CheckpointRecord:
 
 
 def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
-    """Read the record and all trainable weights of a checkpoint, its parent's included.
-
-    Raises:
-        CheckpointError: a file is missing, or the parent is not the one this checkpoint was trained on.
-    """
+    """Read the record and all trainable weights of a checkpoint, its parent's included. Raises a CheckpointError if a
+    file is missing, or the parent is not the one this checkpoint was trained on."""
     directory = Path(directory)
     record = read_record(directory)
     weights: dict[str, Tensor] = {}
@@ -180,11 +174,7 @@ def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Ten
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the tensors in a file.
-
-    Raises:
-        CheckpointError: the file is damaged.
-    """
+    """Read the tensors in a file. Raises a CheckpointError if the file is damaged."""
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
@@ -192,11 +182,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str | Path) -> None:
-    """Check that the frozen models are those the checkpoint was trained on.
-
-    Raises:
-        CheckpointError: one differs; the message names it.
-    """
+    """Check that the frozen models are those the checkpoint was trained on. Raises a CheckpointError if one differs;
+    the message names it."""
     for name, expected in record.frozen.items():
         if frozen.get(name) != expected:
             raise CheckpointError(
@@ -206,11 +193,8 @@ def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str |
 
 
 def load_strictly(module: torch.nn.Module, weights: dict[str, Tensor], origin: str | Path) -> None:
-    """Copy ``weights`` into ``module``. Names and shapes must match; only frozen parameters may be missing.
-
-    Raises:
-        CheckpointError: names or shapes differ; the message lists them.
-    """
+    """Copy ``weights`` into ``module``. Names and shapes must match; only frozen parameters may be missing. Raises a
+    CheckpointError if names or shapes differ; the message lists them."""
     parameters = dict(module.named_parameters())
     unknown = sorted(set(weights) - set(parameters))
     missing = sorted(name for name, p in parameters.items() if p.requires_grad and name not in weights)

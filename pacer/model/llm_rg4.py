@@ -75,14 +75,11 @@ class UpstreamWeights:
 
 
 def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
-    """Read a released LLM-RG4 checkpoint.
+    """Read a released LLM-RG4 checkpoint. Raises a CheckpointError if the file is missing, damaged or not such a
+    checkpoint, or weights of the interface are missing (the message lists all of them).
 
     Args:
         source: a ``.pth`` or ``.ckpt`` file, or the content of one, or a plain state dict.
-
-    Raises:
-        CheckpointError: the file is missing, damaged or not such a checkpoint, or weights of the interface are missing
-            (the message lists all of them).
     """
     origin, content = ("the state dict", source) if isinstance(source, Mapping) else (str(source), _load(Path(source)))
     state = _state(content, origin)
@@ -150,14 +147,12 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
     """Write LLM-RG4's weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
 
     The parent checkpoint decodes as LLM-RG4 does: direct reports from the encoder's endpoint, long prompts cut at the
-    end. As ``parent.start`` it initialises source interface, fusion and LoRA; Refine starts as the identity.
+    end. As ``parent.start`` it initialises source interface, fusion and LoRA; Refine starts as the identity. Raises a
+    CheckpointError if the file is not such a checkpoint, or does not fit the parameters; the message lists how.
 
     Args:
         params: ``interface`` and ``lora`` must match the weights; other groups only go into the record.
         backbones: the frozen models that the weights were trained with.
-
-    Raises:
-        CheckpointError: the file is not such a checkpoint, or does not fit the parameters; the message lists how.
     """
     weights = import_llm_rg4(source)
     if weights.alpha not in (None, params.lora.alpha):  # no shape tells it

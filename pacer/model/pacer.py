@@ -76,10 +76,7 @@ class Pacer(nn.Module):
 
     def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str] | None) -> None:
         """Add LoRA to the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's defaults for the model).
-
-        Raises:
-            ConfigError: see :func:`~pacer.backbones.families.lora_targets`.
-        """
+        Raises a ConfigError as :func:`~pacer.backbones.families.lora_targets` does."""
         targets = lora_targets(self.language, targets)
         config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, bias="none")
         inject_adapter_in_model(config, self.language)
@@ -107,11 +104,8 @@ class Pacer(nn.Module):
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
     def blocks(self, name: str, values: Tensor) -> list[tuple[Tensor, tuple[str, ...]]]:
-        """Divide a parameter, or its gradient, into views, each with the contexts whose records use it.
-
-        Args:
-            name: of the parameter. values: of its shape.
-        """
+        """Divide the ``values`` of a parameter, or of its gradient, into views, each with the contexts whose records
+        use it."""
         if name == "interface.fusion.weight":
             return list(zip(values.chunk(3, dim=1), WITH_SOURCE, strict=True))
         if name == "calibrator.availability.weight":

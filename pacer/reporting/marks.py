@@ -16,9 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.anchor import POLARITIES, VALUES, Anchor, Attributes, words
 from pacer.commitments.attributes import read_attributes
-from pacer.commitments.description import VALUES, Attributes, words
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.data.wording import find_wording
 

@@ -1,29 +1,38 @@
-"""A case from a user, the same case prepared as in training, and the model's result for it; tables of cases."""
+"""A case from a user, the same case prepared as in training, and the model's result for it; tables of cases.
+
+Images of any kind and texts are checked before any work. Every refusal is a
+:class:`~pacer.core.errors.DataError` of one sentence, which names the case and the source but never quotes its content.
+"""
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from PIL import Image
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.audits import number
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
+from pacer.core.hygiene import EMPTY_CELL, LINE_ENDS, LONGEST_ID, fault_of, id_fault, is_absent, name_on_disk
 from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, remove_scratch, scratch_directory, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import sentence_ends
+from pacer.data.dicom import header_view
+from pacer.data.radiographs import as_radiograph, read_image
+from pacer.data.readers.views import View, parse_view
 from pacer.data.tables import open_table
 from pacer.data.wording import find_wording
 from pacer.metrics.display import Displayed, Table
-from pacer.serving.sources import ImageSource
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +40,54 @@ if TYPE_CHECKING:
     from pacer.decoding.reader import AttributeChances, Probabilities
     from pacer.serving.reporter import Reporter
 
-View = Literal["AP", "PA", "other"]
+#: A path, the bytes of a file, or an image that Pillow has opened.
+ImageSource = str | PathLike | bytes | Image.Image
+
+#: Larger files are refused. An uncompressed radiograph of 4,000 by 5,000 pixels of 16 bits has 40 million bytes.
+MAX_BYTES = 100_000_000
+#: Longer texts are refused: reports have hundreds to a few thousand characters, and the encoder reads only the start.
+MAX_CHARACTERS = 20_000
+#: Pillow's names of the formats accepted besides DICOM; others start programs or contain videos.
+FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
+
+
+def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None]:
+    """Return one radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names. Raises a
+    DataError if the file is too large, empty, damaged, not an image or not one radiograph.
+
+    Args:
+        name: of case and source, for messages.
+    """
+    if isinstance(source, Image.Image):
+        return as_radiograph(source, name), None
+    if isinstance(source, str | PathLike):
+        try:
+            with open(source, "rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise DataError(f"image {name}: the file {source} cannot be read: {error.strerror}") from None
+        name = f"{name}, {source}"  # the file extension marks a DICOM file without preamble, as in a corpus
+    else:
+        content = source
+    if len(content) > MAX_BYTES:
+        raise DataError(f"image {name}: the file has more than {MAX_BYTES:,} bytes")
+    return read_image(io.BytesIO(content), name, FORMATS), parse_view(header_view(io.BytesIO(content))[0])
+
+
+def load_text(text: str | None, name: str) -> str | None:
+    """Return a text, with a space for each vertical tab and form feed; None if it has no visible character or only says
+    that there is no text (``N/A``). Raises a DataError if the text is too long, or contains control characters."""
+    if text is None:
+        return None
+    if len(text) > MAX_CHARACTERS:
+        raise DataError(f"{name}: {len(text):,} characters, but the limit is {MAX_CHARACTERS:,}; shorten it")
+    if fault := fault_of(text):
+        raise DataError(f"{name}: {fault}")
+    text = re.sub(LINE_ENDS, " ", text)
+    return None if not text.strip() or is_absent(text) else text
+
+
+Direction = Literal["AP", "PA", "other"]
 Sections = Literal["findings+impression", "findings", "impression"]
 
 NOTICE = "For research only. Not for clinical decisions."
@@ -87,7 +143,7 @@ class Prepared:
     prior: str | None
     indication: str | None
     history: str | None
-    view: View
+    view: Direction
     sections: Sections
     notes: tuple[str, ...]
     commitment: Anchor | None = None
@@ -150,7 +206,7 @@ class Result(Displayed):
     tokens: int
     notes: tuple[str, ...]
     gate: float | None
-    view: View
+    view: Direction
     sections: Sections
     frontal: Routing
     lateral: Routing | None

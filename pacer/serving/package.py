@@ -11,17 +11,26 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pacer.backbones.hub import locate
+from pacer.backbones.external import locate
+from pacer.backbones.pointers import (
+    POINTER,
+    PROVENANCE,
+    Pointer,
+    hashes_of,
+    provenance,
+    read_pointer,
+    resolve,
+    write_pointer,
+)
 from pacer.config import Backbone, Decode, Positive, Strict, read_params
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Tokens
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import BackboneError, CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, hash_file, read_json, write_json
-from pacer.core.pointers import POINTER, PROVENANCE, Pointer, provenance, read_pointer, resolve, write_pointer
 from pacer.data.schemas import read_about, read_records
 from pacer.decoding.reader import read_reader
-from pacer.features import prepare
+from pacer.features.encoder import PREPARATION_VERSION
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
 from pacer.metrics.signature import version_of
@@ -80,10 +89,6 @@ class PackageSettings(Strict):
     texts: Texts
     decoding: Annotated[Decode, BeforeValidator(_whole_group), Field(alias="search")]  # its name in exported folders
 
-    def written(self) -> dict[str, Any]:
-        """Return the content of ``reporter.json``."""
-        return self.model_dump(by_alias=True, exclude={"decoding": set(NOT_EXPORTED)})
-
 
 def read_settings(directory: Path) -> PackageSettings:
     """Read the settings of an exported model, and check its files against the manifest.
@@ -108,7 +113,7 @@ def read_settings(directory: Path) -> PackageSettings:
             raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, PackageSettings)
     states = settings.states
-    if (states.preparation, states.rounding) != (prepare.VERSION, ROUNDING_VERSION):
+    if (states.preparation, states.rounding) != (PREPARATION_VERSION, ROUNDING_VERSION):
         raise CheckpointError(
             f"{directory} was exported by a version of PACER that prepares images or rounds states differently; use "
             "that version"
@@ -121,28 +126,15 @@ def trained_prompts(directory: Path) -> dict[str, list[str]]:
     return read_json(directory / MANIFEST).get(TRAINED, {})
 
 
-def write_manifest(directory: Path, about: dict[str, Any]) -> None:
-    """Write the hashes of all files that are in an exported model's directory, and the entries of ``about``."""
-    files = {
-        str(PurePosixPath(path.relative_to(directory))): hash_file(path)
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
-    write_json(directory / MANIFEST, {"version": VERSION, **about, "files": files})
-
-
 @contextmanager
 def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
     """Yield a temporary folder ``{vision,language,text}`` from which the frozen models can be loaded.
 
     If the target of a pointer is gone, the same revision in this machine's hub cache is used. Hashes are compared
-    wherever a model is stored.
+    wherever a model is stored. Raises a BackboneError if a frozen model was not found; the message says how to get it.
 
     Args:
         given: a folder with some or all of the three, which are used instead of the directory's own.
-
-    Raises:
-        BackboneError: a frozen model was not found; the message says how to get it.
     """
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
@@ -205,7 +197,16 @@ def export_model(
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
-    settings = _settings(records, features, record, decode)
+    train, about = read_records(records).filter(split="train"), read_about(records)
+    if train.is_empty() or not {"cleaner", "target"} <= about.keys():
+        raise DataError(f"{records} has no training records, or does not record its cleaner; run the `corpus` stage")
+    settings = PackageSettings(
+        version=VERSION,
+        contexts=[context for context in CONTEXTS if len(train.filter(context=context))],
+        states=_states(features, record),
+        texts=Texts(cleaner=about["cleaner"], target=about["target"]),
+        search=decode,
+    )
     reader = None if findings is None else read_reader(findings, model)
     if decode.risk.promised:
         raise DataError(
@@ -214,36 +215,24 @@ def export_model(
         )
     if decode.commitment == "read" and reader is None:
         raise DataError("decode.commitment = 'read' needs the output of the `findings` stage; run `dvc repro findings`")
-    train = read_records(records, ["record_id", "split", "view", "sections"]).filter(split="train")
-    about = {
+    entries = {
         TRAINED: {name: [value for value, _ in Counter(train[name]).most_common()] for name in ("view", "sections")},
         "software": {"pacer": version_of("pacer"), **package_versions()},
-        GENERATED: bool(read_about(records).get("generated")),
+        GENERATED: bool(about.get("generated")),
     }
     with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         if reader is not None:
             reader.save(directory / FINDINGS, {"weights": checkpoint_hash(directory)})
-        write_json(directory / SETTINGS, settings.written())
+        exported = settings.model_dump(by_alias=True, exclude={"decoding": set(NOT_EXPORTED)})
+        write_json(directory / SETTINGS, exported)
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
-        write_manifest(directory, about)
+        files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+        hashes = {str(PurePosixPath(path.relative_to(directory))): hash_file(path) for path in files}
+        write_json(directory / MANIFEST, {"version": VERSION, **entries, "files": hashes})
         # not in the manifest: a person may add to it
         shutil.copyfile(Path(__file__).parent / "templates" / "card.md", directory / CARD)
-
-
-def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
-    trained = set(read_records(records).filter(split="train")["context"])
-    about = read_about(records)
-    if not trained or not {"cleaner", "target"} <= about.keys():
-        raise DataError(f"{records} has no training records, or does not record its cleaner; run the `corpus` stage")
-    return PackageSettings(
-        version=VERSION,
-        contexts=[context for context in CONTEXTS if context in trained],
-        states=_states(features, record),
-        texts=Texts(cleaner=about["cleaner"], target=about["target"]),
-        search=decode,
-    )
 
 
 def _states(features: Path, record: CheckpointRecord) -> States:
@@ -251,7 +240,7 @@ def _states(features: Path, record: CheckpointRecord) -> States:
     encoding, recipes = FeatureStore(features).encoding, read_json(features / STORE).get("recipes")
     made_with = encoding.encoders, encoding.depths, encoding.rounding, recipes and recipes["images"]["preparation"]
     encoders = {name: record.frozen[name] for name in encoding.encoders}
-    if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, prepare.VERSION):
+    if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, PREPARATION_VERSION):
         raise DataError(
             f"{features} was not made with the encoders and depths that the model was trained with, or comes from a "
             "different version of PACER; run `dvc repro features` with the model's training settings, or retrain"
@@ -268,14 +257,11 @@ def _states(features: Path, record: CheckpointRecord) -> States:
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:
     """Write a frozen model as a copy of its files or a pointer with their hashes; both keep the model's fingerprint."""
-    target = resolve(source)
-    names = [file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE]
-    if (source / POINTER).is_file():
-        names = list(read_pointer(source).files)
+    target, names = resolve(source), list(hashes_of(source))
     out.mkdir(parents=True)
     if copy:
         for name in names:
             shutil.copyfile(target / name, out / name)
     else:
-        write_pointer(target, sorted(names), out)
+        write_pointer(target, names, out)
     write_json(out / PROVENANCE, provenance(source))

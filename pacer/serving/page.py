@@ -19,17 +19,15 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from PIL import Image
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor, read_list
-from pacer.commitments.description import Attributes, words
+from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor, Attributes, read_list, words
 from pacer.core.contexts import SOURCES, availability
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.decoding.reader import CLASSES
 from pacer.reporting import html
 from pacer.reporting.html import LONGEST_EDGE, data_uri, routing_overlay
 from pacer.reporting.marks import committed, spans, statements
-from pacer.serving.case import NOTICE, Case, Result, notes_of
+from pacer.serving.case import MAX_BYTES, MAX_CHARACTERS, NOTICE, Case, Result, load_image, notes_of
 from pacer.serving.reporter import Reporter
-from pacer.serving.sources import MAX_BYTES, MAX_CHARACTERS, load_image
 
 TEMPLATES = Path(__file__).parent / "templates"
 render = partial(html.render, folder=TEMPLATES)
@@ -141,13 +139,11 @@ def _choice(finding: str, kind: str, model: Anchor, person: Anchor, chances: Map
 
 
 class Page(ThreadingTCPServer):
-    """Serves the page on the loopback interface only, and handles one report request at a time.
+    """Serves the page on the loopback interface only, and handles one report request at a time. Raises a ConfigError if
+    the port cannot be used.
 
     Args:
         log: receives one line for each unexpected error.
-
-    Raises:
-        ConfigError: the port cannot be used.
     """
 
     allow_reuse_address = True

@@ -9,12 +9,12 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from pacer.backbones.pointers import resolve
 from pacer.commitments.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
-from pacer.core.pointers import resolve
 from pacer.data.cleaning import CLEANERS
 from pacer.data.greyscale import NOTES
 from pacer.data.readers.views import parse_view
@@ -23,10 +23,20 @@ from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View, unsupported_comparisons
+from pacer.serving.case import (
+    GENERATED_NOTE,
+    Case,
+    Direction,
+    Prepared,
+    Result,
+    Routing,
+    Sections,
+    load_image,
+    load_text,
+    unsupported_comparisons,
+)
 from pacer.serving.layout import FINDINGS, MANIFEST, located
 from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
-from pacer.serving.sources import load_image, load_text
 
 
 class CaseFeatures:
@@ -94,7 +104,7 @@ class Reporter:
         self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         trained = trained_prompts(directory)
-        self.views, self.sections = trained.get("view", get_args(View)), trained.get("sections", ())
+        self.views, self.sections = trained.get("view", get_args(Direction)), trained.get("sections", ())
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
@@ -124,7 +134,7 @@ class Reporter:
         view: str | None = None
         for place, source in case.images().items():
             image, seen = load_image(source, f"{name}, {place}")
-            levels[place] = self._features.images.preparation.levels_of(image)
+            levels[place] = self._features.images.preparation.levels(image)
             notes += [f"the image given as {place}: {note}" for note in image.info.get(NOTES, ())]
             if seen is not None and seen.kind != place:
                 notes.append(f"the DICOM file given as {place} is marked as a {seen.kind} view")
@@ -144,7 +154,7 @@ class Reporter:
         parsed = parse_view(case.view)  # in any of the words that tables use
         # like a table's, a view that is only frontal leaves the direction to the header
         stated = case.view if parsed is None or parsed.kind == "lateral" else parsed.view.replace("other", "")
-        asked = _one_of(stated or view or "other", get_args(View), f"view of {name}")
+        asked = _one_of(stated or view or "other", get_args(Direction), f"view of {name}")
         if asked not in self.views:
             known = " and ".join(self.views)
             notes.append(
@@ -202,18 +212,8 @@ class Reporter:
                 waiting[number] = case
                 images = {f"frontal {number}": case.frontal, f"lateral {number}": case.lateral}
                 features.levels |= {name: image for name, image in images.items() if image is not None}
-                yield {
-                    "record_id": case.name,
-                    "context": case.context,
-                    "frontal": f"frontal {number}",
-                    "lateral": f"lateral {number}",
-                    "prior_report": case.prior,
-                    "view": case.view,
-                    "sections": case.sections,
-                    "indication": case.indication,
-                    "history": case.history,
-                    "commitment": case.commitment,
-                }
+                names = {"record_id": case.name, "frontal": f"frontal {number}", "lateral": f"lateral {number}"}
+                yield vars(case) | names | {"context": case.context, "prior_report": case.prior}
 
         for number, generated in generator.stream(records()):
             for view in ("frontal", "lateral"):

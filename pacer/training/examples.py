@@ -18,12 +18,9 @@ from pacer.commitments.anchor import DESCRIBED, POLARITIES, Anchor, render_ancho
 from pacer.core.errors import DataError
 from pacer.data.prompt import PromptIds, build_prompt
 from pacer.data.schemas import read_records, readable
-from pacer.model.batch import FeatureSource, TrainingBatch, read_sources
+from pacer.model.batch import FeatureSource, RecordRow, TrainingBatch, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.training.trajectory import RouteSeed, Trajectory, TrajectoryBuilder
-
-#: A row of ``records.parquet`` with its emphasis and, except in the warm-up, its commitment.
-Row = dict[str, Any]
 
 #: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.
 _UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
@@ -31,12 +28,8 @@ _TEXTS_KEPT = 2**13
 
 
 class RecordTable:
-    """The records of a phase, accessed by row number.
-
-    Args:
-        frame: rows of ``records.parquet`` with columns for their emphasis and, unless all reports are direct, their
-            commitments.
-    """
+    """The records of a phase, accessed by row number: rows of ``records.parquet`` with columns for their emphasis and,
+    unless all reports are direct, their commitments."""
 
     def __init__(self, frame: pl.DataFrame):
         self.frame = frame
@@ -46,20 +39,15 @@ class RecordTable:
         cls, records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str], kinds: Collection[str] = ()
     ) -> RecordTable:
         """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None),
-        which has the attributes of findings if the commitments have any ``kinds`` of them.
-
-        Raises:
-            DataError: a file is unreadable, or one of the other two does not have one row per
-                record, in the records' order.
-        """
-        frame = read_records(records).drop(_UNUSED)
-        frame = _joined(frame, _columns(emphasis, "emphasis"), "emphasis")
+        which has the attributes of findings if the commitments have any ``kinds`` of them. Raises a DataError if a file
+        is unreadable, or one of the other two does not have one row per record, in the records' order."""
+        frame = _joined(read_records(records).drop(_UNUSED), emphasis, "emphasis", "emphasis")
         if anchors is not None:
             with open(anchors, "rb") as file:
                 described = DESCRIBED.keys() <= pl.read_parquet_schema(file).keys()
             if kinds and not described:
                 raise DataError(f"{anchors} has no attributes, which commit.attributes needs; rerun `anchors`")
-            frame = _joined(frame, _columns(anchors, *POLARITIES, *(DESCRIBED if kinds else ())), "anchors")
+            frame = _joined(frame, anchors, "anchors", *POLARITIES, *(DESCRIBED if kinds else ()))
         return cls(frame.filter(pl.col("context").is_in(list(contexts))))
 
     def __len__(self) -> int:
@@ -70,7 +58,7 @@ class RecordTable:
         """Whether the rows have commitments."""
         return POLARITIES[0] in self.frame.columns
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> RecordRow:
         """Return all columns of one record."""
         return self.frame.row(number, named=True)
 
@@ -84,13 +72,10 @@ class RecordTable:
         return {context: numbered.filter(context=context)["row"].to_numpy() for context in contexts}
 
 
-def _columns(path: Path, *columns: str) -> pl.DataFrame:
+def _joined(records: pl.DataFrame, path: Path, stage: str, *columns: str) -> pl.DataFrame:
+    """Add output columns of a ``stage``, which must have one row per record, in the records' order."""
     with readable(path):
-        return pl.DataFrame(pq.read_table(path, columns=["record_id", *columns]))
-
-
-def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFrame:
-    """Add the output columns of a ``stage``, which must have one row per record, in the records' order."""
+        other = pl.DataFrame(pq.read_table(path, columns=["record_id", *columns]))
     if not records["record_id"].equals(other["record_id"]):
         raise DataError(f"the output of stage `{stage}` does not match the corpus; rerun that stage")
     return records.hstack(other.drop("record_id"))
@@ -109,7 +94,7 @@ class CachedTokenizer:
 
 
 class MicroBatch(NamedTuple):
-    """Row numbers of one micro-batch, and how often this phase has already used each row."""
+    """RecordRow numbers of one micro-batch, and how often this phase has already used each row."""
 
     rows: np.ndarray
     visits: np.ndarray
@@ -162,14 +147,14 @@ class Examples:
         prefixes, starts, targets = zip(*sequences, strict=True)
         return collate(prefixes, starts, targets, records, self.features, lambda_q)
 
-    def _sequence(self, record: Row, commit: bool) -> tuple[list[int], int, Trajectory]:
+    def _sequence(self, record: RecordRow, commit: bool) -> tuple[list[int], int, Trajectory]:
         """Return the ids left of ``||``, the place of the first visual token among them, and the target."""
         prompt = self._prompt(record, commit)
         commitment = render_anchor(Anchor.of_lists(record, self.kinds)) if commit else None
         target = self.builder.build(record["report"], commitment, record["emphasis"])
         return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries), prompt.visual_start, target
 
-    def _prompt(self, record: Row, commit: bool) -> PromptIds:
+    def _prompt(self, record: RecordRow, commit: bool) -> PromptIds:
         """Return the prompt ids of one record."""
         if self.prompt is None:
             return PromptIds([], [])
@@ -180,17 +165,15 @@ def collate(
     prefixes: Sequence[list[int]],
     visual_starts: Sequence[int],
     targets: Sequence[Trajectory],
-    records: Sequence[Row],
+    records: Sequence[RecordRow],
     features: FeatureSource,
     lambda_q: float,
 ) -> TrainingBatch:
-    """Build a batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
+    """Build a batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros. Raises
+    a ValueError if a record lacks a source that its context requires.
 
     Args:
         prefixes: ids left of ``||`` (:meth:`PromptIds.prefix`). visual_starts: index of the first visual token in each.
-
-    Raises:
-        ValueError: a record lacks a source that its context requires.
     """
     sequences = [torch.tensor([*prefix, *target.ids]) for prefix, target in zip(prefixes, targets, strict=True)]
     ids, prefix_lengths = pad_sequence(sequences, batch_first=True), [len(prefix) for prefix in prefixes]

@@ -32,14 +32,15 @@ from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.losses import divisors_of
+from pacer.training.optimizer import BlockOptimizer
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
 from pacer.training.validation import validate
 
 #: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
-#: Row numbers of a process's share of a micro-batch, and the share as a batch on the CPU.
-Share = tuple[np.ndarray, TrainingBatch]
+#: Row numbers of a process's part of a micro-batch, and the part as a batch on the CPU.
+Part = tuple[np.ndarray, TrainingBatch]
 STATE = "state.pt"
 
 
@@ -106,8 +107,7 @@ class _Run:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: of the updates since the last logged point.
         unchecked: number of each update since the last check, rows of its micro-batches and, on the device, its loss,
-            the norm of its gradient, and this process's shares of the micro-batches' losses.
-        blocks: of each parameter, what the optimiser steps, with the contexts whose records use it.
+            the norm of its gradient, and the losses of this process's parts of the micro-batches.
         present: contexts of the latest update's records, of all processes.
         contexts: those of the train records. seen: those of which a record was trained on since the start or resume.
         stopping: whether all processes stop after this update.
@@ -127,17 +127,7 @@ class _Run:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
         model.to(accelerator.device)
-        self.blocks = {
-            name: [(torch.nn.Parameter(block), contexts) for block, contexts in model.blocks(name, parameter.detach())]
-            for name, parameter in self.parameters.items()
-        }
-        whole = [block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) == 1]
-        parts = [block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) > 1]
-        # apart from the others, which a GPU steps together only where all are contiguous
-        groups = [{"params": group} for group in (whole, parts) if group]
-        self.optimizer = torch.optim.AdamW(
-            groups, lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
-        )
+        self.optimizer = BlockOptimizer(model, self.parameters, phase)
         self.done = 0
         self.stopping = False
         self.means = Means()
@@ -161,20 +151,16 @@ class _Run:
         with torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(state["weights"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.adamw.load_state_dict(state["optimizer"])
         self.done, self.history, self.best = state["update"], state["history"], state["best"]
         self.means = Means({name: pair.to(self.accelerator.device) for name, pair in state["means"].items()})
 
     def save(self, scratch: Path) -> None:
-        """Write the current state to ``scratch``, replacing the old one.
-
-        Raises:
-            PacerError: as :meth:`check`.
-        """
+        """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as :meth:`check` does."""
         self.check()
         state = {
             "weights": self.trained,
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.optimizer.adamw.state_dict(),
             "update": self.done,
             "history": self.history,
             "means": self.means.pairs,
@@ -183,11 +169,11 @@ class _Run:
         with atomic_path(scratch / STATE, durable=True) as temporary:
             torch.save(state, temporary)
 
-    def stream(self, first: int) -> Iterator[Share]:
+    def stream(self, first: int) -> Iterator[Part]:
         """Yield this process's shares of the micro-batches from update ``first`` to the last."""
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
 
-        def make(item: tuple[MicroBatch, float]) -> Share:
+        def make(item: tuple[MicroBatch, float]) -> Part:
             micro, rho = item
             batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
             return micro.rows, batch.ready_for(self.accelerator.device)
@@ -199,15 +185,14 @@ class _Run:
         )
         return prefetch(make, shares, self.phase.train.workers)
 
-    def update(self, stream: Iterator[Share]) -> None:
+    def update(self, stream: Iterator[Part]) -> None:
         """Take one optimiser step on the next micro-batches, and add its values to the means."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.phase.learning_rate(self.done)
         started = time.perf_counter()
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         tokens = self.gradient(micros)
-        self._step()
+        self.optimizer.step(self.phase.learning_rate(self.done), self.present)
+        self._check_gradients()
         self.done += 1
         if self._logs:
             self.check()
@@ -215,7 +200,7 @@ class _Run:
         spent = sent(torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64), self.accelerator.device)
         self.means.add({"tokens_per_second": spent[0], "loader_wait": spent[1]})
 
-    def gradient(self, micros: list[Share]) -> float:
+    def gradient(self, micros: list[Part]) -> float:
         """Store the accumulated gradient of the micro-batches in the parameters, and add the values to log to the
         means; return the number of tokens.
 
@@ -223,7 +208,7 @@ class _Run:
         together. They wait for that, to agree on a stop; one process does not wait for its GPU.
         """
         means, totals = self._backward(micros)
-        sums, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
+        sums, tokens = self._sum_over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
         pairs = dict(zip(means.pairs, sums.double().split(2), strict=True))
         parameters, limit = self.parameters.values(), self.phase.train.max_grad_norm
         norm = torch.nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
@@ -238,11 +223,8 @@ class _Run:
 
     def check(self) -> None:
         """Wait for the updates since the last check. What is saved, validated or logged later has only finite weights.
-
-        Raises:
-            PacerError: a loss or gradient is not finite; the message names the records of the micro-batches with such a
-                loss, or all of the update, if only the gradient is.
-        """
+        Raises a PacerError if a loss or gradient is not finite; the message names the records of the micro-batches with
+        such a loss, or all of the update, if only the gradient is."""
         unchecked, self.unchecked = self.unchecked, []
         values = torch.stack([numbers for *_, numbers in unchecked]).tolist() if unchecked else []
         for (update, micros, _), (loss, norm, *totals) in zip(unchecked, values, strict=True):
@@ -258,17 +240,18 @@ class _Run:
                 f"saved state is kept. Lower {self.phase.name}.learning_rate, or inspect these records"
             )
 
-    def _backward(self, micros: list[Share]) -> tuple[Means, list[Tensor]]:
+    def _backward(self, micros: list[Part]) -> tuple[Means, list[Tensor]]:
         """Accumulate this process's gradient of the micro-batches; return its values to log, and the losses' shares, on
         the device."""
         train, device = self.phase.train, self.accelerator.device
         self.model.eval()  # a frozen parent stays in this mode; only what is trained has dropout
         for name, module in self.model.named_children():
             module.train(any(prefix.split(".")[0] == name for prefix in self.phase.trains))
-        torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
+        seed = f"{train.seed}|{self.phase.name}|{self.done}|{self.accelerator.process_index}"
+        torch.manual_seed(int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest(), "big") % 2**63)
         divisors = sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
         divisors = self.accelerator.reduce(divisors, reduction="sum")
-        for holder in (self.model, self.optimizer):  # both name the same tensors
+        for holder in (self.model, self.optimizer.adamw):  # both name the same tensors
             holder.zero_grad()
         means, totals = Means(), []
         # a loss is the sum of the processes' shares, so one process counts it
@@ -284,34 +267,33 @@ class _Run:
             means.add({name: pair.float() for name, pair in result.means.items()})
         return means, totals
 
-    def _over_processes(self, sums: Tensor, batches: list[TrainingBatch]) -> tuple[Tensor, float]:
-        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return them and the number of
-        tokens. ``present`` becomes that of all processes. If one is to stop, all stop after this update."""
+    def _sum_over_processes(self, sums: Tensor, batches: list[TrainingBatch]) -> tuple[Tensor, float]:
+        """Add up the gradients, the numbers ``sums`` [n] and the tokens over processes; return the sums and the tokens.
+        ``present`` becomes that of all processes. If one is asked to stop, all stop after this update."""
         parameters = list(self.parameters.values())
         present = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
         tokens = sum(int(batch.length.sum()) for batch in batches)
-        known: list[float] = [stop_requested(), tokens, *(name in present for name in CONTEXTS)]
+        counts: list[float] = [stop_requested(), tokens, *(name in present for name in CONTEXTS)]
         if self.accelerator.num_processes > 1:
-            told = [*known, *(parameter.grad is not None for parameter in parameters)]
+            flags = [*counts, *(parameter.grad is not None for parameter in parameters)]
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-            told = sent(torch.tensor(told, dtype=sums.dtype), sums.device)
-            joined = torch.cat([*(gradient.flatten() for gradient in gradients), told, sums])
-            *parts, told, sums = self.accelerator.reduce(joined, reduction="sum").split(
-                [*(parameter.numel() for parameter in parameters), len(told), len(sums)]
-            )
-            known, reached = told[: len(known)].tolist(), told[len(known) :].tolist()
-            for parameter, part, processes in zip(parameters, parts, reached, strict=True):
-                parameter.grad = part.view_as(parameter) if processes else None
-        stopping, tokens, *contexts = known
+            vectors = [*(gradient.flatten() for gradient in gradients)]
+            vectors += [sent(torch.tensor(flags, dtype=sums.dtype), sums.device), sums]
+            joined = self.accelerator.reduce(torch.cat(vectors), reduction="sum")
+            *summed, flags, sums = joined.split([len(vector) for vector in vectors])
+            counts, with_gradient = flags[: len(counts)].tolist(), flags[len(counts) :].tolist()
+            for parameter, gradient, processes in zip(parameters, summed, with_gradient, strict=True):
+                parameter.grad = gradient.view_as(parameter) if processes else None
+        asked_to_stop, tokens, *contexts = counts
         self.present = {name for name, processes in zip(CONTEXTS, contexts, strict=True) if processes}
-        self._agree(stopping)
+        self._agree_to_stop(asked_to_stop)
         return sums, tokens
 
     def uninterrupted(self) -> AbstractContextManager[None]:
         """Postpone a stop to the end of a block, of several processes to one after which all stop."""
         return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
 
-    def _agree(self, asked: float) -> None:
+    def _agree_to_stop(self, asked: float) -> None:
         """Stop this process if any of them was asked to: one that waits for another could not save the state."""
         if asked:
             self.stopping = True
@@ -328,27 +310,23 @@ class _Run:
         return self._validates or self.done % self.phase.train.log_interval == 0 or self.done == 1
 
     def observe(self, log: Log) -> None:
-        """Validate and log after the latest update, if that is due and not yet done."""
+        """Validate and log after the latest update, if that is due and not yet done. The best weights are kept if
+        ``train.checkpoint`` is ``best``."""
         if not self.done or (self.history and self.history[-1][1] == self.done):
             return
-        losses = None
+        losses: dict[str, float] = {}
         if self._validates:
             asked = torch.tensor(float(stop_requested()), device=self.accelerator.device)
             with self.uninterrupted():
-                self._agree(self.accelerator.reduce(asked, reduction="sum").item())
-            losses = self.validate()
+                self._agree_to_stop(self.accelerator.reduce(asked, reduction="sum").item())
+            losses = validate(self.model, self.examples, self.phase, self.accelerator)
+            mean = losses.get("validation/mean", math.inf)
+            if self.phase.train.checkpoint == "best" and (self.best is None or mean < self.best["loss"]):
+                self.best = {"loss": mean, "weights": self.trained}
         if self._logs:
             with self.uninterrupted():
-                self.history.append((self.point() | (losses or {}), self.done))
+                self.history.append((self.point() | losses, self.done))
                 log(*self.history[-1])
-
-    def validate(self) -> dict[str, float]:
-        """Compute the validation losses; keep the best weights if ``train.checkpoint`` is ``best``."""
-        losses = validate(self.model, self.examples, self.phase, self.accelerator)
-        mean = losses.get("validation/mean", math.inf)
-        if self.phase.train.checkpoint == "best" and (self.best is None or mean < self.best["loss"]):
-            self.best = {"loss": mean, "weights": self.trained}
-        return losses
 
     def point(self) -> dict[str, float]:
         """Return the values to log: means since the last point, and current values of the latest update."""
@@ -360,39 +338,14 @@ class _Run:
         means, self.means = self.means, Means()
         return means.values() | now
 
-    def _step(self) -> None:
-        """Take the optimiser's step with what the update's records use.
-
-        What belongs to a source that no row of any process has is skipped: no weight decay, no momentum, no count of
-        its steps, as in upstream, which does not call the source's module then.
-
-        Raises:
-            PacerError: at the first step after which every context of the phase had a record, a parameter that these
-                contexts use has had no gradient.
-        """
-        for name, blocks in self.blocks.items():
-            gradient, parts = self.parameters[name].grad, [None] * len(blocks)
-            if gradient is not None:
-                parts = [part for part, _ in self.model.blocks(name, gradient)]
-            for (block, contexts), part in zip(blocks, parts, strict=True):
-                block.grad = part if self.present.intersection(contexts) else None
-        self.optimizer.step()
+    def _check_gradients(self) -> None:
+        """Check, at the first step after which every context of the phase had a record, that training reaches all.
+        Raises a PacerError if a parameter that these contexts use has had no gradient."""
         if self.seen >= self.contexts:
             return
         self.seen |= self.present
-        unreached = sorted(
-            name
-            for name, blocks in self.blocks.items()
-            for block, contexts in blocks
-            if self.contexts.intersection(contexts) and block not in self.optimizer.state
-        )
-        if unreached and self.seen >= self.contexts:
+        if self.seen >= self.contexts and (unreached := self.optimizer.never_stepped(self.contexts)):
             raise PacerError(
                 f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trainable tensors got no gradient, "
                 f"e.g. {unreached[0]}, so training would not change them; for LoRA, choose different lora.targets"
             )
-
-
-def _step_seed(seed: int, phase: str, update: int, rank: int) -> int:
-    digest = hashlib.blake2b(f"{seed}|{phase}|{update}|{rank}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % 2**63

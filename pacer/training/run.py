@@ -13,7 +13,7 @@ from pacer.config import Params
 from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_file, hash_json, publish, scratch_directory
 from pacer.core.processes import open_accelerator, process_state
-from pacer.features.online import open_features
+from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
@@ -34,6 +34,9 @@ from pacer.training.phases import Phase, phase_of
 
 #: Settings of ``train`` that may change when a stopped run is resumed.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
+
+#: Settings that decide what weights mean, but not their shapes.
+_OF_THE_WEIGHTS = ("features.depths", "refine.max_scale", "interface.num_heads", "lora.alpha")
 
 #: Increased with the form of a stopped run's state, so that one in another form is not resumed.
 _STATE_VERSION = 2
@@ -56,24 +59,6 @@ class Inputs:
     emphasis: Path
     anchors: Path | None = None
     start: Path | None = None
-
-
-@dataclass(frozen=True)
-class Job:
-    """A training run, from its inputs to the checkpoint ``out``.
-
-    Attributes:
-        record: of the new checkpoint, except for its precision. build: see :data:`Build`.
-        make_examples: called like :class:`Examples`.
-    """
-
-    phase: Phase
-    record: CheckpointRecord
-    inputs: Inputs
-    out: Path
-    open_log: OpenLog
-    build: Build
-    make_examples: Callable[..., Examples] = Examples
 
 
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
@@ -99,15 +84,11 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
                 publish(scratch, out)
         state.wait_for_everyone()
     else:
-        run_training(Job(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs)))
+        run_training(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs))
 
 
 def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dtype: torch.dtype) -> Pacer:
-    """Build the model of the phase that ``record`` names, with its starting weights.
-
-    Args:
-        dtype: of the frozen language model.
-    """
+    """Build the model of the phase that ``record`` names, with its starting weights (see :data:`Build`)."""
     torch.manual_seed(params.train.seed)
     model = build_model(inputs.backbones, record.model, dtype)
     started = None if inputs.start is None else _start_from(model, inputs.start, record)
@@ -121,12 +102,20 @@ def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dty
     return model
 
 
-def run_training(job: Job) -> None:
-    """Train and publish the checkpoint, resuming from an earlier run's scratch directory."""
-    phase, inputs = job.phase, job.inputs
+def run_training(
+    phase: Phase,
+    record: CheckpointRecord,
+    inputs: Inputs,
+    out: Path,
+    open_log: OpenLog,
+    build: Build,
+    make_examples: Callable[..., Examples] = Examples,
+) -> None:
+    """Train and publish the checkpoint ``out``, resuming from an earlier run's scratch directory. ``record``: of the
+    new checkpoint, except for its precision. ``make_examples``: called like :class:`Examples`."""
     accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
-    record = job.record.model_copy(update={"precision": "bfloat16" if half else "float32"})
+    record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
     main = accelerator.is_main_process
     depends_on = {
         "state": _STATE_VERSION,
@@ -140,34 +129,28 @@ def run_training(job: Job) -> None:
         "features": content_hash(inputs.features),
         "start": checkpoint_hash(inputs.start) if inputs.start else None,
     }
-    with scratch_directory(job.out, hash_json(depends_on), main=main) as directory:
-        model = job.build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
+    with scratch_directory(out, hash_json(depends_on), main=main) as directory:
+        model = build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
         tables = inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors
         table = RecordTable.read(*tables, phase.contexts, record.model.attributes)
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
-        examples = job.make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
+        examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:
-            print(_opening(phase, table, record, inputs.start), flush=True)
-        with job.open_log(directory) if main else nullcontext(lambda values, step: None) as log:
+            print(f"{phase.name}: {len(table.frame.filter(split='train')):,} training records", flush=True)
+            before = read_record(inputs.start).precision if inputs.start else record.precision
+            if before != record.precision:
+                what = f"computes in {record.precision}, but {inputs.start} was trained in {before} (train.precision)"
+                print(f"{phase.name}: {what}", flush=True)
+        with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # no process reads the scratch directory any more
         if main:
             save_checkpoint(directory / "checkpoint", weights, record)
-            publish(directory / "checkpoint", job.out, durable=True)
+            publish(directory / "checkpoint", out, durable=True)
     accelerator.wait_for_everyone()
     accelerator.end_training()
-
-
-def _opening(phase: Phase, table: RecordTable, record: CheckpointRecord, start: Path | None) -> str:
-    words = f"{phase.name}: {len(table.frame.filter(split='train')):,} training records"
-    before = read_record(start).precision if start else record.precision
-    if before != record.precision:
-        words += (
-            f"\n{phase.name}: computes in {record.precision}, but {start} was trained in {before} (train.precision)"
-        )
-    return words
 
 
 def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> str:
@@ -183,23 +166,17 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
             "params.yaml, or train from the warm-up"
         )
     if new.phase == "parent" and record.phase != "warmup":
-        if different := _differences(record, new):
+        pairs = {key: [attrgetter(key)(each.model) for each in (new, record)] for key in _OF_THE_WEIGHTS}
+        different = [
+            f"{key} is {here}; the weights need {there}" for key, (here, there) in pairs.items() if here != there
+        ]
+        if different:
             raise CheckpointError(f"{start} does not match the parameters: {'; '.join(different)}")
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith("calibrator.")}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)
     return record.phase
-
-
-#: Settings that decide what weights mean, but not their shapes.
-_OF_THE_WEIGHTS = ("features.depths", "refine.max_scale", "interface.num_heads", "lora.alpha")
-
-
-def _differences(before: CheckpointRecord, now: CheckpointRecord) -> list[str]:
-    """Return, for each setting of which the weights of ``before`` need another value, both values."""
-    values = {key: [attrgetter(key)(record.model) for record in (before, now)] for key in _OF_THE_WEIGHTS}
-    return [f"{key} is {ours}; the weights need {theirs}" for key, (theirs, ours) in values.items() if theirs != ours]
 
 
 def mixed_precision(precision: str) -> str:

@@ -124,11 +124,8 @@ def _windows(
 
 
 class Sampler:
-    """The micro-batches of a phase on the train split; a pure function of seed, parameters and records.
-
-    Raises:
-        DataError: there is no train record.
-    """
+    """The micro-batches of a phase on the train split; a pure function of seed, parameters and records. Raises a
+    DataError if there is no train record."""
 
     def __init__(self, phase: Phase, examples: Examples):
         self.phase, self.examples = phase, examples

@@ -2,9 +2,8 @@
 
 import polars as pl
 
-from pacer.commitments.anchor import DESCRIBED, POLARITIES
+from pacer.commitments.anchor import DESCRIBED, KINDS, POLARITIES
 from pacer.commitments.attributes import read_attributes
-from pacer.commitments.description import KINDS
 from pacer.commitments.rules.extract import extract_anchor
 
 REPORTS = (

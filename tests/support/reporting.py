@@ -12,13 +12,13 @@ from PIL import Image
 from ruamel.yaml import YAML
 from safetensors.numpy import save_file
 
+from pacer.backbones.observations import OBSERVATIONS
 from pacer.commitments.anchor import POLARITIES
 from pacer.config import Params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
-from pacer.metrics.chexbert.observations import OBSERVATIONS
 from tests.support.corpus import files_config, record
 from tests.support.profiles import profile
 

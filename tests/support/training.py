@@ -63,8 +63,8 @@ def stepped(
         return gradient(own, micros)
 
     def state(own: Any, name: str, index: tuple, contexts: set[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        [block] = [block for block, used in own.blocks[name] if set(used) == contexts]
-        moments = [value.clone() for value in own.optimizer.state.get(block, {}).values()]
+        [block] = [block for block, used in own.optimizer.blocks[name] if set(used) == contexts]
+        moments = [value.clone() for value in own.optimizer.adamw.state.get(block, {}).values()]
         return own.parameters[name][index].detach().clone(), moments
 
     def watched(own: Any, stream: Iterator) -> None:

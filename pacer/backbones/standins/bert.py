@@ -1,4 +1,10 @@
-"""A small BERT that quickly learns the status of each finding in a report, and its tokenizer.
+"""Small BERTs: the stand-ins for BiomedVLP-CXR-BERT, which reads previous reports, and for CheXbert, whose weights may
+not be redistributed.
+
+The text encoder is trained to fill in masked words and to represent the findings that a report names as present, so
+that a linear map reads them from single states and from their mean. It is saved as a plain Hugging Face BERT. The
+labeller has CheXbert's own checkpoint format. Its fourteenth head follows the labelling convention: "No Finding" is 1
+exactly when no observation except Support Devices is positive or uncertain.
 
 Noticing that a report names a finding is easy. The hard part is to bind it to its "no", "possible" or "resolved" a few
 words away. Two things speed this up. The first block's heads start by looking a few positions back, which the original
@@ -6,68 +12,39 @@ takes millions of steps to learn. And during training, every finding has a separ
 """
 
 import math
-import string
-from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import BertConfig, BertModel, BertTokenizer
 
+from pacer.backbones.chexbert import CheXbertNetwork
+from pacer.backbones.observations import CHECKPOINT, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.backbones.standins.data import LabelledText
+from pacer.backbones.standins.training import POSITIONS, ReportTask
+from pacer.config.backbones import TextStandin
+from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 
-_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-#: Always in the vocabulary, so that no plain English word becomes [UNK].
-_LETTERS = string.ascii_lowercase + string.digits
-_ALPHABET = (*string.punctuation, *_LETTERS, *(f"##{letter}" for letter in _LETTERS))
-_POSITIONS = 512
 #: Initial standard deviation of weights: the original's 0.02 suits widths of 768.
 _STD = 0.08
 #: Where the first block's heads look initially: positions back, and the share of high frequencies left out (a larger
 #: share widens the view). Other heads start at random.
 _LOOK_BACK = ((1, 0.0), (3, 3 / 16), (6, 6 / 16))
 _WAVELENGTHS = (6.0, 200.0)
-
-
-def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
-    """Train a lower-casing BERT tokenizer of at most ``vocabulary`` pieces on ``texts``.
-
-    It starts from the alphabet and joins the most frequent pair of pieces until the vocabulary is full or no pair
-    repeats. Ties are broken alphabetically, so the same texts always give the same tokenizer (the trainer in the
-    package ``tokenizers`` depends on the order of a hash table).
-    """
-    normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-    words = {word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)}
-    pieces = _SPECIAL_TOKENS + sorted({*_ALPHABET, *chain.from_iterable(words.values())})
-    while len(pieces) < vocabulary:
-        pairs: Counter[tuple[str, str]] = Counter()
-        for word, parts in words.items():
-            for pair in pairwise(parts):
-                pairs[pair] += counts[word]
-        best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
-        if best is None or pairs[best] < 2:
-            break
-        pieces.append(best[0] + best[1].removeprefix("##"))
-        words = {word: _joined(parts, best, pieces[-1]) for word, parts in words.items()}
-    vocab = {piece: index for index, piece in enumerate(pieces)}
-    return BertTokenizer(vocab=vocab, do_lower_case=True, model_max_length=_POSITIONS)
-
-
-def _joined(parts: list[str], pair: tuple[str, str], joined: str) -> list[str]:
-    result: list[str] = []
-    for part in parts:
-        if result and (result[-1], part) == pair:
-            result[-1] = joined
-        else:
-            result.append(part)
-    return result
+#: Share of the pieces to fill in, and the shares of these that are shown as [MASK] or as a random piece.
+_HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1
+_FINDING_OF = {observation: finding for finding, observation in OBSERVATION_OF.items()}
+#: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two classes.
+HEADS: tuple[str, ...] = tuple(_FINDING_OF[observation] for observation in OBSERVATIONS[:-1])
+#: Weights of the classes: blank is easy and frequent, uncertain is rare.
+_CLASS_WEIGHTS = (1.0, 2.0, 2.0, 3.0)
+#: Weight of the per-finding reader, which is dropped after training.
+_READER_WEIGHT = 2.0
 
 
 def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) -> BertModel:
@@ -82,7 +59,7 @@ def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) ->
             num_hidden_layers=layers,
             num_attention_heads=heads,
             intermediate_size=4 * width,
-            max_position_embeddings=_POSITIONS,
+            max_position_embeddings=POSITIONS,
             pad_token_id=tokenizer.pad_token_id,
             initializer_range=_STD,
             hidden_dropout_prob=0.0,
@@ -103,7 +80,7 @@ def _look_back(bert: BertModel, heads: int) -> None:
     shortest, longest = _WAVELENGTHS
     steps = torch.arange(pairs) / max(pairs - 1, 1)
     frequency = 2 * math.pi / (shortest * (longest / shortest) ** steps)
-    angle = torch.arange(float(_POSITIONS))[:, None] * frequency
+    angle = torch.arange(float(POSITIONS))[:, None] * frequency
     table = bert.embeddings
     table.word_embeddings.weight[:, first:] = 0
     table.token_type_embeddings.weight.zero_()
@@ -142,3 +119,109 @@ class FindingReader(nn.Module):
         weights = self.query(states).masked_fill(mask[:, :, None] == 0, float("-inf")).softmax(1)
         values = self.value(states).unflatten(2, (len(FINDINGS), self.classes))
         return (weights[..., None] * values).sum(1)
+
+
+def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict[str, object]:
+    """Train the model on cleaned reports, and measure the F1 of findings that a linear map of the mean state tells, on
+    held-out reports. Raises a DataError if there is too little text."""
+    task = ReportTask([[text.cleaned for text in texts]], config.vocabulary, np.random.default_rng(seed))
+    statuses = torch.tensor([text.statuses for text in texts])
+    present = torch.isin(statuses, torch.tensor([1, 3]))
+    named = torch.cat([present, statuses == 1], 1)
+    torch.manual_seed(seed)
+    bert = small_bert(task.tokenizer, config.width, config.layers, config.heads)
+    reader, mean_reader = FindingReader(config.width, 1), nn.Linear(config.width, 2 * len(FINDINGS))
+    transform = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width))
+
+    def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
+        shown, hidden = _hide(ids, task.tokenizer)
+        states = bert(input_ids=shown, attention_mask=mask).last_hidden_state
+        scores = transform(states[hidden]) @ bert.embeddings.word_embeddings.weight.T
+        filled = F.cross_entropy(scores, ids[hidden]) if hidden.any() else 0.0
+        read = F.binary_cross_entropy_with_logits(reader(states, mask).squeeze(2), present[rows].float())
+        read = read + F.binary_cross_entropy_with_logits(mean_reader(_mean(states, mask)), named[rows].float())
+        return filled + 2.0 * read
+
+    def judge(ids: Tensor, mask: Tensor) -> Tensor:
+        return mean_reader(_mean(bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask)) > 0
+
+    modules = nn.ModuleList([bert, reader, mean_reader, transform])
+    first = task.train("train text stand-in", modules, loss_of, config)
+    judged, true = task.judged(judge), named[task.held_out]
+    f1 = 2 * (judged & true).sum() / (judged.sum() + true.sum()).clamp(min=1)
+    bert.save_pretrained(out)
+    task.tokenizer.save_pretrained(out)
+    return {
+        "model": f"BERT, {config.layers} blocks, width {config.width}",
+        "objective": "masked words, and the findings that a report names, from single states and from their mean",
+        "texts": len(task.rows),
+        "steps": config.steps,
+        "first_losses": first,
+        "held_out_f1": round(f1.item(), 4),
+    }
+
+
+def _mean(states: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of the states [n, T, width] of real pieces: [n, width]."""
+    return (states * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+def _hide(ids: Tensor, tokenizer: BertTokenizer) -> tuple[Tensor, Tensor]:
+    """Return the ids to show to the model, and a mask of those it must fill in."""
+    special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
+    hidden = (torch.rand(ids.shape) < _HIDDEN) & ~special
+    draw = torch.rand(ids.shape)
+    shown = torch.where(hidden & (draw < _SHOWN_AS_MASK), tokenizer.mask_token_id, ids)
+    other = hidden & (draw >= _SHOWN_AS_MASK) & (draw < _SHOWN_AS_MASK + _SHOWN_AS_OTHER)
+    return torch.where(other, torch.randint(len(tokenizer), ids.shape), shown), hidden
+
+
+def make_chexbert_standin(
+    config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
+) -> dict[str, object]:
+    """Train the labeller on each text, raw and cleaned by :func:`~pacer.data.cleaning.clean_report`, and measure the
+    accuracy of each head on held-out texts. Raises a DataError if there is too little text."""
+    raw = [text.raw for text in texts]
+    task = ReportTask([raw, list(map(clean_report, raw))], config.vocabulary, np.random.default_rng(seed))
+    targets = torch.from_numpy(head_targets(np.array([text.statuses for text in texts])))
+    weights = torch.tensor(_CLASS_WEIGHTS)
+    in_order = [HEADS.index(finding) for finding in FINDINGS]
+
+    torch.manual_seed(seed)
+    network = CheXbertNetwork(small_bert(task.tokenizer, config.width, config.layers, config.heads))
+    reader = FindingReader(config.width, len(_CLASS_WEIGHTS))
+
+    def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
+        states = network.bert(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        *findings, nothing = network.scores(states[-1])
+        wanted = targets[rows]
+        loss = F.cross_entropy(torch.stack(findings, 1).flatten(0, 1), wanted[:, :-1].flatten(), weight=weights)
+        loss = loss + F.cross_entropy(nothing, wanted[:, -1]) / len(HEADS)
+        read = reader(states[-2], mask).flatten(0, 1)  # the states that [CLS] reads in the last block
+        return loss + _READER_WEIGHT * F.cross_entropy(read, wanted[:, in_order].flatten(), weight=weights)
+
+    first = task.train("train labeller stand-in", nn.ModuleList([network, reader]), loss_of, config)
+    accuracy = {}
+    for number, form in enumerate(("raw", "cleaned")):
+        right = (task.judged(network.classes, number) == targets[task.held_out]).float().mean(0).tolist()
+        accuracy[form] = {name: round(share, 4) for name, share in zip((*HEADS, "no finding"), right, strict=True)}
+    network.bert.config.save_pretrained(out)
+    task.tokenizer.save_pretrained(out)
+    state = {f"module.{name}": value for name, value in network.state_dict().items()}
+    torch.save({"model_state_dict": state}, out / CHECKPOINT)
+    return {
+        "model": f"BERT, {config.layers} blocks, width {config.width}, 14 linear heads",
+        "objective": "blank, positive, negative or uncertain for each finding; no-finding",
+        "texts": len(task.rows) // 2,
+        "steps": config.steps,
+        "first_losses": first,
+        "held_out_accuracy": accuracy,
+    }
+
+
+def head_targets(statuses: np.ndarray) -> np.ndarray:
+    """Convert statuses ``[n, 13]`` in the findings' order to classes ``[n, 14]`` in the heads' order."""
+    ordered = statuses[:, [FINDINGS.index(finding) for finding in HEADS]].astype(np.int64)
+    findings = np.array([finding != "support devices" for finding in HEADS])
+    present = np.isin(ordered, (POSITIVE, UNCERTAIN)) & findings
+    return np.concatenate([ordered, ~present.any(axis=1, keepdims=True)], axis=1)

@@ -13,9 +13,8 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.anchor import CLOSE_REPORT, FINDINGS, OPEN_REPORT, POLARITIES, Anchor, render_anchor
+from pacer.commitments.anchor import CLOSE_REPORT, FINDINGS, KINDS, OPEN_REPORT, POLARITIES, Anchor, render_anchor
 from pacer.commitments.attributes import read_attributes
-from pacer.commitments.description import KINDS
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
@@ -195,11 +194,8 @@ TrainingData = PhantomData | CorpusData
 
 
 def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame) -> TrainingData:
-    """Return the training data that ``backbones.train_on`` selects.
-
-    Raises:
-        DataError: it selects the corpus, which has no train record.
-    """
+    """Return the training data that ``backbones.train_on`` selects. Raises a DataError if it selects the corpus, which
+    has no train record."""
     if config.train_on == "phantom":
         return PhantomData(_FIRST_WORLD + config.seed)
     train = records.filter(pl.col("split") == "train")

@@ -24,8 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pacer.backbones.standins.data import Instruct, LabelledText, commitment_first
 from pacer.backbones.standins.training import train
-from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
-from pacer.commitments.description import KINDS
+from pacer.commitments.anchor import CLOSE_REPORT, KINDS, OPEN_REPORT
 from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report, sentence_ends, token_marks

@@ -5,14 +5,19 @@ the description of the training for the provenance. Its ``seed`` determines ever
 """
 
 import math
+import string
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import TypeVar
 
 import numpy as np
 import torch
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
+from transformers import BertTokenizer
 
-from pacer.backbones.standins.bert import train_wordpiece
 from pacer.config.backbones import Standin, TextStandin
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
@@ -21,6 +26,11 @@ from pacer.core.progress import Ticker
 _RISE, _FIRST = 0.1, 10
 #: Batches drawn together and sorted by length; texts evaluated at once.
 _WINDOW, _JUDGED_AT_ONCE = 8, 64
+_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+#: Always in the vocabulary, so that no plain English word becomes [UNK].
+_LETTERS = string.ascii_lowercase + string.digits
+_ALPHABET = (*string.punctuation, *_LETTERS, *(f"##{letter}" for letter in _LETTERS))
+POSITIONS = 512
 
 Batch = TypeVar("Batch")
 
@@ -67,8 +77,46 @@ def peak_schedule(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise)))
 
 
+def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
+    """Train a lower-casing BERT tokenizer of at most ``vocabulary`` pieces on ``texts``.
+
+    It starts from the alphabet and joins the most frequent pair of pieces until the vocabulary is full or no pair
+    repeats. Ties are broken alphabetically, so the same texts always give the same tokenizer (the trainer in the
+    package ``tokenizers`` depends on the order of a hash table).
+    """
+    normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    words = {word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)}
+    pieces = _SPECIAL_TOKENS + sorted({*_ALPHABET, *chain.from_iterable(words.values())})
+    while len(pieces) < vocabulary:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, parts in words.items():
+            for pair in pairwise(parts):
+                pairs[pair] += counts[word]
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
+        if best is None or pairs[best] < 2:
+            break
+        pieces.append(best[0] + best[1].removeprefix("##"))
+        words = {word: _joined(parts, best, pieces[-1]) for word, parts in words.items()}
+    vocab = {piece: index for index, piece in enumerate(pieces)}
+    return BertTokenizer(vocab=vocab, do_lower_case=True, model_max_length=POSITIONS)
+
+
+def _joined(parts: list[str], pair: tuple[str, str], joined: str) -> list[str]:
+    result: list[str] = []
+    for part in parts:
+        if result and (result[-1], part) == pair:
+            result[-1] = joined
+        else:
+            result.append(part)
+    return result
+
+
 class ReportTask:
-    """Reports to train a BERT on, with a tenth of them (at least one) held out for evaluation.
+    """Reports to train a BERT on, with a tenth of them (at least one) held out for evaluation. Raises a DataError if
+    there are fewer than two reports.
 
     Args:
         forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: size of the tokenizer,
@@ -76,9 +124,6 @@ class ReportTask:
 
     Attributes:
         held_out: indices of the held-out reports.
-
-    Raises:
-        DataError: there are fewer than two reports.
     """
 
     def __init__(self, forms: Sequence[Sequence[str]], vocabulary: int, rng: np.random.Generator):
@@ -116,11 +161,6 @@ class ReportTask:
                 window = window[np.argsort(lengths[window], kind="stable")]
                 parts = [window[first : first + batch_size] for first in range(0, len(window), batch_size)]
                 yield from (parts[index] for index in self.rng.permutation(len(parts)))
-
-    def accuracy(self, judge: Callable[[Tensor, Tensor], Tensor], targets: Tensor, form: int = 0) -> list[float]:
-        """Return ``judge(ids, mask)``'s accuracy on held-out reports, by column of ``targets`` [reports, columns]."""
-        judged = self.judged(judge, form)
-        return [round(value, 4) for value in (judged == targets[self.held_out]).float().mean(0).tolist()]
 
     @torch.inference_mode()
     def judged(self, judge: Callable[[Tensor, Tensor], Tensor], form: int = 0) -> Tensor:

@@ -109,6 +109,9 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         )
     model.eval()
     _standardise_endpoint(model, data, learnt[:512])
+    with torch.no_grad():
+        placed = [_states(model, _pixels(data.images[rows[:_PLACED]])) for rows in (learnt[:PROBED], held_out)]
+        told = {depth: place_told(*(_patches(outputs, depth) for outputs in placed)) for depth in DEPTHS}
     model.save_pretrained(out)
     size = {"height": config.image_size, "width": config.image_size}
     edge = {"shortest_edge": config.image_size}
@@ -120,7 +123,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         "first_losses": first,
         "objective": objective,
         "held_out_auroc": _probes(model, data, learnt[:PROBED], held_out),
-        "held_out_place": _place_probes(model, data, learnt[:PROBED], held_out),
+        "held_out_place": {f"block {depth}": round(share, 3) for depth, share in told.items()},
     }
 
 
@@ -292,15 +295,6 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
             if 0 < present.sum() < len(present)
         }
     return areas
-
-
-@torch.no_grad()
-def _place_probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, float]:
-    """Return :func:`place_told` by block."""
-    images = [_states(model, _pixels(data.images[part[:_PLACED]])) for part in (rows, tested)]
-    return {
-        f"block {depth}": round(place_told(*(_patches(outputs, depth) for outputs in images)), 3) for depth in DEPTHS
-    }
 
 
 def place_told(learnt: Tensor, tested: Tensor) -> float:

@@ -6,12 +6,11 @@ The paper's "local window" of a mention is its clause, and any list of findings 
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from pacer.commitments.rules.denials import denies_a_property, ends_before
-from pacer.commitments.rules.matching import Match
-from pacer.commitments.rules.table import GROUPS
+from pacer.commitments.rules.table import GROUPS, Match
 
 
 class Reading(NamedTuple):
@@ -44,15 +43,14 @@ def read_mentions(segment: str, mentions: list[Match], cues: list[Match], commas
     """Read each mention by the cues that reach it."""
     if not any(cue.row.says in _SPEAKS for cue in cues):
         return [_decide(mention, []) for mention in mentions]
-    return [_read(_passage(segment, mentions, index, cues, commas)) for index in range(len(mentions))]
-
-
-def _passage(segment: str, mentions: list[Match], index: int, cues: list[Match], commas: list[int]) -> _Passage:
-    mention = mentions[index]
-    near = mention.start - _NEAR, mention.end + _NEAR
-    first, last = bisect_left(mentions, near[0], key=_START), bisect_right(mentions, near[1], key=_START)
-    around = cues[bisect_left(cues, near[0], key=_START) : bisect_right(cues, near[1], key=_START)]
-    return _Passage(segment, mentions[first:index], mention, mentions[index + 1 : last], around, commas)
+    readings = []
+    for index, mention in enumerate(mentions):
+        low, high = mention.start - _NEAR, mention.end + _NEAR
+        first, last = bisect_left(mentions, low, key=_START), bisect_right(mentions, high, key=_START)
+        around = cues[bisect_left(cues, low, key=_START) : bisect_right(cues, high, key=_START)]
+        before, after = mentions[first:index], mentions[index + 1 : last]
+        readings.append(_read(_Passage(segment, before, mention, after, around, commas)))
+    return readings
 
 
 def _decide(mention: Match, cues: list[Match]) -> Reading:
@@ -203,3 +201,54 @@ def _beside_the_device(passage: _Passage, cue: Match) -> bool:
     another = cue.end <= previous.end and previous.row.findings != ("support devices",)
     met = another and not _ALTERNATIVE.search(text, previous.end, start)
     return met or _PLACED.match(text, end) is not None
+
+
+_QUALIFIER, _GENERAL, _PREDICATE, _STATED = (
+    re.compile(GROUPS[name]) for name in ("qualifier", "general_object", "predicate", "stated")
+)
+_TO_OR, _PROPERTY_OF, _EVIDENCE, _DENIED_DEGREE = (
+    re.compile(GROUPS[name]) for name in ("to_or", "property_of", "evidence", "denied_degree")
+)
+#: A name that is a statement: "widened mediastinum", "heart enlarged".
+_STATEMENT = re.compile(rf"\b(?:{GROUPS['large']}|widened|thickened|collapsed|congested|engorged)\b")
+_AND, _TO_BE = re.compile(r" and\b(?! or\b)"), re.compile(r" (?:is|are|was|were) ")
+_ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
+
+
+def denies_a_property(text: str, denial: Match, finding: Match, listed: bool) -> bool:
+    """Whether a denial before a finding denies something of, in or near the finding. ``listed``: other findings stand
+    between them, which an "or" may join with this one."""
+    found = _PROPERTY_OF.fullmatch(text, denial.end, finding.start)
+    if found is None or (listed and _ALTERNATIVE.search(found["object"])):
+        return False
+    return not _EVIDENCE.fullmatch(found["object"].strip())
+
+
+def ends_before(text: str, denial: Match, finding: Match, commas: Sequence[int], statements: Sequence[int]) -> bool:
+    """Whether a denial has an object of its own, which ends before the first finding behind it: at a comma, at "and",
+    or where one of the ``statements`` begins. In "no focal process, effusion or pneumothorax" the list goes on."""
+    begin, start, end = denial.end, finding.start, finding.end
+    joined = _AND.search(text, begin, start)
+    ends = [place for place in commas if begin <= place < start] + ([joined.start()] if joined else [])
+    ends += [place - 1 for place in statements if begin + 1 < place <= start]
+    if not ends:
+        return False
+    stop = min(ends)
+    negated_verb = text.startswith(("not", "nil"), denial.start)
+    spoken = text[begin:stop]
+    words = _PREDICATE.sub("", spoken).split()
+    if not spoken.strip() or not (negated_verb or (words and not _QUALIFIER.fullmatch(words[-1]))):
+        return False
+    if _TO_OR.match(text, stop + 1):
+        return False
+    closed = (
+        negated_verb
+        or _STATEMENT.search(text, start, end)
+        or _PREDICATE.search(spoken)
+        or _TO_BE.match(text, stop)
+        or _ALTERNATIVE.search(spoken)
+    )
+    if closed or any(stop < place <= start for place in statements) or _STATED.match(text, end):
+        return True
+    alone = _GENERAL.fullmatch(words[-1]) or not _DENIED_DEGREE.fullmatch(text, stop, start)
+    return bool(alone) and end not in commas

@@ -1,4 +1,5 @@
-"""The tables of the rules: names of findings (``names.tsv``), cues about them (``cues.tsv``), ``abbreviations.tsv``.
+"""The tables of the rules: names of findings (``names.tsv``), cues about them (``cues.tsv``), ``abbreviations.tsv``;
+and the search for their rows in a text.
 
 A row is one name or cue. Its words are a short regular expression for lower-case text without punctuation; ``{degree}``
 stands for a group of ``words.tsv``. Matches begin at the start of a word. Every row has an example with its reading,
@@ -6,11 +7,14 @@ which the tests check, and ``docs/commitments.md`` explains the columns.
 """
 
 import re
-from importlib import resources
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, reduce
+from importlib import import_module, resources
+from operator import or_
+from typing import Any, NamedTuple
 
 
-class Row(NamedTuple):
+class Rule(NamedTuple):
     """One row of a table.
 
     ``says`` is the meaning: of a cue ``negative``, ``uncertain``, ``hint``, ``silent``, ``instead``, ``nothing``, or
@@ -31,27 +35,29 @@ class Row(NamedTuple):
     reach: tuple[int, int] = (0, 0)
 
 
-def lines(name: str) -> list[dict[str, str]]:
-    """Read a table of this package. The first line has the names of the columns; lines with # are comments."""
-    text = resources.files("pacer.commitments.rules").joinpath(name).read_text(encoding="utf-8")
+def lines(name: str, package: str = "pacer.commitments.rules") -> list[dict[str, str]]:
+    """Read a table of a package. The first line has the names of the columns; lines with # are comments."""
+    text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
     head, *lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     return [dict(zip(head, line, strict=True)) for line in lines]
 
 
-def expand(words: str) -> str:
-    """Write the groups of a pattern in full."""
-    return re.sub(r"\{([a-z]\w*)\}", lambda group: GROUPS[group[1]], words)
-
-
 #: The groups of ``words.tsv``; a group may use those above it.
 GROUPS: dict[str, str] = {}
+
+
+def expand(words: str, groups: Mapping[str, str] = GROUPS) -> str:
+    """Write the groups of a pattern in full."""
+    return re.sub(r"\{([a-z]\w*)\}", lambda group: groups[group[1]], words)
+
+
 for _line in lines("words.tsv"):
     GROUPS[_line["group"]] = f"(?:{expand(_line['words'])})"
 
 
-def _row(line: dict[str, str]) -> Row:
+def _row(line: dict[str, str]) -> Rule:
     side, numbers = line.get("side", ""), [int(number) for number in line.get("reach", "").split(", ") if number]
-    return Row(
+    return Rule(
         *(line["says"], expand(line["words"]), line["example"], line["reading"]),
         findings=tuple(filter(None, line.get("findings", "").split(", "))),
         anywhere=line["start"] == "anywhere",
@@ -64,3 +70,101 @@ def _row(line: dict[str, str]) -> Row:
 #: The words in full of each abbreviation.
 ABBREVIATIONS = {short: line["words"] for line in lines("abbreviations.tsv") for short in line["short"].split(", ")}
 NAMES, CUES = (tuple(map(_row, lines(table))) for table in ("names.tsv", "cues.tsv"))
+
+
+#: The parser of the standard library's regular expressions.
+_parser: Any = import_module("re._parser")
+
+_END: Any = (None, None)
+
+#: Maximum number of distinct words whose rows are cached.
+_WORDS = 1 << 16
+
+
+class Match(NamedTuple):
+    """The place of a row's words in a text."""
+
+    start: int
+    end: int
+    row: Rule
+
+
+def literals(words: str) -> list[frozenset[str]]:
+    """Return at most two sets of pieces of words: every match of a regular expression contains a piece of each. Text
+    without need not be searched. An empty set asks for nothing."""
+    return sorted(_choices(_parser.parse(words)), key=_telling)[-2:] or [frozenset()]
+
+
+def _telling(pieces: frozenset[str]) -> int:
+    return min(map(len, pieces), default=0)
+
+
+def _choices(items: Any) -> list[frozenset[str]]:
+    """Return the sets of pieces that a sequence of parsed items requires."""
+    choices: list[frozenset[str]] = []
+    run = ""
+    for operation, value in [*items, _END]:
+        if operation is _parser.LITERAL and chr(value) not in " -":
+            run += chr(value)
+            continue
+        if run:
+            choices.append(frozenset((run,)))
+            run = ""
+        if operation is _parser.SUBPATTERN:
+            choices += _choices(value[-1])
+        elif operation is _parser.BRANCH:
+            branches = [max(_choices(branch), key=_telling, default=frozenset[str]()) for branch in value[1]]
+            choices.append(frozenset[str]().union(*branches) if all(branches) else frozenset())
+        elif operation in (_parser.MAX_REPEAT, _parser.MIN_REPEAT) and value[0] > 0:
+            choices += _choices(value[2])
+    return choices
+
+
+class Patterns:
+    """The rows of a table. If two matches overlap, the earlier start wins, then the earlier row.
+
+    The words of a text determine which rows can match, and this is cached by word: so a text costs one look-up per
+    word, and only the few searches that its words require.
+    """
+
+    def __init__(self, rows: Sequence[Rule]):
+        self._rows = rows
+        expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
+        self._searches = [(rank, re.compile(text)) for rank, text in enumerate(expressions)]
+        self._bits: dict[str, int] = {}
+        for rank, row in enumerate(rows):
+            needed = literals(row.words)
+            for place, pieces in enumerate((needed[0], needed[-1])):
+                for piece in pieces or ("",):  # nothing at all is a piece of every word
+                    self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
+        self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
+        self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
+
+    def find(self, text: str, words: list[str], commas: Sequence[int] = ()) -> list[Match]:
+        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps. The name of
+        a finding has no comma, which may stand at the blanks ``commas``."""
+        bits = reduce(or_, map(self._called_for, words), 0)
+        mask = bits & bits >> len(self._rows)
+        if not mask:
+            return []
+        padded, hits = f" {text}", []
+        for rank, pattern in self._of_mask(mask):
+            for match in pattern.finditer(padded):
+                start, end = match.span()
+                comma = next((comma for comma in commas if start < comma < end - 1), None)
+                if comma is not None and not self._rows[rank].with_commas:
+                    shorter = pattern.match(padded, start, comma + 1)  # what stands before the comma may be a name
+                    if shorter is None:
+                        continue
+                    end = shorter.end()
+                hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
+        free, matches = 0, []
+        for start, rank, end in sorted(hits):
+            if start >= free:
+                matches.append(Match(start, end, self._rows[rank]))
+                free = end
+        return matches
+
+    def _rows_of(self, word: str) -> int:
+        """Return the rows of which a word can hold a first piece, one bit each, then those of a second piece."""
+        return reduce(or_, (bits for piece, bits in self._bits.items() if piece in word), 0)

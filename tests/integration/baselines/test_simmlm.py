@@ -11,8 +11,7 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import load_adapted
-from pacer.baselines.pairs import PairedExamples
-from pacer.baselines.simmlm import ResidualExperts, SimMLM, paired_objective, train_simmlm
+from pacer.baselines.simmlm import PairedExamples, ResidualExperts, SimMLM, paired_objective, train_simmlm
 from pacer.config.baselines import BaselineParams, load_baseline_params
 from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.core.errors import ConfigError

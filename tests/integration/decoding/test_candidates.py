@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pacer.commitments.anchor import read_list
-from pacer.commitments.description import KINDS
+from pacer.commitments.anchor import KINDS, read_list
 from pacer.decoding import candidates
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.candidates import AgreeingSearch, Candidate, Candidates, Opening, agreement, distance

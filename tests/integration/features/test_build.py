@@ -15,8 +15,8 @@ from PIL import Image
 from pacer.core.errors import DataError
 from pacer.data.greyscale import NOT_AN_IMAGE
 from pacer.features import encode as build
+from pacer.features.encode import Look, picture_checks, read_looks, write_looks
 from pacer.features.encoder import ImageEncoder
-from pacer.features.pictures import Look, picture_checks, read_looks, write_looks
 from pacer.features.shards import Entry, take_over, write_shard
 from pacer.features.store import IMAGES as IMAGES_INDEX
 from pacer.features.store import PRIORS as PRIORS_INDEX

@@ -15,7 +15,7 @@ from transformers import BitImageProcessorPil
 
 from pacer.core.errors import BackboneError
 from pacer.data.radiographs import image_header, open_image
-from pacer.features.prepare import Preparation
+from pacer.features.encoder import Preparation
 from tests.support.cases import listed_cases
 from tests.support.families import ENCODERS, write_encoder
 
@@ -49,7 +49,8 @@ def processed(directory: Path, image: Image.Image) -> Tensor:
 
 def assert_prepared(directory: Path, path: Path, image: Image.Image | None = None) -> Tensor:
     """The file is prepared as the processor does with ``image`` (left out: with the decoded file)."""
-    found = Preparation(directory)(path)
+    preparation = Preparation(directory)
+    found = preparation.values(preparation.levels(open_image(path)))
     expected = processed(directory, image or open_image(path))
     assert found.dtype == torch.float32 and found.is_contiguous()
     assert torch.equal(found, expected)
@@ -96,7 +97,7 @@ def test_files(rad_dino: Path, tmp_path: Path, image: Image.Image, saved: dict, 
     with Image.open(path) as plain:
         values = assert_prepared(directory, path, plain)
     assert values.isfinite().all() and image_header(path)[:2] == image.size
-    assert Preparation(directory).levels(path).shape == (planes, *values.shape[1:])
+    assert Preparation(directory).levels(open_image(path)).shape == (planes, *values.shape[1:])
 
 
 FORMATS = dict.fromkeys(("1", "L", "LA", "P", "RGB", "RGBA", "grey RGB", "grey P"), "png")
@@ -138,7 +139,7 @@ def test_any_size_mode_and_configuration(
     image.save(path)
     assert assert_prepared(directory, path).shape == (3, *crop)
     colours = np.array(open_image(path).convert("RGB"))
-    assert len(Preparation(directory).levels(path)) == (1 if (colours == colours[..., :1]).all() else 3)
+    assert len(Preparation(directory).levels(open_image(path))) == (1 if (colours == colours[..., :1]).all() else 3)
 
 
 def test_batches_of_levels_and_one_by_one(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_processors_of_all_families_are_followed(tmp_path: Path) -> None:
         preparation = Preparation(write_encoder(family, tmp_path / family))
         image = open_image(tmp_path / "a.png")
         expected = preparation.processor(images=image, return_tensors="pt")["pixel_values"][0]
-        assert torch.equal(preparation(tmp_path / "a.png"), expected)
+        assert torch.equal(preparation.values(preparation.levels(image)), expected)
 
 
 def test_dinov3_is_prepared_in_8_bits(tmp_path: Path) -> None:
@@ -171,4 +172,4 @@ def test_dinov3_is_prepared_in_8_bits(tmp_path: Path) -> None:
     image = noise(300, 200, 3)
     fractions = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None] / 255
     own = torch.nn.functional.interpolate(fractions, preparation.size, mode="bilinear", antialias=True)[0]
-    assert (preparation.levels_of(image) - 255 * own).abs().max() < 1
+    assert (preparation.levels(image) - 255 * own).abs().max() < 1

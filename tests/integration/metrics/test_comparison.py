@@ -10,9 +10,9 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.rouge.rouge import Rouge
 from sklearn.metrics import f1_score, precision_score, recall_score
 
+from pacer.backbones.observations import OBSERVATIONS
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.commitments import states
 from pacer.metrics.nlg import meteor, meteor_columns, meteor_statistics, with_overlap
 from pacer.metrics.statistics.bootstrap import Difference, holm

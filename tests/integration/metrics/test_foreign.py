@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from pacer import score
+from pacer.backbones.chexbert import CheXbert
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
-from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, reading_notes
 from tests.integration.metrics.test_scoring import records_of
 from tests.support.metrics import random_texts, score_predictions

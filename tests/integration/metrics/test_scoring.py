@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pacer.backbones.chexbert import CheXbert, label_references
 from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import Score
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS
-from pacer.metrics.chexbert.labeller import CheXbert, label_references
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
 from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.reporting.score_tables import signature_line

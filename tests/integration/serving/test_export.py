@@ -12,23 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pacer.backbones import hub
+from pacer.backbones import external
+from pacer.backbones.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
-from pacer.core.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.data.schemas import RECORD_SCHEMA
 from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
-from pacer.serving import sources
-from pacer.serving.case import Case
+from pacer.serving.case import Case, load_image, load_text
 from pacer.serving.layout import CARD
 from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS, export_model
 from pacer.serving.reporter import Reporter
-from pacer.serving.sources import load_image, load_text
 from tests.support.cases import listed_cases
 from tests.support.serving import READ
 from tests.support.world import FEATURES, World, rehashed
@@ -101,7 +99,7 @@ def test_published_models_are_found_in_the_hub_cache(
         asked.append((name, revision, local_files_only))
         return str(other)
 
-    monkeypatch.setattr(hub, "snapshot_download", cached)
+    monkeypatch.setattr(external, "snapshot_download", cached)
     assert Reporter(out).commit
     assert asked == [("owner/name", "abc123", True)]
     (other / "config.json").write_text("{}")
@@ -225,7 +223,7 @@ SMALL = Image.linear_gradient("L")
 @pytest.mark.parametrize(("source", "sentence"), listed_cases(__file__, "no_images"))
 def test_what_is_no_image(source: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sources, "MAX_BYTES", 40)
+    monkeypatch.setattr("pacer.serving.case.MAX_BYTES", 40)
     for name, content in {"empty.png": "", "text.png": "patient named somebody", "large.png": "x" * 41}.items():
         (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=f"^image frontal of x.*{sentence}") as error:

@@ -12,14 +12,14 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from pacer.commitments.anchor import Anchor, parse_anchor, render_anchor
-from pacer.commitments.description import KINDS
+from pacer.commitments.anchor import KINDS, Anchor, parse_anchor, render_anchor
 from pacer.config import Corpus
 from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_jsonl
 from pacer.data.build_corpus import build_corpus
+from pacer.data.radiographs import open_image
 from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
 from pacer.decoding.candidates import AgreeingSearch
@@ -27,8 +27,7 @@ from pacer.decoding.generate import Generator
 from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
 from pacer.features.encode import build_store
-from pacer.features.encoder import ImageEncoder
-from pacer.features.online import open_features
+from pacer.features.encoder import ImageEncoder, open_features
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.serving.case import Case, notes_of, unsupported_comparisons
@@ -229,7 +228,7 @@ def test_a_patch_of_the_map_lies_where_its_evidence_is(reporter: Reporter, expor
     assert result.frontal.image.shape == (56, 56) and result.frontal.weights.shape == (4, 4, 3)
     Image.fromarray(wide).save(tmp_path / "wide.png")
     encoder = ImageEncoder(exported / "backbones" / "vision", [1, 2, 3])
-    levels = encoder.preparation.levels(tmp_path / "wide.png")
+    levels = encoder.preparation.levels(open_image(tmp_path / "wide.png"))
     np.testing.assert_array_equal(result.frontal.image, levels[0])
     # row-major: the embedding of one patch alone changes when its pixels do
     changed = levels.clone()

@@ -63,7 +63,7 @@ def test_every_seed_process_and_update_draws_another_dropout(
 
 def test_the_optimiser_is_adamw_with_its_usual_betas(setting, accelerator) -> None:
     """Loshchilov and Hutter 2019, as PyTorch and upstream have it; the paper gives the learning rates alone."""
-    optimizer = loop._Run(*setting("parent"), phase_of("parent", parameters()), accelerator).optimizer
+    optimizer = loop._Run(*setting("parent"), phase_of("parent", parameters()), accelerator).optimizer.adamw
     assert type(optimizer) is torch.optim.AdamW
     for group in optimizer.param_groups:
         assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-8, 0.01)
@@ -90,7 +90,7 @@ def test_no_gradient_is_held_while_the_next_is_made(setting, accelerator) -> Non
     held: list[int] = []
 
     def checked(*arguments, **named) -> Objective:
-        blocks = (block for own in run.blocks.values() for block, _ in own)
+        blocks = (block for own in run.optimizer.blocks.values() for block, _ in own)
         held.append(sum(value.grad is not None for value in (*run.parameters.values(), *blocks)))
         return objective(*arguments, **named)
 

@@ -8,12 +8,12 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
-from pacer.backbones.hub import locate
+from pacer.backbones.chexbert import CheXbert
+from pacer.backbones.external import locate
+from pacer.backbones.observations import OBSERVATIONS
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import BackboneError
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.model.assemble import load_endpoint_norm
 from tests.support.profiles import profile
 

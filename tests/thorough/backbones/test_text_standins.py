@@ -9,21 +9,20 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertModel, Dinov2Model
 
+from pacer.backbones.chexbert import CheXbert
 from pacer.backbones.make_backbones import MODELS
+from pacer.backbones.pointers import provenance
 from pacer.backbones.standins import vision
-from pacer.backbones.standins.chexbert import HEADS, head_targets, make_chexbert_standin
+from pacer.backbones.standins.bert import HEADS, head_targets, make_chexbert_standin, make_text_standin
 from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.text import make_text_standin
 from pacer.backbones.standins.training import ReportTask, peak_schedule
 from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
 from pacer.commitments.anchor import Anchor
 from pacer.config import Backbone
 from pacer.config.backbones import TextStandin, VisionStandin
 from pacer.core.io import hash_file
-from pacer.core.pointers import provenance
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
-from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.phantom.render import TrainingImages, training_images
 from tests.integration.backbones.test_make_backbones import make
 from tests.support.cases import listed_cases

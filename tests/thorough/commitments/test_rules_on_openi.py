@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacer.backbones.observations import OBSERVATION_OF
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.cleaning import clean_report
-from pacer.metrics.chexbert.observations import OBSERVATION_OF
 from tests.support.real import real
 
 #: MeSH labels of each finding.

@@ -8,9 +8,9 @@ import torch
 from PIL import Image, ImageOps
 
 from pacer.core.io import read_json
+from pacer.data.radiographs import open_image
 from pacer.features import encode as build
-from pacer.features.online import open_features
-from pacer.features.prepare import Preparation
+from pacer.features.encoder import Preparation, open_features
 from pacer.features.store import MANIFEST, FeatureStore
 from tests.integration.features.test_prepare import assert_prepared, processed, rad_dino
 from tests.support.building import CONFIG
@@ -54,6 +54,9 @@ def test_real_images(rad_dino: Path) -> None:
     preparation = Preparation(rad_dino)
     for path in paths:
         with Image.open(path) as plain:
-            assert torch.equal(preparation(path), processed(rad_dino, ImageOps.exif_transpose(plain))), path
+            assert torch.equal(
+                preparation.values(preparation.levels(open_image(path))),
+                processed(rad_dino, ImageOps.exif_transpose(plain)),
+            ), path
     for path in sorted((DATA / "dicom").glob("*.dcm")):
         assert_prepared(rad_dino, path)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
+from pacer.backbones.chexbert import CheXbert
 from pacer.data.schemas import ABOUT, read_records
 from pacer.decoding.run import trained_generator
 from pacer.emphasis.attribution import Attributor
-from pacer.features.online import open_features
-from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.features.encoder import open_features
 from pacer.serving.case import Case
 from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter

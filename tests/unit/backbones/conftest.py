@@ -1,2 +1,2 @@
+from tests.support.metrics import *
 from tests.support.models import *
-from tests.support.training import *

@@ -11,14 +11,13 @@ import transformers
 from torch import nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, SiglipImageProcessorPil
 
-from pacer.backbones.check import check_model, check_settings
+from pacer.backbones.external import check_model, check_settings
 from pacer.backbones.families import TRIED, VISION, check_language, load_vision, lora_targets
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json, write_json
-from pacer.features.encoder import ImageEncoder
-from pacer.features.prepare import Preparation
+from pacer.features.encoder import ImageEncoder, Preparation
 from pacer.model.assemble import load_endpoint_norm
 from tests.support.cases import cases, listed_cases
 from tests.support.cli import REPOSITORY

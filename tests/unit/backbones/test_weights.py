@@ -9,16 +9,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCausalLM
 
-from pacer.backbones.check import check_model
+from pacer.backbones.chexbert import CheXbert
+from pacer.backbones.external import check_model
 from pacer.backbones.make_backbones import MODELS, unpack
+from pacer.backbones.observations import OBSERVATIONS
+from pacer.backbones.pointers import is_standin, load_frozen, provenance
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import parse_params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.core.pointers import is_standin, load_frozen, provenance
-from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.observations import OBSERVATIONS
 from tests.support.cases import listed_cases
 from tests.support.families import write_language
 from tests.support.profiles import profile

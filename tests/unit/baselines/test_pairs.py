@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pacer.baselines.pairs import PairTable
+from pacer.baselines.simmlm import PairTable
 from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import DataError
 from pacer.training.examples import RecordTable

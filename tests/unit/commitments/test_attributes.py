@@ -10,8 +10,7 @@ import pytest
 
 from pacer.commitments.attributes import TABLE, Attributes, read_attributes, sentence_attributes
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.rules.matching import Match, Patterns
-from pacer.commitments.rules.table import Row
+from pacer.commitments.rules.table import Match, Patterns, Rule
 from tests.support.cases import cases, listed_cases
 
 OPEN_I = Path(__file__).parents[4] / "shared" / "data" / "openi" / "reports.jsonl.gz"
@@ -50,7 +49,7 @@ def test_pairs_differ_in_one_attribute(difference: str, reference: str, report: 
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.example)
-def test_every_row_reads_its_example(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_reads_its_example(row: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example says what the row's reading says, and the row itself is found in it."""
     found: list[Match] = []
     find = Patterns.find

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
 from pacer.commitments.answers import STATUSES, Reply, read_answer, read_answers, read_completion
-from pacer.commitments.request import system_prompt
+from pacer.commitments.labelling import system_prompt
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
 from pacer.core.errors import ConfigError, DataError

@@ -10,16 +10,18 @@ from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import (
     FINDINGS,
+    KINDS,
     MAX_PER_FIELD,
     POLARITIES,
+    VALUES,
     Anchor,
+    Attributes,
     contains_anchor,
     normalize_finding,
     parse_anchor,
     read_list,
     render_anchor,
 )
-from pacer.commitments.description import KINDS, VALUES, Attributes
 from pacer.core.errors import DataError
 
 CASES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("render.yaml"))

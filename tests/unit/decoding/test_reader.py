@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pacer.commitments.anchor import Anchor, read_list
-from pacer.commitments.description import KINDS, Attributes
+from pacer.commitments.anchor import KINDS, Anchor, Attributes, read_list
 from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
 from pacer.decoding import fit_reader, regression

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from pacer.backbones.chexbert import CheXbert
+from pacer.backbones.observations import NEGATIVE, POSITIVE, UNCERTAIN
 from pacer.emphasis.attribution import Attribution, Attributor, sentence_scores
-from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.observations import NEGATIVE, POSITIVE, UNCERTAIN
 
 REPORTS = [
     "the heart is normal . small left effusion .",

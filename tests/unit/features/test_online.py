@@ -12,10 +12,9 @@ import torch
 from PIL import Image
 
 from pacer.core.errors import BackboneError, DataError, PacerError
+from pacer.data.radiographs import open_image
 from pacer.features import encode as build
-from pacer.features.encoder import ImageEncoder
-from pacer.features.online import OnlineStates, open_features
-from pacer.features.prepare import Preparation
+from pacer.features.encoder import ImageEncoder, OnlineStates, open_features
 from pacer.features.store import FeatureStore, content_hash
 from tests.support.building import CONFIG as HALF
 from tests.support.building import make_images
@@ -60,7 +59,8 @@ def test_both_modes_give_the_same_tensors(backbones: Path, images: pl.DataFrame,
     assert all(map(torch.equal, states.prior_states(TEXTS), online.prior_states(TEXTS)))
     preparation = ImageEncoder(backbones / "vision", [1, 3]).preparation
     for image_id, path in images.iter_rows():
-        assert torch.equal(preparation.values(online.store.pixels([image_id]))[0], preparation(path))
+        values = preparation.values(preparation.levels(open_image(path)))
+        assert torch.equal(preparation.values(online.store.pixels([image_id]))[0], values)
     assert [online.store.pixels(["img0", other]).shape[1] for other in ("img6", COLOURED)] == [1, 3]
     shards = map(safetensors.torch.load_file, (folder / "pixels").glob("images-*"))
     assert sorted(shard["pixels"].shape[:2] for shard in shards) == [(1, 1), (3, 1), (3, 1), (3, 3)]
@@ -93,7 +93,7 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
             DataError, match=r"computed with an encoder other than .*vision; rerun the `features` stage"
         ):
             open_features(tmp_path / store, other, "cpu")
-    monkeypatch.setattr(Preparation, "levels", lambda *a: pytest.fail("an image was prepared again"))
+    monkeypatch.setattr(build, "open_image", lambda *a: pytest.fail("an image was prepared again"))
     build.build_store(config, images, TEXTS, other, tmp_path / "out")
     assert content_hash(tmp_path / "out") != before
     open_features(tmp_path / "out", other, "cpu").depth_states(["img0"])

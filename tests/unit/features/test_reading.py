@@ -16,6 +16,7 @@ from transformers import BertForMaskedLM, BertModel, BertTokenizerFast
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json, write_json
+from pacer.data.radiographs import open_image
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, IMAGES, MANIFEST, PRIORS, FeatureStore, as_stored, text_key
@@ -183,7 +184,7 @@ def test_every_image_and_distinct_text_comes_back(backbones: Path, tmp_path: Pat
     assert (manifest["images"], manifest["priors"]) == (len(images), 2)
     store, encoder = FeatureStore(tmp_path / "out"), ImageEncoder(backbones / "vision", [1, 3])
     for image_id, path in images.iter_rows():
-        expected = encoder.encode(encoder.preparation(path)[None])[0]
+        expected = encoder.encode_levels(encoder.preparation.levels(open_image(path))[None])[0]
         torch.testing.assert_close(store.depth_states([image_id])[0], expected, rtol=0, atol=1e-5)
     states, mask = store.prior_states(TEXTS)
     expected_states, expected_mask = TextEncoder(backbones / "text", 12).encode(TEXTS)

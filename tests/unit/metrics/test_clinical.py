@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_fscore_support
 
-from pacer.metrics.chexbert.observations import OBSERVATIONS
+from pacer.backbones.observations import OBSERVATIONS
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, label_rows
 from tests.support.metrics import efficacy
 

@@ -2,10 +2,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pacer.backbones.observations import OBSERVATION_OF, OBSERVATIONS
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA
-from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
 from pacer.metrics.score import truth_scores, with_truth
 
 

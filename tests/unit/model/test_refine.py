@@ -10,8 +10,7 @@ from pacer.config.model import MIXERS
 from pacer.model.batch import RefinedSources
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface
-from pacer.model.mixers import Global
-from pacer.model.refine import DepthRouter
+from pacer.model.refine import DepthRouter, Global
 from tests.support.models import moved
 
 DEPTHS, PATCHES, WIDTH = 4, 9, 8

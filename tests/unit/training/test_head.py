@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Self
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -14,9 +15,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pacer.training.head import token_terms
 from pacer.training.loop import _Run
-from pacer.training.losses import objective, ratio
+from pacer.training.losses import LOGITS_AT_ONCE, objective, ratio, token_terms
 from pacer.training.phases import phase_of
 from tests.support.training import parameters
 
@@ -178,9 +178,10 @@ class Case:
         divergence = torch.linalg.vecdot(log_p0.exp(), log_p0 - log_p).sum()
         return total + 0.05 * divergence / self.mask.sum().clamp(min=1)
 
-    def chunked(self, with_teacher: bool, logits_at_once: int | None = None) -> Tensor:
+    def chunked(self, with_teacher: bool, logits_at_once: int = 2**23) -> Tensor:
         teacher = (self.teacher, self.mask, int(self.mask.sum())) if with_teacher else ()
-        nll, divergence = token_terms(self.hidden, self.head, self.targets, *teacher, logits_at_once=logits_at_once)
+        with patch.dict(LOGITS_AT_ONCE, {self.hidden.device.type: logits_at_once}):
+            nll, divergence = token_terms(self.hidden, self.head, self.targets, *teacher)
         return self.likelihood(nll) + 0.05 * ratio(divergence, self.mask.sum(), eps=0)
 
     def likelihood(self, nll: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AddedToken, AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase
 
+from pacer.backbones.pointers import read_pieces
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
-from pacer.core.pointers import read_pieces
 from pacer.data.prompt import BEFORE_END, build_prompt, continuation_ids
 from pacer.decoding.candidates import extract_report
 from pacer.model.assemble import load_tokenizer

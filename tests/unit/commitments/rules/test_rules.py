@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules import EXTRACTORS
-from pacer.commitments.rules.echo import without_prompt
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.commitments.rules.plain import without_prompt
 from pacer.commitments.rules.segments import located_segments, segments
 from pacer.data.cleaning import clean_report
 from tests.support.sentences import SENTENCES, anchor_of

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
-from pacer.commitments.rules.matching import Match, Patterns, literals
 from pacer.commitments.rules.segments import located_segments
-from pacer.commitments.rules.table import CUES, NAMES, Row, lines
+from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns, Rule, lines, literals
 from pacer.data.cleaning import clean_report
 from tests.support.sentences import SENTENCES, Sentence, anchor_of
 from tests.unit.commitments.rules.test_rules import TEXTS
@@ -23,7 +22,7 @@ MISREAD = {
 
 
 @pytest.mark.parametrize("row", [*NAMES, *CUES], ids=lambda row: row.example)
-def test_every_row_reads_its_example(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_reads_its_example(row: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example says what the row's reading says, and the row itself is found in it."""
     assert extract_anchor(row.example) == anchor_of(row.reading)
     found: list[Match] = []
@@ -49,7 +48,7 @@ def test_every_abbreviation_reads_its_example(row: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("row", CUES, ids=lambda row: row.example)
-def test_a_cue_says_how_far_it_reaches(row: Row) -> None:
+def test_a_cue_says_how_far_it_reaches(row: Rule) -> None:
     assert bool(row.side) == any(row.reach) == (row.says in SAYS)
 
 
@@ -64,7 +63,7 @@ def test_sentences(sentence: Sentence) -> None:
         assert (extract_anchor(text) == anchor_of(sentence.reading)) != misread, text
 
 
-def plain_matches(patterns: Sequence[Row], text: str) -> list[Match]:
+def plain_matches(patterns: Sequence[Rule], text: str) -> list[Match]:
     """Every pattern searched for in the text; of overlapping matches the earlier one, then the earlier pattern."""
     padded, matches = f" {text}", []
     for rank, pattern in enumerate(patterns):
@@ -103,7 +102,7 @@ def test_literals() -> None:
 
 
 def test_earlier_start_then_earlier_row_wins() -> None:
-    one, two, three, four = (Row("names", words, "", "") for words in ("b c", "b", "c d", "d"))
+    one, two, three, four = (Rule("names", words, "", "") for words in ("b c", "b", "c d", "d"))
     words = ["a", "b", "c", "d"]
     found = Patterns([one, two, three._replace(anywhere=True), four]).find(" ".join(words), words)
     assert found == [Match(2, 5, one), Match(6, 7, four)]

@@ -1,8 +1,11 @@
-"""CheXbert, the labeller for clinical efficacy, loaded from its original checkpoint; and the labels of the references.
+"""CheXbert, the labeller for clinical efficacy (Smit et al. 2020), loaded from its original checkpoint: BERT, the last
+state of ``[CLS]``, and one linear head per observation. And the labels of the references.
 
 These depend on no model, so they are computed once. A file of labels records its labeller and the texts. Labels of
 other texts or from another labeller are refused, so both sides of a score are always labelled in the same way.
 """
+
+from __future__ import annotations
 
 import json
 from collections.abc import Sequence
@@ -11,17 +14,16 @@ from typing import Any
 
 import polars as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoTokenizer, BertConfig, BertModel
 
+from pacer.backbones.observations import CHECKPOINT, OBSERVATIONS
+from pacer.backbones.pointers import fingerprint, from_files, read_pieces, resolve
 from pacer.core.devices import compute_device
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import atomic_path, hash_bytes
-from pacer.core.pointers import fingerprint, from_files, read_pieces, resolve
 from pacer.core.progress import Ticker
 from pacer.data.schemas import ABOUT, read_about, read_table
-from pacer.metrics.chexbert.network import CheXbertNetwork
-from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
 LABEL_SCHEMA: dict[str, pl.DataType] = {"record_id": pl.String(), "labels": pl.List(pl.Int64()), "text": pl.String()}
@@ -30,6 +32,39 @@ _REMEDY = (
     "regenerate it: pass a different path to `pacer score --labels`, or in the pipeline run "
     "`dvc repro --force --single-item reference_labels`"
 )
+
+
+class CheXbertNetwork(nn.Module):
+    """BERT and its 14 heads: 13 of four classes, "No Finding" of two. Dropout is never active.
+
+    Only ``[CLS]`` is read, so after its attention the last block computes only that position.
+    """
+
+    def __init__(self, bert: BertModel):
+        super().__init__()
+        self.bert: BertModel = bert
+        width, blocks = bert.config.hidden_size, bert.config.num_hidden_layers
+        self.linear_heads = nn.ModuleList(nn.Linear(width, 2 if name == "No Finding" else 4) for name in OBSERVATIONS)
+        last = bert.get_submodule(f"encoder.layer.{blocks - 1}.attention.output")
+        last.register_forward_pre_hook(lambda _, inputs: tuple(states[:, :1] for states in inputs))
+        self.eval()
+
+    def train(self, mode: bool = True) -> CheXbertNetwork:
+        """Stay in evaluation mode regardless of ``mode``."""
+        return super().train(False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
+        """Map ids and mask ``[n, pieces]`` to 14 tensors of class scores: 13 of ``[n, 4]``, and the last ``[n, 2]``."""
+        return self.scores(self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state)
+
+    def scores(self, states: Tensor) -> list[Tensor]:
+        """Compute the heads' scores from BERT's last states ``[n, 1, width]``."""
+        first = states[:, 0]
+        return [head(first) for head in self.linear_heads]
+
+    def classes(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the best class of every head, ``[n, 14]``."""
+        return torch.stack([scores.argmax(dim=1) for scores in self(input_ids, attention_mask)], dim=1)
 
 
 class CheXbert:

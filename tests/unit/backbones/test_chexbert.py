@@ -4,11 +4,10 @@ import pytest
 import torch
 from transformers import BertModel
 
+from pacer.backbones.chexbert import CheXbert, CheXbertNetwork
+from pacer.backbones.observations import BLANK, NEGATIVE, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.core.errors import BackboneError
 from pacer.data.findings import FINDINGS
-from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.network import CheXbertNetwork
-from pacer.metrics.chexbert.observations import BLANK, NEGATIVE, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from tests.support.metrics import small_config
 
 

@@ -7,12 +7,12 @@ from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 from transformers.utils.logging import is_progress_bar_enabled
 
-from pacer.backbones import hub
-from pacer.backbones.hub import locate
+from pacer.backbones import external
+from pacer.backbones.external import locate
+from pacer.backbones.pointers import fingerprint, is_standin, load_frozen, provenance, resolve
 from pacer.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_bytes
-from pacer.core.pointers import fingerprint, is_standin, load_frozen, provenance, resolve
 from tests.support.cases import cases
 
 COMMIT = "c" * 40
@@ -58,7 +58,7 @@ def point_to(model: Backbone, role: str, out: Path) -> Path:
     """As the stage does."""
     target = locate(model, role)
     assert target is not None
-    hub.point_to(target, model, out)
+    external.point_to(target, model, out)
     return target
 
 

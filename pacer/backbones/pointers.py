@@ -31,10 +31,8 @@ def resolve(directory: str | Path) -> Path:
     """Return the directory with the model's files: ``directory`` itself, or the one that its ``pointer.json`` names.
 
     The files in a pointer are checked against their hashes, once per process while unchanged. Otherwise another model
-    could replace the one that features and checkpoints were made with.
-
-    Raises:
-        BackboneError: the directory or a listed file is missing, or a listed file has changed.
+    could replace the one that features and checkpoints were made with. Raises a BackboneError if the directory or a
+    listed file is missing, or a listed file has changed.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -55,20 +53,17 @@ def resolve(directory: str | Path) -> Path:
 def fingerprint(directory: str | Path) -> str:
     """Return one hash for the content of a frozen model: all files at the top of its directory, or in its pointer.
 
-    ``provenance.json`` does not count, because it describes how the model was made, not the model.
-
-    Raises:
-        BackboneError: as :func:`resolve`.
+    ``provenance.json`` does not count, because it describes how the model was made, not the model. Raises a
+    BackboneError as :func:`resolve` does.
     """
-    directory = Path(directory)
+    return hash_json(hashes_of(directory))
+
+
+def hashes_of(directory: str | Path) -> dict[str, str]:
+    """Return ``{name: SHA-256}`` of a frozen model's files, as :func:`fingerprint` counts them."""
     target = resolve(directory)
-    if (directory / POINTER).is_file():
-        return hash_json(read_pointer(directory).files)
-    return hash_json(hashes_of(target))
-
-
-def hashes_of(target: Path) -> dict[str, str]:
-    """Return ``{name: SHA-256}`` of the files at the top of a directory, except ``provenance.json``."""
+    if (Path(directory) / POINTER).is_file():
+        return read_pointer(directory).files
     files = [file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE]
     return {file.name: file_hash(file) for file in files}
 
@@ -87,11 +82,8 @@ def is_standin(provenance: dict[str, Any]) -> bool:
 
 def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
     """Call ``kind.from_pretrained(directory, **options)`` of a transformers class, without running code from the
-    directory or downloading anything.
-
-    Raises:
-        BackboneError: files are missing, damaged or not in the format of this class.
-    """
+    directory or downloading anything. Raises a BackboneError if files are missing, damaged or not in the format of this
+    class."""
     try:
         return kind.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # bad files can raise anything, and messages may advise trusting remote code
@@ -103,11 +95,8 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
 def read_pieces(kind: Any, directory: str | Path) -> Any:
     """Load a tokenizer of a transformers class with :func:`from_files`. The names of special tokens in a text, such as
     ``</s>`` or ``[SEP]`` in an indication, are ordinary pieces to it: only the software itself adds special tokens.
-    Names such as ``<tool_call>`` are, too, which a model's vocabulary marks as not special.
-
-    Raises:
-        BackboneError: as from_files.
-    """
+    Names such as ``<tool_call>`` are, too, which a model's vocabulary marks as not special. Raises a BackboneError as
+    :func:`from_files` does."""
     tokenizer = from_files(kind, directory, split_special_tokens=True)
     added = [token.content for token in tokenizer.added_tokens_decoder.values() if not token.special]
     markers = [name for name in added if _MARKER.fullmatch(name)]
@@ -117,13 +106,11 @@ def read_pieces(kind: Any, directory: str | Path) -> Any:
 
 
 def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any) -> Any:
-    """Load a model with :func:`from_files`, without transformers' progress bar and report on weights.
+    """Load a model with :func:`from_files`, without transformers' progress bar and report on weights. Raises a
+    BackboneError as :func:`from_files` does, or if a weight is missing, which transformers would initialise randomly.
 
     Args:
         unused: name prefixes of weights that may be missing, because they are not used.
-
-    Raises:
-        BackboneError: as from_files, or a weight is missing, which transformers would initialise randomly.
     """
     from transformers.utils import logging
 
@@ -148,11 +135,7 @@ def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), 
 
 
 def read_pointer(directory: str | Path) -> Pointer:
-    """Read the ``pointer.json`` of a directory.
-
-    Raises:
-        BackboneError: it is malformed.
-    """
+    """Read the ``pointer.json`` of a directory. Raises a BackboneError if it is malformed."""
     path = Path(directory) / POINTER
     try:
         return Pointer.model_validate(read_json(path))

@@ -1,1 +1,0 @@
-"""CheXbert: the labeller, and the labels of the references."""

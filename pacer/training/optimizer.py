@@ -1,0 +1,54 @@
+"""AdamW on blocks of parameters, which leaves alone what no record of an update uses."""
+
+from collections.abc import Collection, Mapping
+
+from torch.nn import Parameter
+from torch.optim import AdamW
+
+from pacer.model.pacer import Pacer
+from pacer.training.phases import Phase
+
+
+class BlockOptimizer:
+    """Steps what an update's records use.
+
+    What belongs to a source that no row of any process has is skipped: no weight decay, no momentum, no count of its
+    steps, as in upstream, which does not call the source's module then.
+
+    Attributes:
+        blocks: of each parameter, what ``adamw`` steps, with the contexts whose records use it.
+    """
+
+    def __init__(self, model: Pacer, parameters: Mapping[str, Parameter], phase: Phase):
+        self.model, self.parameters = model, parameters
+        self.blocks = {
+            name: [(Parameter(block), contexts) for block, contexts in model.blocks(name, parameter.detach())]
+            for name, parameter in parameters.items()
+        }
+        whole = [block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) == 1]
+        parts = [block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) > 1]
+        # a group for each, because a GPU steps a group together only if all of it is contiguous
+        groups = [{"params": group} for group in (whole, parts) if group]
+        self.adamw = AdamW(groups, lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay)
+
+    def step(self, learning_rate: float, present: Collection[str]) -> None:
+        """Step the blocks that records of the contexts ``present`` use."""
+        for group in self.adamw.param_groups:
+            group["lr"] = learning_rate
+        for name, blocks in self.blocks.items():
+            gradient, parts = self.parameters[name].grad, [None] * len(blocks)
+            if gradient is not None:
+                parts = [part for part, _ in self.model.blocks(name, gradient)]
+            for (block, contexts), part in zip(blocks, parts, strict=True):
+                block.grad = part if not {*contexts}.isdisjoint(present) else None
+        self.adamw.step()
+
+    def never_stepped(self, contexts: Collection[str]) -> list[str]:
+        """Return the sorted names of parameters that records of these contexts use and that have had no gradient, once
+        for each block."""
+        return sorted(
+            name
+            for name, blocks in self.blocks.items()
+            for block, used_by in blocks
+            if not {*used_by}.isdisjoint(contexts) and block not in self.adamw.state
+        )
