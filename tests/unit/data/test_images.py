@@ -1,15 +1,19 @@
-"""Looking at every image once: what is found, and what is wrong."""
+"""Looking at every image once: what is found, what is wrong, and which views tables and texts state."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
 
+from pacer.core.errors import DataError
 from pacer.data.greyscale import NOT_AN_IMAGE
 from pacer.data.images import SCHEMA, inspect_images
+from pacer.data.readers.views import image_key, parse_view, read_views, view_of
+from tests.support.cases import cases
 from tests.support.dicom import write_dicom
 
 
@@ -57,3 +61,26 @@ def test_problems(folder: Path) -> None:
     bad = found.filter(pl.col("problem").is_not_null())
     assert bad.select("bytes", "width", "height").sum().row(0) == (0, 0, 0)
     assert bad["path"].null_count() == 0
+
+
+@cases(__file__, "texts", "keys")
+def test_texts_and_names_of_views(kind: str, case: dict[str, Any]) -> None:
+    if kind == "keys":
+        assert image_key(case["name"]) == case["key"]
+        return
+    for text in case["text"]:
+        assert (view := parse_view(text)) == (case["view"] and tuple(case["view"].split())), (text, view)
+
+
+@cases(__file__, "tables", "broken")
+def test_tables_of_views(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text(case["content"])
+    if kind == "broken":
+        with pytest.raises(DataError, match=case["message"]):
+            read_views(tmp_path / "v.csv")
+        return
+    views = read_views(tmp_path / "v.csv")
+    assert {key: " ".join(view) for key, view in views.items()} == case["views"]
+    for image, view in case.get("images", {}).items():
+        found = view_of(views, image)
+        assert (found and " ".join(found)) == view, image

@@ -2,18 +2,19 @@
 
 ``mimic_headings.tsv`` holds headings of MIMIC-CXR that public code lists (the official section parser, and two projects
 that collected theirs), what the official parser takes each for (``other``: a section of its own; ``no heading``: it
-does not see one), and what this project takes it for (``stays``: a heading inside its section).
-"""
+does not see one), and what this project takes it for (``stays``: a heading inside its section)."""
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pacer.data.sections import Sections, find_sections, meaning_of
-from tests.support.cases import cases
+from pacer.data.sections import MAY_HOLD_MORE, Sections, cut_report, find_sections, meaning_of, more_than_a_section
+from tests.support.cases import cases, listed_cases
 
 with open(Path(__file__).with_name("mimic_headings.tsv"), newline="") as file:
     HEADINGS = [(row["heading"], row["official"], row["ours"]) for row in csv.DictReader(file, delimiter="\t")]
@@ -33,7 +34,7 @@ def test_where_the_official_parser_finds_a_section_another_is_found_only_on_purp
     assert all(meaning_of(name) == "findings" for name in combined)
 
 
-@cases(__file__)
+@cases(__file__, "findings", "impression", "whole reports", "headings in small letters", "times of day in a title")
 def test_sections_of_a_report_file(kind: str, case: dict[str, Any]) -> None:
     """Of all sections, or of one that a kind names."""
     for words in case.get("each", [""]):
@@ -69,3 +70,22 @@ def test_sections_are_words_of_the_report_in_their_order(text: str) -> None:
         if section is not None:
             assert section and section == " ".join(section.split())
             assert "".join(section.split()) in whole
+
+
+RESULTS = [case.values[0] for case in listed_cases(__file__, "results")]
+
+
+@pytest.mark.parametrize(("text", "sections", "notes"), listed_cases(__file__, "sections"))
+def test_whole_reports(text: str, sections: dict[str, str], notes: list[str]) -> None:
+    for heading in RESULTS if "{}" in text else [""]:
+        found, odd = cut_report(text.replace("{}", heading))
+        assert Sections(*(words and " ".join(words.split()) for words in found)) == Sections(**sections), heading
+        assert odd["whole_reports"] == notes
+    assert re.search(MAY_HOLD_MORE, text) or not any(more_than_a_section(text).values())
+
+
+@pytest.mark.parametrize("text", listed_cases(__file__, "about the patient"))
+def test_no_sentence_about_the_patient_is_a_signature(text: str) -> None:
+    for whole in (text, f"Clear. {text}", f"Clear.\n{text}"):
+        assert more_than_a_section(whole)["signatures"] == []
+        assert cut_report(f"IMPRESSION: {whole}")[0].impression == whole
