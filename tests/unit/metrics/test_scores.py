@@ -1,16 +1,29 @@
-"""The registry of scores: whoever lists scores reads it."""
+"""The registry of scores, and each kind by hand or by the original package: clinical, language, probabilities."""
 
 from collections import Counter
 
 import numpy as np
 import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.rouge.rouge import Rouge
+from sklearn.metrics import brier_score_loss, precision_recall_fscore_support, roc_auc_score
 
-from pacer.metrics.clinical import CONVENTIONS
+from pacer.backbones.observations import OBSERVATIONS
+from pacer.data.findings import FINDINGS
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, label_rows
+from pacer.metrics.commitments import reading_scores
+from pacer.metrics.nlg import meteor_columns, single_line, with_overlap
 from pacer.metrics.score_kinds import Context, by_case
-from pacer.metrics.scores import SCORES, score_of
+from pacer.metrics.scores import LANGUAGE, SCORES, score_of
 from pacer.metrics.statistics.bootstrap import intervals
-from pacer.metrics.statistics.intervals import context_sums, units_of
+from pacer.metrics.statistics.intervals import context_sums, reliability, units_of
+from tests.support.cases import listed_cases
 from tests.support.documented_scores import PAGE, score_table, with_table
+from tests.support.metrics import efficacy, random_texts
 
 
 def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> None:
@@ -54,3 +67,149 @@ def test_the_docs_have_the_table_of_the_registry() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_table(page), "run `python -m tests.support.documented_scores`"
     assert score_table() in page
+
+
+#: scikit-learn's names of the averages.
+AVERAGES = {"micro": "micro", "macro": "macro", "weighted": "weighted", "example": "samples"}
+
+
+def random_labels(seed: int, count: int = 50) -> np.ndarray:
+    labels = np.random.default_rng(seed).integers(0, 4, size=(count, 14))
+    labels[:, 13] %= 2
+    return labels
+
+
+@given(
+    st.integers(0, 2**31), st.integers(1, 40), st.sampled_from(sorted(CONVENTIONS)), st.sampled_from([0.0, 0.6, 0.97])
+)
+@example(1, 1, "nicolson", 1.0)
+@example(350, 1, "llm-rg4", 0.0)  # no positive prediction: the precision is undefined
+def test_every_average_of_every_convention(seed, count, convention, blank):
+    """To the digit what scikit-learn gives."""
+    references, hypotheses = random_labels(seed, count), random_labels(seed + 1, count)
+    hidden = np.random.default_rng(seed).random((2, count, 14)) < blank  # observations without a positive are common
+    references[hidden[0]], hypotheses[hidden[1]] = 0, 0
+    rule = CONVENTIONS[convention]
+    columns = [OBSERVATIONS.index(name) for name in rule.observations]
+    truth, found = (np.isin(labels[:, columns], rule.present) for labels in (references, hypotheses))
+    scores = efficacy(references, hypotheses, convention)
+    for average in rule.averages:
+        filling = np.nan if average == "micro" else 0.0
+        expected = precision_recall_fscore_support(truth, found, average=AVERAGES[average], zero_division=filling)[:3]
+        if average == "weighted" and not truth.any():
+            expected = [np.nan] * 3  # nothing has a weight; scikit-learn then weighs all alike
+        values = [scores[f"{name}_{average}"] for name in RATIOS]
+        given = [np.nan if value is None else value for value in values]
+        np.testing.assert_array_equal(given, list(expected))
+    assert len(scores) == 1 + 3 * len(rule.averages) + 3 and scores["n"] == count
+
+
+def test_the_first_row_of_a_study_counts_where_the_convention_says_so():
+    """In each context; a row of an unknown study is not the same study's as another one."""
+    labels = {"reference": random_labels(1, 9), "hypothesis": random_labels(2, 9)}
+    table = {"context": ["sn"] * 6 + ["mw"] * 3, "study_id": ["a", "b", "a", None, "", "b", "a", " ", "a"]}
+    cases = pl.DataFrame(table | {f"{side}_labels": rows.tolist() for side, rows in labels.items()})
+    for convention, rule in CONVENTIONS.items():
+        kept = [0, 1, 3, 4, 6, 7] if convention == "nicolson" else list(range(9))
+        expected = efficacy(*(rows[kept] for rows in labels.values()), convention)
+        assert case_efficacy(cases, convention).items() <= expected.items()
+        f1 = averaged(label_rows(cases, rule).sum(axis=0), "f1", rule.averages[0])
+        assert f1 == pytest.approx(expected["f1"])
+
+
+def test_uncertain_counts_as_present_and_negative_as_absent():
+    references, hypotheses = np.zeros((3, 14), int), np.zeros((3, 14), int)
+    references[:, 0], hypotheses[:, 0] = (1, 1, 0), (3, 2, 1)
+    scores = efficacy(references, hypotheses)
+    assert (scores["precision"], scores["recall"], scores["f1"]) == (0.5, 0.5, 0.5)
+    strict = efficacy(references, hypotheses, "r2gen")
+    assert (strict["precision"], strict["recall"]) == (0.0, 0.0)
+
+
+def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
+    pairs = pl.DataFrame({"reference": references, "hypothesis": hypotheses})
+    context = Context(with_overlap(pairs).with_columns(meteor_columns(pairs)[0]), "llm-rg4")
+    return {key: value for score in LANGUAGE for key, value in score.of(context).items()}
+
+
+def rouge(reference: str, hypothesis: str) -> float:
+    return with_overlap(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))["rougeL"][0]
+
+
+def test_language_scores_equal_the_original_package(quick_meteor):
+    texts = random_texts(1, 30, least=5), random_texts(2, 30, least=5)
+    scores, pairs = scored(*texts), [{place: [text] for place, text in enumerate(side)} for side in texts]
+    assert list(scores) == ["bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider"]
+    assert scores["rougeL"] == pytest.approx(Rouge().compute_score(*pairs)[0])
+    assert scores["cider"] == Cider().compute_score(*pairs)[0]
+    bleu = [scores[f"bleu{order}"] for order in range(1, 5)]
+    assert bleu == pytest.approx(Bleu(4).compute_score(*pairs, verbose=0)[0], rel=1e-14)
+
+
+def test_texts_are_compared_as_they_are():
+    for other in ("the heart is normal.", "The heart is normal .", "the heart is  normal ."):
+        assert rouge("the heart is normal .", other) != 1.0
+    assert (rouge("", ""), rouge("a b", "")) == (1.0, 0.0)
+
+
+def test_empty_hypotheses_have_a_score_and_equal_references_no_cider(quick_meteor):
+    scores = scored(random_texts(1, 4, least=5), [""] * 4)
+    assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
+    for equal in (["the heart is normal ."], ["the heart is normal .", "the  heart is normal . "], ["", ""]):
+        scores = scored(equal, equal)
+        assert scores["cider"] is None and scores["rougeL"] == 1.0
+
+
+def test_line_breaks_and_tabs_are_spaces_and_doubled_spaces_stay():
+    """pycocoevalcap's ROUGE-L splits words only at single spaces: a line break glues two words into one."""
+    lines = {"no\n effusion  .\n": "no effusion  .", "no\teffusion\u2028.": "no effusion .", "x  y ": "x  y "}
+    assert {text: single_line(text) for text in lines} == lines
+    glued = "no\neffusion\n."
+    assert rouge("no effusion .", glued) < rouge("no effusion .", single_line(glued)) == 1.0
+
+
+def predicted(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
+    draw = np.random.default_rng(3)
+    chance = draw.uniform(0, 1, (rows, 13)).round(2)
+    there = draw.uniform(0, 1, (rows, 13)) < chance
+    nothing = pl.Series([[]] * rows, dtype=pl.List(pl.String))
+    return pl.DataFrame(
+        {
+            "subject_id": [f"p{row // 3}" for row in range(rows)],
+            "present": chance.tolist(),
+            "reference_positive": [[f for f, has in zip(FINDINGS, row, strict=True) if has] for row in there],
+            "reference_negative": nothing,
+            "reference_uncertain": nothing,
+            "threshold": pl.Series([threshold] * rows, dtype=pl.Float64),
+        }
+    )
+
+
+@pytest.mark.parametrize(("chances", "positive", "area"), listed_cases(__file__, "areas"))
+def test_area_under_the_curve(chances: list[float], positive: list[int], area: float | None) -> None:
+    """The area of edema; the other findings are never there."""
+    present = np.zeros((len(chances), 13))
+    present[:, FINDINGS.index("edema")] = chances
+    there = pl.Series([["edema"] * one for one in positive])
+    table = predicted(len(chances)).with_columns(present=pl.Series(present.tolist()), reference_positive=there)
+    assert reading_scores(table)["read_auroc"] == area
+
+
+@pytest.mark.parametrize("threshold", [0.3, None])
+def test_scores_are_those_of_scikit_learn(threshold: float | None) -> None:
+    table = predicted(threshold=threshold)
+    chance = np.array(table["present"].to_list())
+    there = np.array([[f in row for f in FINDINGS] for row in table["reference_positive"]])
+    stated = chance >= (threshold or 0.5)
+    scores = reading_scores(table)
+    assert scores["read_f1"] == pytest.approx(2 * (stated & there).sum() / (stated.sum() + there.sum()))
+    assert scores["read_auroc"] == pytest.approx(roc_auc_score(there, chance, average="macro"))
+    assert scores["read_brier"] == pytest.approx(brier_score_loss(there.ravel(), chance.ravel()))
+    assert reading_scores(table.drop("present")) == {}
+
+
+def test_reliability_of_honest_probabilities() -> None:
+    """Ten bins of equal mass, on the diagonal within their intervals."""
+    curve = reliability(predicted())
+    assert len(curve.probabilities) == 10
+    assert sum(one.low <= at <= one.high for at, one in zip(curve.probabilities, curve.shares, strict=True)) >= 8
