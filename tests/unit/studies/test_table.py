@@ -107,10 +107,10 @@ def test_a_curve_joins_its_rows_and_shows_the_others(monkeypatch) -> None:
     shown = ("one", "two", "three", "Mine", "recall of findings", "precision of findings")
     assert all(f">{name}</text>" in drawn for name in shown)
     assert study_curve(study(), runs) == study_curve(study(curve=["one"]), []) == ""
-    monkeypatch.setattr(tables, "curve_chart", lambda points, joined: (points, joined))
-    points, joined = study_curve(study(curve=["three", "one"]), runs)
+    monkeypatch.setattr(tables, "curve_chart", lambda points, joined, title: (points, joined, title))
+    points, *described = study_curve(study(curve=["three", "one"]), runs)
     assert points == {name: pytest.approx((at, 0.6)) for name, at in (("one", 0.2), ("two", 0.25), ("three", 0.35))}
-    assert joined == ["three", "one"]
+    assert described == [["three", "one"], "Mine"]
 
 
 def on_mimic(
