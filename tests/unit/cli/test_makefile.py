@@ -1,4 +1,4 @@
-"""The Makefile works with any make, and setting up says first what prevents it."""
+"""Setting up and `pacer doctor`: the Makefile works with any make; what is missing is said first, and how to get it."""
 
 import platform
 import re
@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from pacer.cli.command import Finding, diagnose, models
+from pacer.config import Params, parse_params
 from tests.support.cases import listed_cases
+from tests.support.cli import REPOSITORY
+from tests.support.profiles import profile
 
-REPOSITORY = Path(__file__).parents[3]
 MAKEFILE = REPOSITORY / "Makefile"
 obstacle = runpy.run_path(str(REPOSITORY / "check_setup.py"))["obstacle"]
 
@@ -57,3 +61,87 @@ def test_each_obstacle_is_one_sentence(
     assert told in obstacle() and "\n" not in obstacle()
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert changes or obstacle().startswith("git is not on the PATH")
+
+
+def changed(name: str, **groups: dict) -> Params:
+    values = profile(name).model_dump()
+    for group, changes in groups.items():
+        values[group] |= changes
+    return parse_params(values)
+
+
+def found(title: str, params: Params) -> dict[str, Finding]:
+    return {finding.what: finding for finding in dict(diagnose(params))[title]}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, as working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_default_profile_lacks_nothing(pacer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    outcome = pacer("doctor")
+    assert outcome.code == 0 and "no CUDA GPU available; models run on the CPU" in outcome.out, outcome.error
+    for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in: bundled with the package"):
+        assert shown in outcome.out
+
+
+def test_missing_weights_say_how_to_get_them(pacer):
+    assert pacer("use", "mimic_rg4").code == 0
+    outcome = pacer("doctor")
+    assert outcome.code == 1
+    assert outcome.error.strip() == "error: `dvc repro` would fail; fix everything marked `missing` above"
+    command = "`hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d`"
+    assert command in outcome.out, "it can be pasted"
+    assert "corpus.root" in outcome.out
+    assert "note    Disk" in outcome.out and "features take 6.3 MB an image with RAD-DINO" in outcome.out
+
+
+@pytest.mark.parametrize(("settings", "key", "state", "detail"), listed_cases(__file__, "labels"))
+def test_settings_of_labelling_that_a_stage_would_refuse(
+    settings: dict, key: bool, state: str, detail: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Consent is seen before any stage, and before the key."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    if key:
+        monkeypatch.setenv("OPENAI_API_KEY", "key")
+    params = profile("mimic_rg4")
+    anchors = params.anchors.model_copy(update={"llm": params.anchors.llm.model_copy(update=settings)})
+    finding = found("Labels", params.model_copy(update={"anchors": anchors}))["anchors.llm"]
+    assert finding.state == state and detail in finding.detail
+
+
+def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
+    (tmp_path / "config.json").write_text("{}")
+    params = changed("phantom", backbones={"chexbert": {"provider": "local", "path": str(tmp_path)}})
+    finding = models(params)[3]
+    assert finding.state == "missing" and "it lacks chexbert.pth" in finding.detail
+
+
+def test_the_checkpoint_that_the_parent_starts_from_is_looked_for(tmp_path: Path):
+    for start, state in ((tmp_path, "ok"), (tmp_path / "absent", "missing")):
+        assert models(changed("phantom", parent={"start": str(start)}))[4].state == state
+
+
+def test_files_of_the_corpus_are_looked_for(here: Path):
+    detail = found("Corpus", changed("table"))["corpus.root"].detail
+    assert "my-studies is not a folder; set it to the folder that contains the corpus" in detail
+    (here / "NLMCXR_reports.tgz").write_text("")
+    params = changed("openi", corpus={"root": str(here), "images": "."})
+    assert {what: finding.state for what, finding in found("Corpus", params).items()} == {
+        "corpus.root": "ok",
+        "openi.reports": "ok",
+        "openi.projections": "missing",
+        "images": "ok",
+    }
+
+
+@pytest.mark.parametrize(("name", "config", "warned"), listed_cases(__file__, "remotes"))
+def test_a_remote_that_reports_would_be_pushed_to(here: Path, name: str, config: str, warned: bool):
+    (here / ".dvc").mkdir()
+    (here / ".dvc/config.local").write_text(config, encoding="utf-8")
+    findings = found("Corpus", changed(name))
+    assert ("DVC remote" in findings) == warned and (not warned or "lab" in findings["DVC remote"].detail)

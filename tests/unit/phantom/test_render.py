@@ -1,13 +1,24 @@
-"""The radiographs: every finding shows, where its mask says, and nowhere else."""
+"""Radiographs and reports of a world show and state what its truth has, where it is, and nothing else."""
 
+import re
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.contexts import availability
+from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
+from pacer.phantom import language
 from pacer.phantom.canvas import Canvas
+from pacer.phantom.language import contexts_of, fullest_report_of, phantom_tokenizer, report_of, sample_texts
 from pacer.phantom.render import VIEWS, render, render_with_masks, training_images, visible_findings
+from pacer.phantom.wording import remarks
 from pacer.phantom.world import FINDING_PRIORS, make_world
 from tests.support.phantom import example_study
 
@@ -109,3 +120,157 @@ def test_training_images_show_what_their_labels_and_masks_say():
     assert images.dtype == np.uint8 and labels.dtype == masks.dtype == np.float32
     assert np.array_equal(labels > 0, masks.max(axis=(2, 3)) > 0)
     assert labels.mean(axis=0).min() > 0.1
+
+
+@pytest.fixture(scope="module")
+def cases():
+    world = make_world(19, 250, 2.4, 0.6)
+    studies = [study for patient in world for study in patient.studies]
+    return [(study, context, report_of(study, context)) for study in studies for context in contexts_of(study)]
+
+
+def disagreement(status, study, context, name):
+    """Why a status contradicts the truth or the context, or None."""
+    state = study.findings.get(name)
+    if state is None:
+        return None if status in (None, "negative") else "stated but absent"
+    if state.lateral_only and not availability(context)[0]:
+        return None if status is None else "lateral-only, mentioned without the lateral view"
+    if state.prior_only and not availability(context)[1]:
+        return None if status is None else "mentioned without the previous report that mentions it"
+    expected = "uncertain" if state.certainty == "hedged" else "positive"
+    return None if status == expected else f"{expected} in truth, {status or 'unmentioned'} in the report"
+
+
+def test_statuses_never_disagree_with_the_truth(cases):
+    assert {context for _, context, _ in cases} == {"sn", "sw", "mn", "mw"}
+    wrong = Counter(
+        disagreement(report.statuses.get(name), study, context, name)
+        for study, context, report in cases
+        for name in FINDINGS
+    )
+    assert wrong.keys() == {None} and wrong.total() > 10_000
+
+
+def test_the_rules_read_what_the_reports_state(cases):
+    wrong = total = 0
+    for _, _, report in cases:
+        assert " ".join(text for text, _ in report.sentences) == report.text
+        for text in (report.text, clean_report(report.text)):
+            anchor = extract_anchor(text)
+            for status in ("positive", "negative", "uncertain"):
+                wrong += len(set(report.listed(status)) ^ set(getattr(anchor, status)))
+            total += len(FINDINGS)
+        for text, stated in report.sentences:
+            anchor = extract_anchor(text)
+            wrong += len(stated ^ {*anchor.positive, *anchor.uncertain})
+    assert wrong == 0 and total > 10_000
+
+
+def test_sides_and_courses_are_those_of_the_truth(cases):
+    others = {
+        "new": {"worse", "stable", "improved"},
+        "unchanged": {"new", "worse", "improved"},
+        "worsened": {"new", "stable", "improved"},
+        "decreased": {"new", "stable", "worse"},
+    }
+    sides = courses = 0
+    for study, _, report in cases:
+        for text, stated in report.sentences:
+            if len(stated) != 1:
+                continue
+            words = set(re.findall(r"[a-z]+", text.lower()))
+            state = study.findings[next(iter(stated))]
+            if found := words & {"left", "right", "bilateral"}:
+                assert found == {state.side}, text
+                sides += 1
+            for word in words & set(others):
+                assert state.course not in others[word], text
+                courses += 1
+    assert sides > 1500 and courses > 100
+
+
+def test_remarks_state_and_deny_nothing(cases):
+    for study, _, _ in cases:
+        for style in ("terse", "plain", "prose", "numbered"):
+            for text in remarks(study, style):
+                assert not any(extract_anchor(text).as_dict().values()), text
+                assert "fracture" not in study.findings or "intact" not in text
+
+
+def test_lungs_with_a_finding_are_not_clear(cases):
+    outside = {"cardiomegaly", "enlarged mediastinum", "fracture", "support devices"}
+    clear = [study for study, _, report in cases if re.search(r"lungs (are )?clear|clear lungs", report.text, re.I)]
+    assert len(clear) > 50 and all(study.findings.keys() <= outside for study in clear)
+
+
+def test_contexts_share_the_wording(cases):
+    by_key = {(study.study_id, context): report for study, context, report in cases}
+    same = [
+        by_key[study.study_id, "sn"].text == report.text
+        for study, context, report in cases
+        if context == "mn" and not study.lateral_only
+    ]
+    assert all(same) and len(same) > 50
+
+
+def test_previous_report_uses_all_that_the_previous_study_had(cases):
+    study = next(s for s, _, _ in cases if s.prior and s.prior.has_lateral and s.prior.prior)
+    assert fullest_report_of(study.prior).context == "mw"
+    assert fullest_report_of(study.prior) == report_of(study.prior, "mw")
+
+
+def test_sample_texts_is_deterministic_and_exact_in_number():
+    reports = sample_texts(3, 301)
+    assert len(reports) == 301 and reports == sample_texts(3, 301)
+    assert {report.context for report in reports} == {"sn", "sw", "mn", "mw"}
+
+
+def test_each_draw_decides_one_thing() -> None:
+    """A draw that decides two things ties them: every one is used at one place."""
+    source = Path(language.__file__).read_text(encoding="utf-8")
+    used = Counter(re.findall(r'"([a-z_]+)"', source))
+    assert {used[draw] for draw in (*language._OF_REPORT, *language._OF_FINDING)} == {2}  # with its definition
+
+
+def test_which_sections_a_report_has_does_not_depend_on_the_order_of_denials() -> None:
+    """One impression in five is missing, whatever the order; a tie of the two once made it .88 against .06."""
+    halves = {True: [], False: []}
+    for report in sample_texts(23, 2000):
+        choices = language._Choices(report.study.rng(language._PURPOSE))
+        reverse = choices.number("denies_in_reverse") < 0.5
+        halves[reverse].append((not report.impression, not report.findings, ". " in report.impression))
+    shares = np.array(
+        [np.mean(half, axis=0) for half in halves.values()]
+    )  # without impression, findings; with a long one
+    assert np.abs(shares[:, :2] - (0.2, 0.18)).max() < 0.05 and np.ptp(shares[:, 2]) < 0.07
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return phantom_tokenizer(900)
+
+
+def test_layout_is_llamas(tokenizer):
+    assert tokenizer.get_vocab_size() == 900
+    assert [tokenizer.id_to_token(i) for i in range(3)] == ["<unk>", "<s>", "</s>"]
+    assert tokenizer.token_to_id("<0x0A>") == 3 + 0x0A
+    assert tokenizer.encode("edema .").ids[0] == 1
+    assert tokenizer.encode("edema .").tokens[1] == "▁edema"
+
+
+def test_whole_trajectories_round_trip(tokenizer):
+    for report in sample_texts(77, 300):
+        cleaned = clean_report(report.text)
+        for text in (cleaned, report.text, f"{language.commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>"):
+            ids = tokenizer.encode(text).ids
+            assert tokenizer.decode(ids) == text
+            assert 0 not in ids
+
+
+@given(st.text(max_size=40).filter(lambda text: not text.startswith((" ", "▁"))))
+def test_any_text_round_trips(text):
+    tokenizer = phantom_tokenizer(900)
+    if "▁" in text or any(token in text for token in ("<s>", "</s>", "<unk>")):
+        return
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text

@@ -1,15 +1,29 @@
-"""What each phase trains, name by name, and that the parent which Calibrate starts from is also its teacher."""
+"""What each phase trains, name by name, and what is known of it beforehand: its records, its plan, its losses."""
 
 import math
+from dataclasses import replace
+from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 import torch
 
+from pacer.commitments.anchor import POLARITIES
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA
 from pacer.training import losses
-from pacer.training.examples import Examples
+from pacer.training.examples import Examples, RecordTable
+from pacer.training.loop import validate
+from pacer.training.losses import objective
+from pacer.training.phases import phase_of
+from pacer.training.sampler import Sampler
 from tests.support.cases import cases
 from tests.support.models import moved
+from tests.support.training import parameters
 
 PHASES = ("warmup", "parent", "calibrate")
 
@@ -139,3 +153,139 @@ def test_the_teacher_gets_no_gradient(setting, monkeypatch: pytest.MonkeyPatch) 
     losses.objective(moved(model), batch, losses.LossWeights(lambda_q=0.35, lambda_tlw=0.0, lambda_cons=1.0))
     [(states, _, _, teacher, *_)] = given
     assert states.requires_grad and not teacher.requires_grad
+
+
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_measured_lengths_are_those_of_the_batches(name: str, setting) -> None:
+    _, examples = setting(name)
+    sampler = Sampler(phase_of(name, parameters(batches={"window": 3}, parent={"rho_start": 0.5})), examples)
+    routes = set()
+    for micro, rho in islice(sampler.from_update(0), 12):
+        commits = examples.routes(micro.rows, micro.visits, rho, sampler.route_seed)
+        batch = examples.drawn(micro, rho, sampler.route_seed, 0.35)
+        asked = examples.lengths(micro.rows)
+        assert batch.length.tolist() == asked[np.arange(len(asked)), np.array(commits, dtype=int)].tolist()
+        routes |= set(commits)
+    assert routes == ({False} if name == "warmup" else {False, True})
+
+
+def test_a_record_is_measured_once_and_only_if_its_window_is_needed(setting) -> None:
+    _, examples = setting("parent")
+    measured: list[tuple[str, bool]] = []
+    build = examples._sequence
+    examples._sequence = lambda record, commit: measured.append((record["record_id"], commit)) or build(record, commit)
+    sampler = Sampler(phase_of("parent", parameters(batches={"window": 2})), examples)
+    late = next(sampler.from_update(5))[0]  # the last window of its epoch
+    assert len(measured) < 2 * 24
+    whole = [micro for micro, _ in islice(sampler.from_update(0), 2 * sampler.order.micro_batches_per_epoch)]
+    assert whole[5 * sampler.phase.schedule.accumulation].rows.tolist() == late.rows.tolist()
+    assert len(measured) == len(set(measured)) == 2 * 24
+
+
+def test_windows_are_sorted_by_the_lengths_that_the_batches_then_have(setting) -> None:
+    """With the visits' own routes, and the rho of the window's middle, which is that of all its batches here."""
+    _, examples = setting("parent")
+    route = {"rho_start": 0.3, "rho_end": 0.3}
+    sampler = Sampler(phase_of("parent", parameters(batches={"window": 50}, parent=route)), examples)
+    epoch = islice(sampler.from_update(0), sampler.order.micro_batches_per_epoch)
+    drawn = [examples.drawn(micro, rho, sampler.route_seed, 0.35).length.tolist() for micro, rho in epoch]
+    for context in range(4):
+        batches = sorted(drawn[context::4])
+        assert len(batches) > 1 and (np.diff(np.concatenate(batches)) >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_records_with_a_positive_finding_are_drawn_more_often(name: str, setting) -> None:
+    _, examples = setting(name)
+    sampler = Sampler(phase_of(name, parameters(batches={"positive_repeats": 4})), examples)
+    for context, rows in examples.table.rows("train", sampler.phase.contexts).items():
+        times = dict(zip(*np.unique(sampler.order.rows[context], return_counts=True), strict=True))
+        affirms = {int(row): bool(examples.table.row(int(row)).get("positive")) for row in rows}
+        assert any(affirms.values()) == (name != "warmup")  # the warm-up reads no commitments
+        assert times == {row: 4 if positive else 1 for row, positive in affirms.items()}
+
+
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_it_is_the_objective_of_the_whole_context_as_one_batch(name: str, setting, accelerator) -> None:
+    model, examples = setting(name)
+    for size in (1, 2):
+        params = parameters(**{name: {"batch_size": size}})
+        phase = phase_of(name, params)
+        losses = validate(model, examples, phase, accelerator)
+        expected = {}
+        with torch.no_grad():
+            for context, rows in examples.table.rows("val", phase.contexts).items():
+                if len(rows):
+                    batch = examples.batch(rows, [name != "warmup"] * len(rows), phase.losses.lambda_q)
+                    losses_alone = replace(phase.losses, lambda_cons=None, lambda_drift=None)
+                    found = objective(model, batch, losses_alone, frontal_only=phase.frontal_only)
+                    expected[f"validation/{context}"] = found.total.item()
+        mean = sum(expected.values()) / len(expected)
+        assert losses == pytest.approx(expected | {"validation/mean": mean}, rel=1e-5)
+    assert len(expected) == (1 if name == "warmup" else 4)
+
+
+def test_validation_records_bounds_each_context(setting, accelerator) -> None:
+    model, examples = setting("parent")
+    asked: list[int] = []
+    batch = examples.batch
+
+    def noting(rows, commits, lambda_q):
+        asked.extend(int(row) for row in rows)
+        return batch(rows, commits, lambda_q)
+
+    examples.batch = noting
+    params = parameters(train={"validation_records": 1})
+    validate(model, examples, phase_of("parent", params), accelerator)
+    assert asked == [int(rows[0]) for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values()]
+
+
+@pytest.mark.parametrize(("processes", "largest"), [(1, 2), (2, 1)])
+def test_a_process_validates_in_batches_of_its_share(processes: int, largest: int, setting, accelerator) -> None:
+    model, examples = setting("parent")
+    sizes: list[int] = []
+    batch = examples.batch
+    examples.batch = lambda rows, *others: sizes.append(len(rows)) or batch(rows, *others)
+    several = SimpleNamespace(
+        process_index=0, num_processes=processes, device=accelerator.device, reduce=accelerator.reduce
+    )
+    validate(model, examples, phase_of("parent", parameters(parent={"batch_size": 2})), several)
+    assert max(sizes) == largest and sum(sizes) == 8 // processes
+
+
+@pytest.fixture
+def files(records: pl.DataFrame, anchors: pl.DataFrame, tmp_path):
+    """Paths of records, emphasis and anchors as the stages write them."""
+    complete = pl.DataFrame(records.to_dicts(), schema=RECORD_SCHEMA)
+    paths = [tmp_path / f"{name}.parquet" for name in ("records", "emphasis", "anchors")]
+    complete.with_columns(emphasis=pl.lit(None)).cast(pl.Schema(RECORD_SCHEMA)).write_parquet(paths[0])
+    complete.select(list(EMPHASIS_SCHEMA)).write_parquet(paths[1])
+    anchors.write_parquet(paths[2])
+    return paths
+
+
+def test_rows_are_those_of_the_tables(files, records, anchors) -> None:
+    contexts = ("sn", "mw")
+    table = RecordTable.read(*files, contexts)
+    columns = ["record_id", "context", "split", "report", "prior_report", "emphasis", *POLARITIES]
+    expected = (
+        records.join(anchors, on="record_id").filter(pl.col("context").is_in(contexts)).select(columns).to_dicts()
+    )
+    assert len(table) == len(expected) == 16 and table.labelled
+    rows = [table.row(number) for number in range(len(table))]
+    assert [{name: row[name] for name in columns} for row in rows] == expected
+    assert "report_raw" not in rows[0]  # the text of every target once
+    assert [table.record_id(number) for number in range(len(table))] == [row["record_id"] for row in expected]
+    numbers = table.rows("val", ("mw", "sn"))
+    assert list(numbers) == ["mw", "sn"]
+    assert [table.row(int(number))["record_id"] for number in numbers["mw"]] == ["mw-6", "mw-7"]
+    assert not RecordTable.read(*files[:2], None, contexts).labelled
+
+
+@pytest.mark.parametrize(("stage", "place"), [("emphasis", 1), ("anchors", 2)])
+def test_rows_of_other_records_are_refused(files, stage: str, place: int) -> None:
+    made = pl.read_parquet(files[place])
+    for other in (made.reverse(), made.head(20), pl.concat([made, made.tail(1)])):
+        other.write_parquet(files[place])
+        with pytest.raises(DataError, match=f"the output of stage `{stage}` does not match the corpus"):
+            RecordTable.read(*files, CONTEXTS)
