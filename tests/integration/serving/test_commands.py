@@ -1,18 +1,24 @@
-"""``pacer export`` and ``pacer generate`` as a user meets them."""
+"""``pacer export`` and ``pacer generate`` as a user meets them: one case, a table of many, and ReXrank's studies."""
 
+import csv
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
+from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
 from pacer.data.schemas import ABOUT, read_about
-from pacer.serving.case import GENERATED_NOTE
+from pacer.serving.case import GENERATED_NOTE, Case, _key, read_cases, report_cases
 from pacer.serving.package import export_model
+from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.cli import Outcome
 from tests.support.world import ROOT, World
@@ -73,16 +79,9 @@ def test_all_contexts_side_by_side(world: World, generate) -> None:
     assert rows >= {"sources", "gate", "commitment", "report"}
 
 
-def table_of(world: World, folder: Path, *record_ids: str) -> Path:
-    """A table of the frontal views of records."""
-    rows = [f"{record_id},{world.case(record_id).frontal}" for record_id in record_ids]
-    table = folder / "cases.csv"
-    table.write_text("\n".join(["case,frontal", *rows]))
-    return table
-
-
-def test_a_table_of_cases(world: World, generate, tmp_path: Path) -> None:
-    table, out = table_of(world, tmp_path, "sn-50000002", "sn-50000003"), tmp_path / "out.jsonl"
+def test_the_cases_of_a_table(world: World, generate, tmp_path: Path) -> None:
+    two, out = [world.case(name) for name in ("sn-50000002", "sn-50000003")], tmp_path / "out.jsonl"
+    table = write_table(tmp_path, two)
     done = generate("--cases", table, "--out", out)
     assert done.code == 0 and "2 reports written" in done.out
     assert sorted(line["case"] for line in read_jsonl(out)) == ["sn-50000002", "sn-50000003"]
@@ -97,13 +96,13 @@ def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, p
     pq.write_table(table.replace_schema_metadata({ABOUT: about}), tmp_path / "records.parquet")
     export_model(tmp_path / "model", world.decode, **world.inputs | {"records": tmp_path / "records.parquet"})
     command = ("generate", "--model", tmp_path / "model")
-    one, table = arguments_of(world, "sw-50000002"), table_of(world, tmp_path, "sn-50000002")
+    one, table = arguments_of(world, "sw-50000002"), write_table(tmp_path, [world.case("sn-50000002")])
     for arguments in (one, [*one, "--all-contexts"], ["--cases", table, "--out", tmp_path / "out.jsonl"]):
         assert GENERATED_NOTE in words_of(pacer(*command, *arguments).out)
     assert GENERATED_NOTE in read_jsonl(tmp_path / "out.jsonl")[0]["notes"]
 
 
-@pytest.mark.parametrize(("arguments", "sentence"), listed_cases(__file__, "refused"))
+@pytest.mark.parametrize(("arguments", "sentence"), listed_cases(__file__, "options"))
 def test_what_is_refused_is_one_line(generate, arguments: str, sentence: str) -> None:
     outcome = generate(*arguments.split())
     assert outcome.code == 1 and outcome.out == ""
@@ -131,3 +130,147 @@ def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) 
     assert "model written to my-model" in exported.out
     shown = pacer("generate", "--model", "my-model", *arguments_of(world, "sn-50000002")).out
     assert words_of(prediction(world, "sn-50000002")["report"]) in words_of(shown)
+
+
+@pytest.fixture
+def cases(world: World) -> list[Case]:
+    """The six test records of sn and mw."""
+    return [world.case(line["record_id"]) for context in ("sn", "mw") for line in world.predictions(context)]
+
+
+def write_table(folder: Path, cases: list[Case]) -> Path:
+    path = folder / "cases.csv"
+    columns = ("frontal", "lateral", "prior", "indication", "history", "view", "sections")
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["case", *columns])
+        for case in cases:
+            writer.writerow([case.name, *(getattr(case, column) or "" for column in columns)])
+    return path
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 100])
+def test_every_case_of_a_table_has_its_line(
+    world: World, reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch, batch_size: int
+) -> None:
+    monkeypatch.setattr(reporter, "batch_size", batch_size)
+    table, out = write_table(tmp_path, cases), tmp_path / "deep" / "reports.jsonl"
+    truncated = report_cases(reporter, read_cases(table), out)
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in out.read_text().splitlines()]
+    assert truncated == sum(line["truncated"] for line in lines)
+    assert [line["case"] for line in lines] == [case.name for case in cases]
+    expected = {line["record_id"]: line for context in ("sn", "mw") for line in world.predictions(context)}
+    for line in lines:
+        own = expected[line["case"]]
+        assert (line["generated"], line["gate"], line["commitment"]) == (own["generated"], own["gate"], own["anchor"])
+    assert [path.name for path in out.parent.iterdir()] == ["reports.jsonl"]
+
+
+def test_all_bad_cases_are_named_before_any_work(
+    reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch
+) -> None:
+    bad = [Case(tmp_path / "none.png", name="two"), Case(cases[0].frontal, prior="x" * 30_000, name="four")]
+    out = tmp_path / "out.jsonl"
+    monkeypatch.setattr(Reporter, "stream", lambda *arguments: pytest.fail("work began"))
+    with pytest.raises(DataError, match=r"^2 of 4 cases cannot be used; correct or remove them:") as error:
+        report_cases(reporter, [cases[0], *bad, cases[1]], out)
+    for text in ("\n  image two, frontal: the file", "\n  previous report of four: 30,000"):
+        assert text in str(error.value)
+    assert not out.exists()
+    many = [Case(tmp_path / "none.png", name=str(number)) for number in range(50)]
+    with pytest.raises(DataError, match=r"50 of 50 cases") as error:
+        report_cases(reporter, many, out)
+    lines = str(error.value).splitlines()
+    assert "image 0, frontal:" in lines[1] and "image 19, frontal:" in lines[20] and lines[21:] == ["  ... and 30 more"]
+
+
+def test_a_stopped_run_continues(
+    reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finished reports stay, a torn line and a case that has changed are done again, and the file is as without a
+    stop."""
+    stream, out, asked = Reporter.stream, tmp_path / "out.jsonl", list[str]()
+    report_cases(reporter, cases, tmp_path / "whole.jsonl")
+    stop_after = 4
+
+    def interrupted(self, remaining, *arguments):
+        asked[:] = [case.name for case in remaining]
+        for count, item in enumerate(stream(self, remaining, *arguments)):
+            if count == stop_after:
+                raise KeyboardInterrupt
+            yield item
+
+    monkeypatch.setattr(Reporter, "stream", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        report_cases(reporter, cases, out)
+    assert not out.exists() and len(asked) == 6
+    [journal] = tmp_path.glob("out.jsonl.scratch/*/lines.jsonl")
+    journal.write_bytes(journal.read_bytes()[:-9])
+    finished = [json.loads(line)["line"]["case"] for line in journal.read_text().splitlines()[:-1]]
+    stop_after = 0
+    for change in ({"indication": "Fever."}, {"commitment": "positive: edema"}):
+        changed = [replace(case, **change) if case.name == finished[0] else case for case in cases]
+        with pytest.raises(KeyboardInterrupt):
+            report_cases(reporter, changed, out)
+        assert sorted(asked) == sorted({case.name for case in cases} - set(finished[1:]))
+    stop_after = 99
+    report_cases(reporter, cases, out)
+    assert sorted(asked) == sorted({case.name for case in cases} - set(finished))
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == ["out.jsonl"]
+
+
+def read(folder: Path, text: str, name: str = "cases.csv") -> list[Case]:
+    (folder / name).write_text(text)
+    return read_cases(folder / name)
+
+
+def test_a_table_of_cases(tmp_path: Path) -> None:
+    rows = "a,f/1.png,f/2.png,Edema.,Cough,PA\n\nb,/x/3.dcm,,No effusion. Clear.,,\n"
+    assert read(tmp_path, f"Case,frontal,lateral,prior,indication,VIEW\n{rows}") == [
+        Case(tmp_path / "f/1.png", tmp_path / "f/2.png", "Edema.", "Cough", None, "PA", name="a"),
+        Case(Path("/x/3.dcm"), prior="No effusion. Clear.", name="b"),
+    ]
+    line = '{"frontal": "/1.png", "prior": "No, never.", "view": null}\n'
+    assert read(tmp_path, line, "cases.jsonl") == [Case(Path("/1.png"), prior="No, never.", name="/1.png")]
+    assert read(tmp_path, "probe_id,frontal\nsn-1:mean,1.png\n")[0].name == "sn-1:mean"
+
+
+@pytest.mark.parametrize(("text", "sentence"), listed_cases(__file__, "refused"))
+def test_tables_that_are_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        read(tmp_path, text)
+
+
+def test_a_list_with_other_attributes_is_another_case(describing: Reporter, cases: list[Case]) -> None:
+    lists = [f"positive: {words}pleural effusion" for words in ("", "left ", "right ", "mild right ")]
+    assert len({_key(describing.prepare(replace(cases[0], commitment=one))) for one in lists}) == len(lists)
+
+
+SCRIPT = ROOT / "docs" / "examples" / "rexrank.py"
+STUDIES = YAML(typ="safe").load(Path(__file__).with_name("commands.yaml"))["rexrank"]
+
+
+def run(folder: Path, *arguments: str) -> None:
+    subprocess.run([sys.executable, str(SCRIPT), *arguments], cwd=folder, check=True)
+
+
+def test_studies_become_cases_and_reports_go_back(tmp_path: Path) -> None:
+    (tmp_path / "studies.json").write_text(json.dumps(STUDIES))
+    for image in ("1/front.png", "1/side.png", "2/a.png"):
+        (tmp_path / image).parent.mkdir(exist_ok=True)
+        (tmp_path / image).touch()
+    run(tmp_path, "cases", "studies.json", "cases.csv")
+    front, side, other = (tmp_path / image for image in ("1/front.png", "1/side.png", "2/a.png"))
+    assert read_cases(tmp_path / "cases.csv") == [
+        Case(front, side, view="PA", indication="Cough, fever.", name="one"),
+        Case(other, name="two"),
+    ]
+
+    (tmp_path / "reports.jsonl").write_text(
+        "".join(f"{json.dumps({'case': name, 'report': f'report of {name}'})}\n" for name in ("two", "one"))
+    )
+    run(tmp_path, "answers", "studies.json", "reports.jsonl", "predictions.json")
+    answers = json.loads((tmp_path / "predictions.json").read_text())
+    expected = {name: study | {"model_prediction": f"report of {name}"} for name, study in STUDIES.items()}
+    assert answers == expected and list(answers) == list(STUDIES)
