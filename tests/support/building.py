@@ -4,7 +4,6 @@ As a script: ``building.py JOB...`` builds one after another and is what ``accel
 """
 
 import os
-import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -36,7 +35,6 @@ CONFIG = Features(
     prior_tokens=12,
 )
 TEXTS = ["no effusion .", "edema .", "no effusion .", "pneumonia .", "clear .", "stable ."]
-KILLED = -signal.SIGKILL
 
 
 def perform(task: dict[str, Any]) -> None:
@@ -132,7 +130,7 @@ class Setting:
             killed = self.server.run(
                 *[self.task(name, stop={"point": point, "number": number}) for name, (point, number) in stops.items()]
             )
-            assert [code for code, _ in killed] == [KILLED] * len(stops), killed
+            assert [code for code, _ in killed] == [drive.KILLED] * len(stops), killed
             self.server.finish(*map(self.task, stops))
             for name, point in stops.items():
                 assert drive.contents(self.folder / name) == self.whole, point

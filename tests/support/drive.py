@@ -43,6 +43,8 @@ ROOT = Path(__file__).parents[2]
 MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
 #: Seconds after which a process that should have ended counts as hanging.
 PATIENCE = 120.0
+#: Exit code of a process that was killed.
+KILLED = -signal.SIGKILL
 #: Starts a script as a user does.
 ACCELERATE = (str(Path(sys.executable).with_name("accelerate")), "launch", "--quiet")
 #: The same, two processes of this machine, on the CPU with gloo. `accelerate launch` starts several on CPUs only as it

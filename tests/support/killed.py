@@ -1,7 +1,6 @@
 """Phases of training in processes that are killed (SIGKILL) at a chosen moment and started again."""
 
 import shutil
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,6 @@ from tests.support import drive
 from tests.support.models import MODEL
 
 PHASES = ("parent", "calibrate")
-KILLED = -signal.SIGKILL
 UPDATES, STATE_INTERVAL = 6, 2
 HALF_STATE, STATE_RENAMED = "half of torch.save .state.pt.tmp", "os.replace state.pt"
 STEP = "AdamW.step"
@@ -64,7 +62,7 @@ class Setting:
         """Do tasks at the same time, each until its process kills itself at a point, met for that time."""
         stops = [task | {"stop": {"point": point, "number": number}} for task, point, number in runs]
         for (_, point, number), (code, output) in zip(runs, self.server.run(*stops)):
-            assert code == KILLED, f"not killed at {point} {number}: {output}"
+            assert code == drive.KILLED, f"not killed at {point} {number}: {output}"
 
     def start_and_stop(self, task: dict[str, Any], point: str, number: int) -> int:
         """Start a process that halts at a point, and wait until it has."""

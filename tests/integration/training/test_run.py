@@ -19,22 +19,11 @@ from pacer.model.assemble import load_model
 from pacer.model.checkpoint import read_record
 from pacer.training import run
 from pacer.training.examples import Examples
-from tests.support import drive
+from tests.support import drive, killed
 from tests.support.cases import listed_cases
-from tests.support.killed import (
-    HALF_STATE,
-    PHASES,
-    STEP,
-    UPDATES,
-    Setting,
-    assert_like,
-    put_older,
-    scratch,
-    setting,
-    steps,
-    stopped,
-)
 from tests.support.models import MODEL
+
+setting = killed.setting
 
 
 def parameters(**calibrate: object) -> Params:
@@ -209,36 +198,33 @@ def test_what_does_not_matter_does_not_start_anew(phase, tmp_path: Path, monkeyp
     assert less != first and len(less) == 1
 
 
-__all__ = ["setting"]
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_killed_in_an_update_and_in_the_write_of_a_state(phase: str, setting: Setting) -> None:
+@pytest.mark.parametrize("phase", killed.PHASES)
+def test_killed_in_an_update_and_in_the_write_of_a_state(phase: str, setting: killed.Setting) -> None:
     task = setting.task(f"{phase}-killed", phase)
-    put_older(task)
-    setting.kill((task, STEP, 3))  # one state is there
-    setting.kill((task, HALF_STATE, 0))
+    killed.put_older(task)
+    setting.kill((task, killed.STEP, 3))  # one state is there
+    setting.kill((task, killed.HALF_STATE, 0))
     setting.server.finish(task)
-    assert steps(task) == UPDATES - 2
-    assert_like(task, setting.reference(phase))
+    assert killed.steps(task) == killed.UPDATES - 2
+    killed.assert_like(task, setting.reference(phase))
 
 
-def test_other_parameters_start_anew(setting: Setting) -> None:
+def test_other_parameters_start_anew(setting: killed.Setting) -> None:
     params = drive.parameters(MODEL, train={"lambda_tlw": 0.5})
     fresh, task = setting.task("parent-fresh", "parent", params), setting.task("parent-changed", "parent", params)
-    setting.kill((setting.task("parent-changed", "parent"), STEP, 4))
+    setting.kill((setting.task("parent-changed", "parent"), killed.STEP, 4))
     setting.server.finish(task, fresh)
-    assert steps(task) == UPDATES and drive.weights(task) == drive.weights(fresh)
+    assert killed.steps(task) == killed.UPDATES and drive.weights(task) == drive.weights(fresh)
     assert drive.weights(fresh) != setting.reference("parent").weights
 
 
 #: A point at which the signal arrives, for which time it is met, and the updates that are left then.
 MOMENTS = [
-    (STEP, 0, UPDATES - 1),
-    (STEP, 2, UPDATES - 3),  # the third update ends, and its validation waits
-    ("validate", 0, UPDATES - 3),
-    (HALF_STATE, 0, UPDATES - 2),
-    (STEP, UPDATES - 1, 0),
+    (killed.STEP, 0, killed.UPDATES - 1),
+    (killed.STEP, 2, killed.UPDATES - 3),  # the third update ends, and its validation waits
+    ("validate", 0, killed.UPDATES - 3),
+    (killed.HALF_STATE, 0, killed.UPDATES - 2),
+    (killed.STEP, killed.UPDATES - 1, 0),
     ("validate", 1, 0),
 ]
 
@@ -246,11 +232,11 @@ MOMENTS = [
 @pytest.mark.parametrize(
     ("phase", "sent"), [("parent", signal.SIGTERM), ("parent", signal.SIGINT), ("calibrate", signal.SIGINT)]
 )
-def test_a_stop_loses_no_update_and_changes_no_byte(phase: str, sent: signal.Signals, setting: Setting) -> None:
+def test_a_stop_loses_no_update_and_changes_no_byte(phase: str, sent: signal.Signals, setting: killed.Setting) -> None:
     for place, (point, number, left) in enumerate(MOMENTS):
         task = setting.task(f"{phase}-{sent.name}-{place}", phase)
-        ((code, output),) = setting.server.run(stopped(task, point, number, signal=sent.name))
-        assert code == 128 + sent and (scratch(task) / "lock").exists(), output
+        ((code, output),) = setting.server.run(killed.stopped(task, point, number, signal=sent.name))
+        assert code == 128 + sent and (killed.scratch(task) / "lock").exists(), output
         setting.server.finish(task)
-        assert steps(task) == left, (point, number)
-        assert_like(task, setting.reference(phase))
+        assert killed.steps(task) == left, (point, number)
+        killed.assert_like(task, setting.reference(phase))

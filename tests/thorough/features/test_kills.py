@@ -8,8 +8,8 @@ import torch
 
 from pacer.core.io import read_json
 from pacer.features.store import FeatureStore
-from tests.support.building import IMAGES, KILLED, SHARD, Setting, cut, setting, shard_of
-from tests.support.drive import contents
+from tests.support.building import IMAGES, SHARD, Setting, cut, setting, shard_of
+from tests.support.drive import KILLED, contents
 
 __all__ = ["setting"]
 

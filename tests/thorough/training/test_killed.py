@@ -9,31 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import drive
-from tests.support.killed import (
-    HALF_STATE,
-    PHASES,
-    STEP,
-    UPDATES,
-    Setting,
-    assert_like,
-    put_older,
-    setting,
-    steps,
-    stopped,
-)
+from tests.support import drive, killed
 from tests.support.models import MODEL
 
-__all__ = ["setting"]
+setting = killed.setting
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_killed_at_every_point(phase: str, setting: Setting) -> None:
+@pytest.mark.parametrize("phase", killed.PHASES)
+def test_killed_at_every_point(phase: str, setting: killed.Setting) -> None:
     reference = setting.reference(phase)
     points = [point for point, _ in reference.points]
     # each kind of moment is among them: between updates, in and around the writes of states and of the checkpoint,
     # around the checkpoint's rename, while the older checkpoint and the scratch are removed
-    assert points.count(STEP) == UPDATES and points.count(HALF_STATE) >= 2
+    assert points.count(killed.STEP) == killed.UPDATES and points.count(killed.HALF_STATE) >= 2
     assert {
         "save_file model.safetensors",
         "half of save_file model.safetensors",
@@ -48,12 +36,12 @@ def test_killed_at_every_point(phase: str, setting: Setting) -> None:
     chosen = [
         index
         for index, (point, number) in enumerate(reference.points)
-        if phase == PHASES[0] or number == min(points.count(point), 2) - 1
+        if phase == killed.PHASES[0] or number == min(points.count(point), 2) - 1
     ]
     for first in range(0, len(chosen), 2):  # two at a time
         runs = [(task, index, *reference.points[index]) for task, index in zip(tasks, chosen[first:])]
         for task, *_ in runs:
-            put_older(task)
+            killed.put_older(task)
         setting.kill(*((task, point, number) for task, _, point, number in runs))
         for task, _, point, number in runs:
             weights = Path(task["out"]) / "model.safetensors"
@@ -61,30 +49,30 @@ def test_killed_at_every_point(phase: str, setting: Setting) -> None:
         again = setting.server.run(*(task for task, *_ in runs))
         for (task, index, point, number), (code, output) in zip(runs, again):
             assert code == 0, f"after a kill at {point} {number}: {output}"
-            assert_like(task, reference)
-            assert steps(task) in reference.left(index), (point, number)
+            killed.assert_like(task, reference)
+            assert killed.steps(task) in reference.left(index), (point, number)
 
 
-def test_a_second_process_is_refused_and_the_first_unharmed(setting: Setting) -> None:
+def test_a_second_process_is_refused_and_the_first_unharmed(setting: killed.Setting) -> None:
     task = setting.task("shared", "parent")
     other = setting.task("shared", "parent", drive.parameters(MODEL, train={"lambda_tlw": 0.5}))
-    first = setting.start_and_stop(task, STEP, 3)
+    first = setting.start_and_stop(task, killed.STEP, 3)
     for late in (task, other):
         [(code, output)] = setting.server.run(late | {"log": f"{late['log']}.second"})
         assert code == 1 and output.splitlines()[-1].startswith("error: ")
         assert "is in use by another process" in output
     os.kill(first, signal.SIGCONT)
     assert setting.server.wait(first) == 0, setting.server.output(first)
-    assert_like(task, setting.reference("parent"))
+    killed.assert_like(task, setting.reference("parent"))
 
 
 @pytest.mark.parametrize("parent", [False, True], ids=["a process", "the launcher"])
-def test_two_processes_stop_after_the_same_update(parent: bool, setting: Setting) -> None:
+def test_two_processes_stop_after_the_same_update(parent: bool, setting: killed.Setting) -> None:
     task, plain = (setting.task(f"parent-two-{name}-{parent}", "parent") for name in ("stopped", "plain"))
-    job = drive.write_job(stopped(task, STEP, 1, rank=1, parent=parent))
+    job = drive.write_job(killed.stopped(task, killed.STEP, 1, rank=1, parent=parent))
     code, output = drive.ended(drive.launch([job], drive.TWO_PROCESSES))
     assert code != 0 and "stopped; run the same command again" in output and "RuntimeError" not in output, output
     for each in (task, plain):
         assert drive.ended(drive.launch([drive.write_job(each)], drive.TWO_PROCESSES))[0] == 0
-    assert steps(task) < UPDATES - 1
+    assert killed.steps(task) < killed.UPDATES - 1
     assert drive.weights(task) == drive.weights(plain) and drive.logged(task) == drive.logged(plain)

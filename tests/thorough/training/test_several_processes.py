@@ -15,8 +15,6 @@ from tests.support import drive
 from tests.support.models import MODEL
 
 UPDATES, STATE_INTERVAL = 6, 2
-
-
 CASES = [("parent", False), ("calibrate", True)]  # phase, and whether its batches mix contexts
 
 
