@@ -37,7 +37,7 @@ radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/eval
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	$(BIN)/dvc repro
 	@echo; sed -n '/^|/p' reports/tables/scores.md; echo; echo "$(CURDIR)/reports/index.html has all of it"
-	@$(BIN)/python bench/expected.py
+	@$(BIN)/python bench/release_check.py --last-run
 
 experiments: $(READY)  ## the experiments of this commit: mean F1 and BLEU-4, and the parameters that differ
 	@groups=$$(sed -n 's/^\([a-z_]*\):.*/\1/p' params.yaml | paste -s -d '|' -); \

@@ -8,7 +8,6 @@ report > score of the faulty one) over pairs of one report, ties as one half. Ch
 given, which is a stand-in where no other is at hand.
 """
 
-import argparse
 import itertools
 import random
 import re
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from measuring import table
+from measuring import options_of, table
 from pycocoevalcap.cider.cider import Cider
 
 import pacer
@@ -56,10 +55,6 @@ def exchanged(words: dict[str, str], text: str) -> str:
     return re.sub(rf"\b(?:{'|'.join(words)})\b", other, text, flags=re.I)
 
 
-def denied(text: str, findings: frozenset[str], _: random.Random) -> str:
-    return " ".join(f"There is no {name}." for name in sorted(findings)) if findings else text
-
-
 def invented(text: str, _: frozenset[str], draw: random.Random, absent: list[str]) -> str:
     return f"{text} There is {draw.choice(absent)}."
 
@@ -67,7 +62,7 @@ def invented(text: str, _: frozenset[str], draw: random.Random, absent: list[str
 Change = Callable[[str, frozenset[str], random.Random], str]
 #: Fault -> change of one sentence with its findings; a sentence that stays the same has no room for it.
 FAULTS: dict[str, Change] = {
-    "finding denied": denied,
+    "finding denied": lambda text, findings, _: " ".join(f"There is no {one}." for one in sorted(findings)) or text,
     "finding dropped": lambda text, findings, _: "" if findings else text,
     "finding invented": lambda text, _, draw: text,  # needs the study: see :func:`faulty`
     "side swapped": lambda text, _, __: exchanged(SIDES, text),
@@ -170,11 +165,8 @@ def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--chexbert", type=Path)
-    parser.add_argument("--reports", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=106)
-    options = parser.parse_args()
+    sizes = ("--reports", {"type": int, "default": 300}), ("--seed", {"type": int, "default": 106})
+    options = options_of(__doc__, ("--chexbert", {"type": Path}), *sizes)
     studies = [study for patient in make_world(options.seed, options.reports) for study in patient.studies]
     made = [report_of(study, contexts_of(study)[-1]) for study in studies]
     reports = [report for report in made if any(names for _, names in report.sentences)][: options.reports]

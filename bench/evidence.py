@@ -17,7 +17,6 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
     lists          F1 of reports, of generated lists, of read lists, and of reports for the references' lists
 """
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from measuring import table
+from measuring import options_of, table
 
 from pacer.commitments.anchor import KINDS as ATTRIBUTES
 from pacer.core.io import read_json, write_json
@@ -35,7 +34,7 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.commitments import attribute_counts, attribute_share
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import CASES
-from pacer.metrics.statistics.bootstrap import Difference, holm
+from pacer.metrics.statistics.bootstrap import holm
 from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import context_mean, contexts_in
@@ -241,8 +240,10 @@ def attributes(result: Stored) -> list[str]:
         cells = [label]
         for kind in ATTRIBUTES:
             given, dealt = row[MEAN].get(f"attributes_{kind}", {}), row[MEAN].get(f"{kind}_dealt", {})
-            one = student([value - dealt[key] for key, value in given.items()]) if given else None
-            cells += [f"{cell(given)} ({mean_of(row, f'{kind}_dealt')})" if given else "", difference_text(one)]
+            if given:
+                cells += [f"{cell(given)} ({mean_of(row, f'{kind}_dealt')})", paired(given, dealt)]
+            else:
+                cells += ["", ""]
         lines.append(cells)
     heads = [head for kind in ATTRIBUTES for head in (f"{kind} (dealt)", "difference (95 %)")]
     return table(["Row", *heads], lines)
@@ -276,9 +277,9 @@ def mean_of(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
     return short(fmean(values.values())) if values else ""
 
 
-def difference_text(one: Difference | None) -> str:
-    if one is None:
-        return ""
+def paired(values: Values, others: Values) -> str:
+    """Return the mean difference of two scores over replicates, with Student's interval."""
+    one = student([value - others[key] for key, value in values.items()])
     interval = f" ({short(one.low, sign='+')} to {short(one.high, sign='+')})" if one.low is not None else ""
     return short(one.difference, sign="+") + interval
 
@@ -292,10 +293,7 @@ def previous(result: Stored) -> list[str]:
                 continue
             cells = [f"{label}, {name}", cell(given)]
             for other in PREVIOUS.values():
-                cells += [
-                    cell(scores[other]),
-                    difference_text(student([given[key] - scores[other][key] for key in given])),
-                ]
+                cells += [cell(scores[other]), paired(given, scores[other])]
             lines.append(cells)
     heads = [head for name in PREVIOUS for head in (name, "difference (95 %)")]
     return table(["Row, context", "F1 with the previous report", *heads], lines)
@@ -329,9 +327,7 @@ def with_tables(page: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("studies", nargs="*")
-    for name in parser.parse_args().studies:
+    for name in options_of(__doc__, ("studies", {"nargs": "*"})).studies:
         result = stored(name)
         write_json(RESULTS / f"{name}.json", result)
         print(f"{name}: commit {', '.join(result['commits'])}", *rows(result), *differences(result), sep="\n")

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import torch
-from measuring import Preset, preset_of, publish, ratio, table
+from measuring import Meter, Preset, preset_of, publish, ratio, table
 from PIL import Image
 from torch import Tensor
 from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
@@ -61,14 +61,14 @@ def settings(preset: Preset) -> Features:
     return Features.model_validate(fixed | shared | {"depths": depths})
 
 
-def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame) -> float:
+def stage_rate(preset: Preset, meter: Meter, folder: Path, images: pl.DataFrame) -> float:
     """Return the images/s of the stage from its first whole batch, when the models are loaded, to its end."""
     encode, begun = ImageEncoder.encode_levels, []
 
     def noting(encoder: ImageEncoder, levels: Tensor) -> Tensor:
         states = encode(encoder, levels)
         if not begun and len(levels) == preset.batch_size:
-            _wait(preset)
+            meter.wait()
             begun.append(time.perf_counter())
         return states
 
@@ -79,14 +79,14 @@ def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame) -> float:
     return (len(images) - preset.batch_size) / seconds
 
 
-def bare_rate(preset: Preset, encoder: ImageEncoder, batches: Sequence[Tensor]) -> float:
+def bare_rate(meter: Meter, encoder: ImageEncoder, batches: Sequence[Tensor]) -> float:
     """Return the images/s of only the encoder, on prepared batches."""
-    _wait(preset)
-    started = time.perf_counter()
-    for batch in batches:
-        encoder.encode(batch)
-    _wait(preset)
-    return sum(map(len, batches)) / (time.perf_counter() - started)
+
+    def encode() -> None:
+        for batch in batches:
+            encoder.encode(batch)
+
+    return sum(map(len, batches)) / meter.seconds(encode)
 
 
 def measure(preset: Preset) -> list[str]:
@@ -109,10 +109,10 @@ def measure(preset: Preset) -> list[str]:
             for start in range(0, preset.bare, preset.batch_size)
         ]
         encoder.encode(batches[0])  # warm up
-        bare, stage = [], []
+        bare, stage, meter = [], [], Meter(preset.device)
         for _ in range(preset.repeats):
-            bare.append(bare_rate(preset, encoder, batches))
-            stage.append(stage_rate(preset, folder, images))
+            bare.append(bare_rate(meter, encoder, batches))
+            stage.append(stage_rate(preset, meter, folder, images))
     rows = [
         ["the stage, from JPG files to shards", f"{statistics.median(stage):,.2f}"],
         ["bare forward of the encoder", f"{statistics.median(bare):,.2f}"],
@@ -124,11 +124,6 @@ def measure(preset: Preset) -> list[str]:
         *table(["", "images/s"], rows),
         f"The stage over the bare forward: {ratio(stage, bare)}.",
     ]
-
-
-def _wait(preset: Preset) -> None:
-    if preset.device == "cuda":
-        torch.cuda.synchronize()
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ Run it in the root of the repository, on the outputs that the report page was ma
 well its reports are: :func:`chosen_study` has the rule.
 """
 
-import argparse
 import base64
 import io
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
+from measuring import options_of
 from PIL import Image
 
 from pacer.commitments.anchor import Anchor, Attributes
@@ -202,12 +202,10 @@ def pictures(axes: Sequence[Axes], case: ExampleCase, report: ContextReport) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--narrow", action="store_true", help="two contexts, one above the other")
+    narrow = {"action": "store_true", "help": "two contexts, one above the other"}
+    options = options_of(__doc__, ("out", {"type": Path}), ("--narrow", narrow))
     data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
     results = read_results(*data, Path("predictions"), Path("metrics"), load_params())
-    options = parser.parse_args()
     case = study_case(results, chosen_study(results))
     reports = [report for report in case.reports if not options.narrow or report.record["context"] in ("sn", "mw")]
     columns, line, size, share = (1, 0.235, NARROW, 0.3) if options.narrow else (len(reports), 0.2, WIDE, 0.42)

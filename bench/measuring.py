@@ -72,6 +72,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
+def options_of(doc: str | None, *arguments: tuple[str, dict[str, Any]]) -> argparse.Namespace:
+    """Return what the command line gives for ``arguments``, each with the settings of ``add_argument``; ``doc`` is the
+    help."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, settings in arguments:
+        parser.add_argument(name, **settings)
+    return parser.parse_args()
+
+
 def preset_of(script: str, doc: str | None) -> tuple[Preset, Path | None]:
     """Return the script's preset that the command line names, and the file for the results."""
     presets = YAML(typ="safe").load(PRESETS.read_text(encoding="utf-8"))[script]
@@ -116,10 +125,10 @@ class Meter:
 
     def seconds(self, call: Callable[[], Any]) -> float:
         """Return the seconds of one call, including its work on the device."""
-        self._wait()
+        self.wait()
         started = self._clock()
         call()
-        self._wait()
+        self.wait()
         return self._clock() - started
 
     def peak(self, call: Callable[[], Any]) -> float:
@@ -131,7 +140,7 @@ class Meter:
         if self.on_gpu:
             torch.cuda.reset_peak_memory_stats()
             call()
-            self._wait()
+            self.wait()
             return torch.cuda.max_memory_allocated() / 1e6
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # no "USDT" lines before error messages
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
@@ -140,6 +149,7 @@ class Meter:
         changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
         return max(accumulate(changes, initial=0)) / 1e6
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait until the device has done its work."""
         if self.on_gpu:
             torch.cuda.synchronize()

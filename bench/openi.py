@@ -13,7 +13,6 @@ The other gives every record the most frequent train report of its context.
 A line has row, replicate, control, record_id, report, and the commitment's lists (null if none was written).
 """
 
-import argparse
 import json
 import re
 import subprocess
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from measuring import options_of
 from PIL import Image, ImageOps
 
 from pacer.commitments.anchor import POLARITIES
@@ -185,9 +185,8 @@ def read_lines(folder: Path) -> pl.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, nargs="?", default=RESULTS, help=f"folder of the files; default: {RESULTS}")
-    options = parser.parse_args()
+    out = {"type": Path, "nargs": "?", "default": RESULTS, "help": f"folder of the files; default: {RESULTS}"}
+    options = options_of(__doc__, ("out", out))
     root = Path.cwd()
     study, repository = load_study(Path("studies"), "openi"), Repository(root)
     runs = list(finished(study, repository, results_folder(root)))

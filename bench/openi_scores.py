@@ -9,7 +9,6 @@ are given for all test reports, and for those that do not occur word for word am
 resample patients; they apply to these trained models, not to other training runs.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from measuring import table
+from measuring import options_of, table
 from openi import CONSTANT, MEAN_RADIOGRAPH, NEAREST, RECORDS, RESULTS, read_lines
 
 from pacer.commitments.rules.extract import extract_anchor
@@ -254,9 +253,8 @@ def scored(references: Sequence[str], written: Sequence[str]) -> Mapping[str, fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="?", default=RESULTS, help=f"of the files; default: {RESULTS}")
-    options = parser.parse_args()
+    folder = {"type": Path, "nargs": "?", "default": RESULTS, "help": f"of the files; default: {RESULTS}"}
+    options = options_of(__doc__, ("folder", folder))
     corpus = Corpus(read_records(RECORDS), read_lines(options.folder))
     rows = [row for row in ROWS if corpus.replicates(row)]
     everything = pl.Series([True] * len(corpus.test))

@@ -7,11 +7,11 @@ side (and severity) is read rightly, as the stage `findings` reads them, from pa
 encoder below .9, or tokens far below the patches, cannot tell sides.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 import torch
+from measuring import options_of, table
 from torch import Tensor
 
 from pacer.backbones.standins.vision import place_told
@@ -31,19 +31,18 @@ _PLACED, _PASS = 100, 32
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parent", type=Path, default=Path("models/parent"))
-    parser.add_argument("--records", type=int, default=2000, help="train records at most")
-    options = parser.parse_args()
+    most = {"type": int, "default": 2000, "help": "train records at most"}
+    parent = {"type": Path, "default": Path("models/parent")}
+    options = options_of(__doc__, ("--parent", parent), ("--records", most))
     device, backbones = compute_device(), Path("models/backbones")
     records = read_records("data/corpus/records.parquet").filter(split="train", context="sn").head(options.records)
     anchors = read_anchors(records["report_raw"].to_list())
     store = open_features(Path("data/features"), backbones, device)
     model, record = load_model(options.parent, backbones)
     model.to(device)
-    print("| Block | R² of row and column |\n|---|---:|")
-    for depth, explained in zip(record.model.features.depths, places(store, records["frontal"].to_list()), strict=True):
-        print(f"| {depth} | {explained:.3f} |")
+    explained = zip(record.model.features.depths, places(store, records["frontal"].to_list()), strict=True)
+    blocks = [[str(depth), f"{share:.3f}"] for depth, share in explained]
+    print(*table(["Block", "R² of row and column"], blocks), sep="\n", flush=True)
     rows = records.to_dicts()
     stations: dict[str, list[Tensor]] = {"patches": [], "frontal tokens": [], "fused tokens": []}
     with torch.no_grad():
@@ -56,12 +55,12 @@ def main() -> None:
             for station, part in zip(stations.values(), parts, strict=True):
                 station.append(part.half().cpu())
     patients = records["subject_id"].rank("dense").to_numpy().astype(int)
-    print("\n| Station | " + " | ".join(FROM_PATCHES) + " |\n|---|" + "---:|" * len(FROM_PATCHES))
     folds, prior = torch.from_numpy(patients % FOLDS).to(device), np.zeros(len(rows), bool)
+    lines = []
     for name, station in stations.items():
         values = dict.fromkeys(FROM_PATCHES, torch.cat(station))
         _, about = fit_attributes(values, anchors, np.arange(len(rows)), prior, patients, folds)
-        shares = []
+        shares = [name]
         for kind in FROM_PATCHES:
             known = about[kind]["findings"].values()
             total = sum(one["records"] for one in known) or 1
@@ -69,7 +68,8 @@ def main() -> None:
                 sum(one["records"] * one[key] for one in known) / total for key in ("right", "above_majority")
             )
             shares.append(f"{right:.3f} (majority {right - above:.3f}, n {total:,})")
-        print(f"| {name} | {' | '.join(shares)} |", flush=True)
+        lines.append(shares)
+    print(*table(["Station", *FROM_PATCHES], lines), sep="\n")
 
 
 def read_anchors(reports: list[str]) -> list[Anchor]:

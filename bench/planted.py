@@ -5,7 +5,6 @@ row, and prints how often each verdict was given, and how often wrongly by :data
 first run. In every report each finding is flipped with probability .1 and the wording is drawn, so twins differ.
 """
 
-import argparse
 import random
 import re
 import zlib
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from measuring import table
+from measuring import options_of, table
 from PIL import Image
 
 from pacer.commitments.rules.extract import extract_anchor
@@ -195,9 +194,8 @@ def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", type=Path, help="folder for the datasets; those that are there are used again")
-    options = parser.parse_args()
+    work = {"type": Path, "help": "folder for the datasets; those that are there are used again"}
+    options = options_of(__doc__, ("work", work))
     found = []
     for seed in SEEDS:
         folder = options.work / f"{seed}"

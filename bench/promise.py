@@ -14,14 +14,13 @@ the draws, and that of the measured half in more, because a measured half varies
 WORK keeps the models and predictions, so a stopped run continues.
 """
 
-import argparse
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from measuring import table
+from measuring import options_of, table
 from openi import restored
 
 from pacer.config import load_params
@@ -160,9 +159,7 @@ HEAD = ("given", "exceeded", f"by more than {MUCH}", "true risk above", "finding
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", type=Path)
-    work, draw = parser.parse_args().work, np.random.default_rng(0)
+    work, draw = options_of(__doc__, ("work", {"type": Path})).work, np.random.default_rng(0)
     for _, name, folder in restored(STUDY, {ROW: "read"}, NEEDED, work):
         if not (path := OUT / f"{name}.parquet").exists():
             write_sums(sums_of(folder), path)

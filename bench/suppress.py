@@ -10,13 +10,12 @@ Calibrate: the share of reports that refer to a previous examination without one
 with 95 % intervals over patients.
 """
 
-import argparse
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from measuring import table
+from measuring import options_of, table
 from openi import restored
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
@@ -91,11 +90,9 @@ def scored(folder: Path, predictions: Path, out: Path) -> dict[str, dict[str, fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", type=Path)
     found: dict[str, dict] = {}
     sides: dict[str, dict[str, Path]] = {FROZEN: {}, CALIBRATED: {}}
-    for row, replicate, folder in restored(STUDY, ROWS, NEEDED, parser.parse_args().work):
+    for row, replicate, folder in restored(STUDY, ROWS, NEEDED, options_of(__doc__, ("work", {"type": Path})).work):
         found[f"{row}, seed {replicate}"] = scored(folder, folder / "predictions", folder / "scores")
         sides[row][replicate] = folder / "scores" if row == CALIBRATED else OUT / replicate
         if row == FROZEN:

@@ -11,10 +11,7 @@ One thing is better than in LLM-RG4: position ids count only real positions, as 
 could not agree.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 from shapes import BEFORE, LONGEST_TARGET
@@ -38,8 +35,7 @@ def all_position_divergence(teacher: Tensor, student: Tensor) -> Tensor:
     return F.kl_div(corrected, parent, reduction="none", log_target=True).sum(-1)
 
 
-@dataclass
-class FixedBatch:
+class FixedBatch(NamedTuple):
     """A batch in LLM-RG4's layout: L = 1 + 50 positions, Q visual ones, A of text, M of target; T in all.
 
     Attributes:
@@ -59,9 +55,9 @@ class FixedBatch:
     prefix_mask: Tensor
     sources: Any
 
-    def to(self, device: torch.device) -> FixedBatch:
+    def to(self, device: torch.device) -> Self:
         """Return the same batch on another device."""
-        return FixedBatch(**{part.name: getattr(self, part.name).to(device) for part in fields(self)})
+        return self._make(part.to(device) for part in self)
 
 
 def fixed_layout(batch: Any, queries: int) -> FixedBatch:
