@@ -13,7 +13,6 @@ The other gives every record the most frequent train report of its context.
 A line has row, replicate, control, record_id, report, and the commitment's lists (null if none was written).
 """
 
-import json
 import re
 import subprocess
 from collections import Counter
@@ -30,6 +29,7 @@ from PIL import Image, ImageOps
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.config import load_params
+from pacer.core.io import read_jsonl
 from pacer.core.progress import Ticker
 from pacer.data.radiographs import open_image
 from pacer.data.schemas import of_split, read_images, read_records
@@ -63,20 +63,14 @@ SCHEMA = pl.Schema(
 # Reports of the study
 
 
-def predictions(folder: Path) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
-    """Yield the record, report and commitment of each line in a folder of predictions."""
-    for path in sorted(folder.glob("*.jsonl")):
-        for line in map(json.loads, path.read_text().splitlines()):
-            yield line["record_id"], line["report"], line["anchor"]
-
-
-def lines_of(row: str, replicate: str, folder: Path) -> Lines:
-    """Return the reports of one run and of the controls that it decoded."""
-    folders = {"": folder} | {path.name: path for path in sorted(folder.glob("controls/*"))}
+def lines_of(row: str, replicate: str, folders: Mapping[str, Path]) -> Lines:
+    """Return the reports of one run; ``folders`` of predictions, by control."""
     return [
-        {"row": row, "replicate": replicate, "control": control, "record_id": record, "report": report, "commitment": c}
-        for control, part in folders.items()
-        for record, report, c in predictions(part)
+        {"row": row, "replicate": replicate, "control": control, "commitment": line["anchor"]}
+        | {key: line[key] for key in ("record_id", "report")}
+        for control, folder in folders.items()
+        for path in sorted(folder.glob("*.jsonl"))
+        for line in read_jsonl(path)
     ]
 
 
@@ -216,10 +210,9 @@ def main() -> None:
             settings = {key.removeprefix("decode."): value for key, value in overrides if key.startswith("decode.")}
             decode_mean(made / "models", WORK, settings, made / "mean")
             rmtree(made / "models")
-        lines += lines_of(row, replicate, made / "predictions")
-        about = {"row": row, "replicate": replicate, "control": MEAN_RADIOGRAPH}
-        mean = predictions(made / "mean")
-        lines += [about | {"record_id": record, "report": text, "commitment": c} for record, text, c in mean]
+        folders = {"": made / "predictions", MEAN_RADIOGRAPH: made / "mean"}
+        folders |= {path.name: path for path in (made / "predictions" / "controls").glob("*")}
+        lines += lines_of(row, replicate, folders)
     write_lines(lines, options.out)
 
 
