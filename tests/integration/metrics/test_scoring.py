@@ -21,6 +21,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.nlg import JAVA, MeteorError, meteor, meteor_beside, meteor_counts, meteor_statistics
+from pacer.metrics.score import decoded_records
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
 from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.reporting.score_tables import signature_line
@@ -350,3 +351,20 @@ def test_a_busy_machine_takes_no_budget(tmp_path, monkeypatch):
     monkeypatch.setattr("pacer.metrics.nlg.STARTUP_SECONDS", 0.1)
     with pytest.raises(MeteorError, match=r"METEOR failed \(exit status 0\)"):
         meteor_counts(["a"], ["a"], script(tmp_path, "sleep 2"))
+
+
+def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
+    records = pl.DataFrame(
+        {
+            "record_id": ["sn-1", "sn-2", "mn-1", "mn-2", "sn-3"],
+            "context": ["sn", "sn", "mn", "mn", "sn"],
+            "split": ["val", "val", "val", "val", "test"],
+        }
+    )
+    assert decoded_records(records, tmp_path, None)[0]["record_id"].to_list() == ["sn-3"]
+    assert decoded_records(records, tmp_path, "val")[0].height == 4
+    (tmp_path / "manifest.json").write_text(json.dumps({"settings": {"split": "val", "limit": 1}}))
+    kept, note = decoded_records(records, tmp_path)
+    assert kept["record_id"].to_list() == ["sn-1", "mn-1"]
+    assert note == "2 of 4 records of split val: decode.limit 1"
+    assert decoded_records(records, tmp_path, "test")[1] is None

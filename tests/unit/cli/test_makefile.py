@@ -145,3 +145,10 @@ def test_a_remote_that_reports_would_be_pushed_to(here: Path, name: str, config:
     (here / ".dvc/config.local").write_text(config, encoding="utf-8")
     findings = found("Corpus", changed(name))
     assert ("DVC remote" in findings) == warned and (not warned or "lab" in findings["DVC remote"].detail)
+
+
+def test_weights_that_are_not_llm_rg4s_are_one_clear_line(pacer, repository: Path):
+    (repository / "page.pth").write_text("<html>quota</html>")
+    outcome = pacer("import-llm-rg4", "page.pth", "--out", "llm")
+    assert outcome.code == 1 and "page.pth is not a complete PyTorch file" in outcome.error
+    assert not (repository / "llm").exists()

@@ -41,14 +41,19 @@ def test_long_fields(tmp_path: Path) -> None:
         open_table(tmp_path / "t.csv")
 
 
+def damaged(content: str) -> list[bytes]:
+    """A compressed file that lacks its length, its checksum too, or half of it, or that has changed."""
+    sound = gzip.compress(content.encode())
+    return [sound[:-4], sound[:-9], sound[: len(sound) // 2], sound[:20] + b"\xff" * 9 + sound[29:]]
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.csv does not exist"):
         open_table(tmp_path / "none.csv")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match=r"folder\.csv cannot be read"):
         open_table(tmp_path / "folder.csv")
-    sound = gzip.compress(b"a,b\n1,2\n" * 2000)
-    for content in (sound[:-9], sound[: len(sound) // 2], sound[:20] + b"\xff" * 9 + sound[29:]):
+    for content in damaged("a,b\n1,2\n" * 2000):
         (tmp_path / "t.csv.gz").write_bytes(content)
         with pytest.raises(DataError, match=r"t\.csv\.gz cannot be read"):
             open_table(tmp_path / "t.csv.gz")
@@ -63,14 +68,8 @@ def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_exponent(tmp_
         table.check_ids(["id"])
 
 
-SOUND = gzip.compress(json.dumps({"train": list(range(3000))}).encode())
 LONG = '{"train": [' + "[" * 100_000, '{"train": [1' + "0" * 5000 + "]}"
-DAMAGED = [content.encode() for content in LONG] + [
-    SOUND[:-4],
-    SOUND[:-9],
-    SOUND[:1000],
-    SOUND[:99] + b"\xff" * 9 + SOUND[108:],
-]
+DAMAGED = [*map(str.encode, LONG), *damaged(json.dumps({"train": list(range(3000))}))]
 
 
 @pytest.mark.parametrize(
