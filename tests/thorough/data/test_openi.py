@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.data.test_labs import OpenI
 
 from pacer.config import Corpus
 from pacer.data.account import LEFT_OUT, Account
@@ -16,6 +15,7 @@ from pacer.data.cleaning import clean_report, clean_report_iu_xray
 from pacer.data.readers import openi
 from pacer.data.readers.files import read_files
 from pacer.data.schemas import read_records
+from tests.integration.data.test_labs import OpenI
 from tests.support.corpus import BASE, built
 from tests.support.real import DATA, real
 
