@@ -32,7 +32,7 @@ from pacer.data.prompt import instruction
 #: Tolerances for a retrained model: relative for quality, absolute for first losses.
 QUALITY, LOSS = 0.02, 1e-3
 #: The world of the lists that the language model must follow, which no training uses, and their number.
-_LISTS_WORLD, _LISTS = 2_000_003, 100
+_LISTS_WORLD, _LISTS = 2_000_003, 300
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ _OF_FINDINGS = (
     f"is excluded (p at most .025 after Holm's correction). {Verdict.WITHOUT}: that as given and mean radiograph "
     "differ by .1 or more is excluded likewise, and more than .1 state it with the mean radiograph. All need "
     f"{LEAST} patients.",
-    f"{Verdict.UNCLEAR}: anything else; beside it the reason, or the number of records at which an effect of place of "
+    f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records at which an effect of place of "
     ".2 would be shown with power .8. Without boxes the place cannot be tested.",
 )
 
@@ -125,31 +125,41 @@ def verdict_sentence(system: SystemUse) -> str:
 
 
 def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
-    """Return a row for each finding, the systems below each other; without ``boxes`` nothing was covered."""
+    """Return a row for each finding with a verdict, the systems below each other, and a note on the others; without
+    ``boxes`` nothing was covered."""
     rows: list[tuple[str, ...]] = []
-    headings, tones = {}, {}
+    headings, tones, notes = {}, {}, []
     rates = {change: title for change, title in _RATES.items() if boxes or change not in (COVERED, ELSEWHERE)}
     columns = ("Finding", "Verdict", "n", *rates.values(), *["Effect of place"] * boxes)
     for system in systems:
         headings[len(rows)] = Heading(system.name)
+        unclear = [one for one in system.findings if one.verdict == Verdict.UNCLEAR]
         for one in system.findings:
-            tones[len(rows), 1] = _TONES.get(one.verdict, "")
-            rows.append(_finding_cells(one, tuple(rates), boxes))
-    return Table(columns, tuple(rows), "Findings", text_columns=2, headings=headings, tones=tones, notes=_OF_FINDINGS)
+            if one not in unclear:
+                tones[len(rows), 1] = _TONES.get(one.verdict, "")
+                rows.append(_finding_cells(one, tuple(rates), boxes))
+        if unclear:
+            rows.append((f"{len(unclear)} findings", Verdict.UNCLEAR, *[""] * (len(columns) - 2)))
+            reasons = ", ".join(f"{one.finding} ({_reason(one, boxes)})" for one in unclear)
+            notes.append(f"{system.name}: {Verdict.UNCLEAR}: {reasons}.")
+    notes = (*notes, *_OF_FINDINGS)
+    return Table(columns, tuple(rows), "Findings", text_columns=2, headings=headings, tones=tones, notes=notes)
 
 
 def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
     rates = (number(one.rates.get(change), 2) for change in changes)
     place = one.effects.get("place")
     effect = "–" if place is None else "{} ({})".format(*place.cells(None, 2)[:2])
-    reason = ""
-    if one.verdict == Verdict.UNCLEAR and COVERED not in one.rates:
-        reason = " (no control region)" if boxes else " (no boxes given)"
-    elif one.verdict == Verdict.UNCLEAR and place is None:
-        reason = f" (fewer than {LEAST} patients)"
-    elif one.verdict == Verdict.UNCLEAR:
-        reason = f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
-    return (one.finding, one.verdict + reason, str(one.records), *rates, *[effect] * boxes)
+    return (one.finding, one.verdict, str(one.records), *rates, *[effect] * boxes)
+
+
+def _reason(one: FindingUse, boxes: bool) -> str:
+    """Say why a finding has no verdict."""
+    if COVERED not in one.rates:
+        return "no control region" if boxes else "no boxes given"
+    if one.effects.get("place") is None:
+        return f"fewer than {LEAST} patients"
+    return f"{number(one.needed)} records needed, {one.pairs['place']} there"
 
 
 def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:

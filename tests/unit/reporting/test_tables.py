@@ -112,13 +112,15 @@ def test_what_a_system_does_with_a_source_in_words(change: list[float], expected
     assert verdict_sentence(SystemUse("mine", {"another_radiograph": use}, [], 0)) == expected
 
 
-@pytest.mark.parametrize(("boxes", "coverings", "columns", "verdict"), listed_cases(__file__, "unclear"))
-def test_why_a_verdict_cannot_be_told(boxes: bool, coverings: int, columns: int, verdict: str):
+@pytest.mark.parametrize(("boxes", "coverings", "columns", "reason"), listed_cases(__file__, "unclear"))
+def test_findings_without_a_verdict_are_one_row_and_a_note_with_the_reasons(boxes, coverings, columns, reason):
     rates = {GIVEN: 0.5} | ({COVERED: 0.5, ELSEWHERE: 0.5} if coverings else {})
     place = {"place": Difference(0.5, 0.5, 0, -0.2, 0.2, 1)} if coverings > 10 else {}
     one = FindingUse("edema", 40, rates, place, dict.fromkeys(place, coverings), Verdict.UNCLEAR, 91)
-    table = verdict_table([SystemUse("mine", {}, [one], 0)], boxes)
-    assert (len(table.columns), len(table.rows[0]), table.rows[0][1]) == (columns, columns, verdict)
+    table = verdict_table([SystemUse("mine", {}, [replace(one, verdict=Verdict.THERE), one, one], 0)], boxes)
+    assert len(table.columns) == columns == len(table.rows[0]) == len(table.rows[1])
+    assert [row[:2] for row in table.rows] == [("edema", Verdict.THERE), ("2 findings", Verdict.UNCLEAR)]
+    assert table.notes[0] == f"mine: cannot tell: edema ({reason}), edema ({reason})."
 
 
 def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
