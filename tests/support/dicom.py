@@ -1,10 +1,11 @@
-"""DICOM files with chosen values and fields."""
+"""DICOM files with chosen values and fields, and radiographs as they are read."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pydicom
+import pytest
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import (
@@ -14,6 +15,33 @@ from pydicom.uid import (
     SecondaryCaptureImageStorage,
     generate_uid,
 )
+
+from pacer.data import greyscale as pixels
+from pacer.data.radiographs import image_header, open_image
+
+
+@pytest.fixture
+def tiny_images_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What decides a value is seen on a few pixels."""
+    monkeypatch.setattr(pixels, "MIN_SIDE", 1)
+
+
+@pytest.fixture(params=[open_image, image_header])
+def read(request: pytest.FixtureRequest) -> Any:
+    """Whatever reads an image refuses it."""
+    return request.param
+
+
+def opened(path: Path) -> np.ndarray:
+    image = open_image(path)
+    assert image.mode == "L"
+    assert image.size == image_header(path)[:2]
+    return np.asarray(image)
+
+
+def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The expected result, pixel by pixel."""
+    return np.array([[round(255 * min(max((v - low) / (high - low), 0), 1)) for v in row] for row in values.tolist()])
 
 
 def write_dicom(
