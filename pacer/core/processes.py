@@ -47,7 +47,7 @@ def _on_cpu() -> bool:
 @contextmanager
 def _told_if_others_are_late() -> Generator[None]:
     """Print what is awaited if the block takes long."""
-    timer = start_timer(PATIENCE, print, "waiting for the other processes of WORLD_SIZE; without any, unset it")
+    timer = start_timer(PATIENCE, print, "waiting for the other WORLD_SIZE processes; if there are none, unset it")
     try:
         yield
     finally:

@@ -57,7 +57,7 @@ _SECTIONS = pl.concat_str(
 ).replace("", None)  # fmt: skip
 #: Upstream's previous report if both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
-_EMPTY_PRIOR = "the previous report, which its context needs, is empty (see corpus.keep_empty_priors)"
+_EMPTY_PRIOR = "the context needs a previous report, but it is empty (see corpus.keep_empty_priors)"
 _LOST_TEXT = (
     "a spreadsheet error value: the text was lost when the table was exported; export it again with the cells as text"
 )

@@ -119,7 +119,7 @@ def _beside_references(
     """Yield the mean over reports of a value of one ``side``, and the value for the references."""
     sides = (
         ("hypothesis", key, meaning, better),
-        ("reference", f"reference_{key}", "the value for the references", None),
+        ("reference", f"reference_{key}", f"`{key}` of the references", None),
     )
     for title, (side, name, words, direction) in zip(titles, sides, strict=True):
         yield by_case(name, title, value(side), words, direction, case_column=column and column(side))
@@ -146,14 +146,14 @@ _JAR = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
 _CIDER = "CIDEr-D, document frequencies of the context's references, mean of the rows (pycocoevalcap)"
 _OF_REPORT = "findings that the rules read in the report, against the reference commitment, over all records"
 _OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
-_FOLLOWS = "the report has the polarity that its own commitment states, over the stated findings"
+_FOLLOWS = "share of committed findings whose polarity in the report matches the commitment"
 _ATTRIBUTES = "of findings that both texts affirm and whose attribute the reference names, the share that agrees"
 _CHANCE = ", in reports written with another patient's sources (control another_patient)"
 _SWITCHES = "reports that have a finding on the left in one sentence, on the right in another, on both sides in none"
 _UNCOMMITTED = "of sides that reports state of findings committed with attributes, the share not in the commitment"
 _READ = "probabilities of present findings (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
-_UNFOUNDED = "the same in contexts whose input has no previous report"
+_UNFOUNDED = "reports that compare although no previous report was given, over contexts without one"
 _REPEATS = (
     "words in an immediate repeat of one to eight words, or in a sentence that occurred earlier; mean of the rows"
 )
@@ -256,7 +256,7 @@ SCORES: tuple[Score, ...] = (
         Score("read_auroc", "Read AUROC", f"{_READ}; mean of the findings", computed=_reading("read_auroc")),
         Score("read_brier", "Read Brier", f"{_READ}; Brier score", computed=_reading("read_brier"), better="lower"),
         by_case("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
-        by_case("fallback_rate", "Fallback", pl.col("fallback"), "without a report: the raw text is scored", "lower"),
+        by_case("fallback_rate", "Fallback", pl.col("fallback"), "no parsable report (raw text scored)", "lower"),
         by_case("truncated_rate", "Truncated", _TRUNCATED, "all tokens that the decoder allows", "lower"),
         by_case("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
     ),

@@ -93,7 +93,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         network.eval().requires_grad_(False)
         slower = SLOWER if taught else 1.0
         descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads, slower=slower)
-        objective = "a residual network's map, findings and words, which it learnt from varied radiographs"
+        objective = "distilled from a residual network trained on augmented radiographs (feature map, findings, words)"
     else:
         for depth in DEPTHS[:-1]:
             patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))

@@ -222,7 +222,7 @@ def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.Dat
     first = pl.col("begin", "study").first().over("subject", "words", "run").name.prefix("first ")
     copies = timed.with_columns(first).filter(pl.col("study") != pl.col("first study"))
     account.count_first("copies", role, copies.select(pl.lit("studies"), "id").iter_rows())
-    reason = pl.format("one examination with {}: its text, within an hour", mapped("first study", quoted))
+    reason = pl.format("same examination as {} (same text within an hour)", mapped("first study", quoted))
     account.doubt(copies, pl.lit("study"), reason, pl.lit(None))
     moved = copies.select(*_STUDY, day=pl.col("first begin").dt.date(), clock=pl.col("first begin").dt.time())
     return studies.update(moved, on=_STUDY)
