@@ -71,7 +71,7 @@ def _without_swapped(images: pl.DataFrame, role: str, account: Account) -> pl.Da
     use = pl.when(is_swapped).then(pl.lit("not used")).otherwise(pl.lit("used"))
     doubted = images.with_columns(use=use).filter(is_doubted)
     account.count_first("two_forms", role, doubted.select("use", "id").iter_rows())
-    account.doubt(doubted, pl.lit("date"), pl.lit(_SWAPPED), pl.col("date"))
+    account.flag(doubted, pl.lit("date"), pl.lit(_SWAPPED), pl.col("date"))
     return _without(is_swapped, images, "day", "date_clock")
 
 

