@@ -14,7 +14,7 @@ import torch
 from measuring import options_of, table
 from torch import Tensor
 
-from pacer.backbones.standins.vision import place_told
+from pacer.backbones.standins.vision import position_r2
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.attributes import read_attributes
 from pacer.core.devices import compute_device
@@ -81,7 +81,7 @@ def read_anchors(reports: list[str]) -> list[Anchor]:
 def places(store: FeatureSource, images: list[str]) -> list[float]:
     """Return by depth R² of row and column of a patch, on held-out images."""
     states = store.depth_states(images[: 2 * _PLACED]).float()
-    return [place_told(*of_depth.split(_PLACED)) for of_depth in states.unbind(1)]
+    return [position_r2(*of_depth.split(_PLACED)) for of_depth in states.unbind(1)]
 
 
 if __name__ == "__main__":

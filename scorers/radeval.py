@@ -81,12 +81,10 @@ def evaluate(
 
         evaluator = RadEval(metrics=[metric], per_sample=True, show_progress=False)
     except ModuleNotFoundError as error:
-        sys.exit(
-            f"RadEval cannot make {metric}: there is no package {error.name!r}; `make radeval` installs all of them"
-        )
+        sys.exit(f"RadEval cannot compute {metric}: package {error.name!r} is not installed; run `make radeval`")
     except Exception as error:  # weights, keys: every metric fails in its own way
         wanted = ", ".join(WEIGHTS[metric]) or "what RadEval's README says of it"
-        sys.exit(f"RadEval cannot make {metric} ({type(error).__name__}); it needs {wanted}")
+        sys.exit(f"RadEval cannot compute {metric} ({type(error).__name__}); it needs {wanted}")
     return evaluator(refs=references, hyps=hypotheses)
 
 

@@ -81,7 +81,9 @@ def decode(
     table = with_trained_views(table, set(own if package is None else trained_prompts(model).get("view", ())))
     contexts = set(plan_runs(table, decoding)[""]["context"])
     if absent := [name for name in chosen if name not in contexts]:
-        raise DataError(f"{records} has no records for context {', '.join(absent)} in split {split}; change either")
+        raise DataError(
+            f"{records} has no records for context {', '.join(absent)} in split {split}; change --context or --split"
+        )
     if chosen:
         table, contexts = table.filter(table["context"].is_in(chosen)), set(chosen)
     if package is not None:
@@ -291,7 +293,7 @@ def _show_notes(notes: Iterable[str]) -> None:
 def serve(
     model: ExportedModel, port: Annotated[int, typer.Option(min=1, max=65535)] = 7860, backbones: MovedBackbones = None
 ) -> None:
-    """Serve a page on this machine where you can drop an X-ray. For research only; not for clinical decisions."""
+    """Serve a local web page that writes a report for an X-ray. For research only; not for clinical decisions."""
     import signal
     import sys
 

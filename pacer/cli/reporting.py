@@ -125,7 +125,7 @@ def score(
     metric: Annotated[
         list[str] | None, typer.Option(help="Name of an entry point in group pacer.scores; repeatable.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace scores of other reports in OUT.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, e.g. meteor; repeatable.")] = None,
     params: Annotated[Path | None, typer.Option(help="Parameters (default with --records: params.yaml).")] = None,
 ) -> None:
@@ -214,7 +214,9 @@ def compare(
     convention: Annotated[str, typer.Option(help="Label convention for F1.")] = "llm-rg4",
     max_loss: Annotated[
         list[str] | None,
-        typer.Option(metavar="SCORE=LOSS", help="Exit with code 3 if a system is shown to lose more; repeatable."),
+        typer.Option(
+            metavar="SCORE=LOSS", help="Exit with code 3 if a whole interval is worse by more than LOSS; repeatable."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for comparison.json, table.md and table.tex.")] = None,
@@ -257,7 +259,7 @@ def _allowed_loss(entry: str) -> tuple[str, float]:
 def label(
     file: Annotated[Path, typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet.")],
     out: Annotated[Path | None, typer.Option(help="File for the table (default: print it).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON Lines, as for OUT.jsonl, instead of CSV.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON Lines instead of CSV (default for OUT.jsonl).")] = False,
     report_id: Annotated[str | None, typer.Option(help="ID column.")] = None,
     report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
 ) -> None:
@@ -290,8 +292,8 @@ def show(
     records: terminal.RecordsFile = CORPUS,
     before: Annotated[bool, typer.Option("--systems", hidden=True)] = False,  # stood before A in earlier versions
 ) -> None:
-    """Write a page with one study as reported by the systems. It marks what the reference supports, does not support or
-    contradicts, and comparisons with earlier studies, in each context that all systems have (or in --context)."""
+    """Write an HTML page with each system's report of one study, in each context that all systems have (or in
+    --context). It marks what the reference supports or contradicts, and comparisons with earlier studies."""
     named = terminal.named_paths(systems)
     contexts = terminal.check_contexts(context)
     terminal.check_exists(*named.values())

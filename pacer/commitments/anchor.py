@@ -238,8 +238,10 @@ def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
     for part in filter(str.strip, text.split(";")):
         name, colon, content = part.partition(":")
         name = name.strip().lower()
-        if not colon or name not in POLARITIES or name in fields:
-            raise DataError(f"commitment: {name!r:.40} is not a field, or appears twice; {form}")
+        if not colon or name not in POLARITIES:
+            raise DataError(f"commitment: {name!r:.40} is not a field; {form}")
+        if name in fields:
+            raise DataError(f"commitment: {name!r} appears twice; {form}")
         named = [word.strip() for word in content.split(",") if word.strip() and word.strip().lower() != "none"]
         fields[name] = [_given(word, name, kinds, attributes) for word in named]
         if len(named) > MAX_PER_FIELD:

@@ -24,7 +24,7 @@ _ADVICE = {
     # what torch.save and polars say after a write that failed
     **dict.fromkeys(("unexpected pos", "thrift: transport error"), _FULL),
     # gloo's, in a process that another one left
-    "remote worker": f"another process of this run has ended, and its own message may say why; {GO_ON}",
+    "remote worker": f"another process of this run exited; see its output for the cause; {GO_ON}",
     **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
 }
 #: An option in a message, and commands, in which options stay: ``--missing=empty``, ```pacer score --labels```.

@@ -28,14 +28,14 @@ Result = TypeVar("Result")
 
 def process_state() -> PartialState:
     """Return the state of the launcher's processes, on the CPU if it says so or there is no CUDA GPU."""
-    with _told_if_others_are_late():
+    with _warn_if_waiting():
         return PartialState(cpu=_on_cpu(), timeout=COLLECTIVE_TIMEOUT)
 
 
 def open_accelerator(mixed_precision: str) -> Accelerator:
     """Return an accelerator of the launcher's processes, for training in ``mixed_precision`` (``no`` | ``bf16``)."""
     patience = InitProcessGroupKwargs(timeout=COLLECTIVE_TIMEOUT)
-    with _told_if_others_are_late():
+    with _warn_if_waiting():
         return Accelerator(cpu=_on_cpu(), mixed_precision=mixed_precision, kwargs_handlers=[patience])
 
 
@@ -45,9 +45,9 @@ def _on_cpu() -> bool:
 
 
 @contextmanager
-def _told_if_others_are_late() -> Generator[None]:
+def _warn_if_waiting() -> Generator[None]:
     """Print what is awaited if the block takes long."""
-    timer = start_timer(PATIENCE, print, "waiting for the other processes of WORLD_SIZE; without any, unset it")
+    timer = start_timer(PATIENCE, print, "waiting for the other WORLD_SIZE processes; if there are none, unset it")
     try:
         yield
     finally:

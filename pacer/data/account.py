@@ -74,7 +74,7 @@ class Account:
             self.add(listed.filter(is_listed))
         return frame.filter(~is_listed)
 
-    def doubt(self, frame: pl.DataFrame, field: pl.Expr, reason: pl.Expr, value: pl.Expr) -> None:
+    def flag(self, frame: pl.DataFrame, field: pl.Expr, reason: pl.Expr, value: pl.Expr) -> None:
         """List the rows of a frame, which are used, as doubtful; see :meth:`divert`."""
         doubt = {"field": field, "reason": reason, "kind": pl.lit("doubted"), "rows": pl.lit(0), "value": value}
         self.add(frame.with_columns(**doubt))

@@ -13,7 +13,7 @@ from pacer.data.audit import audit_corpus
 from pacer.data.images import find_copies, images_of, inspect_images, list_copies, pictures_of
 from pacer.data.patients import note_headers, note_patients
 from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
-from pacer.data.records import draft_records, keep_sound
+from pacer.data.records import draft_records, drop_invalid
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_table, write_table
 from pacer.data.source import read_source
 from pacer.data.values import bare_id
@@ -48,7 +48,7 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         notes = headers.explode("notes").drop_nulls("notes").select("notes", "image_id")
         account.count_first("headers", "images", notes.iter_rows())
         unusable = headers.drop_nulls("problem")
-        records = keep_sound(draft, unusable, source.images, reader.NAMES, account)
+        records = drop_invalid(draft, unusable, source.images, reader.NAMES, account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} still contains the earlier corpus" if out.exists() else ""

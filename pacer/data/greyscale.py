@@ -14,7 +14,7 @@ NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM
 DAMAGED = "the file cannot be decoded (it is truncated or damaged)"
 NO_PLUGIN = (
     "the file is damaged, or no installed plugin can decode it (in the clone: `pip install -c constraints.txt "
-    "'.[dicom]'`), or it is a video or in a maker's own format; convert it"
+    "'.[dicom]'`), or it is a video or in a vendor-specific format; convert it"
 )
 ONE_COLOUR = "all its pixels have the same colour"
 #: All but a twentieth of a radiograph's pixels have more levels than this, unless bits were lost when it was written.

@@ -104,4 +104,4 @@ def list_copies(pictures: pl.DataFrame, account: Account) -> None:
     is_shared = pl.any_horizontal(pl.col("subject_id", "split").n_unique().over("picture") > 1)
     shared = pictures.filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
     reason = pl.format("the picture {} belongs to two patients or two splits", "picture")
-    account.doubt(shared, pl.col("role"), reason, pl.col("image_id"))
+    account.flag(shared, pl.col("role"), reason, pl.col("image_id"))

@@ -30,7 +30,7 @@ _SENTINELS, _NEAR, _ZEROS = TABLE["no date"], timedelta(days=366), r"^[0\s:./T-]
 _SHARED, _TIMES_THE_NEXT = 0.05, 3
 #: Columns, and the field of an instant that each has.
 _READ = {"day": ("day", pl.Date()), "date_clock": ("clock", pl.Time()), "offset": ("offset", pl.Duration())}
-_SWAPPED = "beside dates of another form, so a spreadsheet may have swapped day and month; export the dates as text"
+_SWAPPED = "the file mixes date formats, so a spreadsheet may have swapped day and month; export the dates as text"
 #: The columns that :func:`choose_priors` adds to each study.
 CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "study_id"}
 _END = attrgetter("end")
@@ -71,7 +71,7 @@ def _without_swapped(images: pl.DataFrame, role: str, account: Account) -> pl.Da
     use = pl.when(is_swapped).then(pl.lit("not used")).otherwise(pl.lit("used"))
     doubted = images.with_columns(use=use).filter(is_doubted)
     account.count_first("two_forms", role, doubted.select("use", "id").iter_rows())
-    account.doubt(doubted, pl.lit("date"), pl.lit(_SWAPPED), pl.col("date"))
+    account.flag(doubted, pl.lit("date"), pl.lit(_SWAPPED), pl.col("date"))
     return _without(is_swapped, images, "day", "date_clock")
 
 

@@ -57,7 +57,7 @@ _SECTIONS = pl.concat_str(
 ).replace("", None)  # fmt: skip
 #: Upstream's previous report if both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
-_EMPTY_PRIOR = "the previous report, which its context needs, is empty (see corpus.keep_empty_priors)"
+_EMPTY_PRIOR = "the context needs a previous report, but it is empty (see corpus.keep_empty_priors)"
 _LOST_TEXT = (
     "a spreadsheet error value: the text was lost when the table was exported; export it again with the cells as text"
 )
@@ -271,7 +271,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def keep_sound(
+def drop_invalid(
     draft: pl.DataFrame, unusable: pl.DataFrame, folder: Path, names: Mapping[str, str], account: Account
 ) -> pl.DataFrame:
     """Return the valid records of a draft; ``account`` gets the number of targets that presuppose a previous report but
@@ -300,15 +300,15 @@ def keep_sound(
         pl.when(where).then(pl.struct(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value))
         for where, field, reason, kind, value in faults
     )
-    has_fallen = pl.col("fault").is_not_null()
-    draft = draft.with_columns(fault=fault).with_columns(is_lost=has_fallen.all().over("number"))
-    listed = draft.filter(has_fallen).unnest("fault")
+    is_rejected = pl.col("fault").is_not_null()
+    draft = draft.with_columns(fault=fault).with_columns(is_lost=is_rejected.all().over("number"))
+    listed = draft.filter(is_rejected).unnest("fault")
     listed = listed.unique(["number", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("number").is_first_distinct()
     account.add(listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0)))
 
-    is_judged = ~has_fallen | (pl.col("fault").struct.field("kind") == LEFT_OUT)
-    judged = draft.filter(pl.col("compares").is_not_null() & is_judged).group_by("context")
+    counts_for_wording = ~is_rejected | (pl.col("fault").struct.field("kind") == LEFT_OUT)
+    judged = draft.filter(pl.col("compares").is_not_null() & counts_for_wording).group_by("context")
     counts = judged.agg(pl.col("compares").sum(), records=pl.len())
     account.wording = {context: (comparing, of_all) for context, comparing, of_all in counts.iter_rows()}
-    return draft.filter(~has_fallen)
+    return draft.filter(~is_rejected)

@@ -67,32 +67,37 @@ def counts(reports: Sequence[str], references: Sequence[str]) -> dict[str, np.nd
 
 
 def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, level: float, at: float) -> RiskTest:
-    """Test E[errors - limit · findings] >= 0 over patients [n] by Student's t, corrected for skewness (Hall, J. R.
-    Stat. Soc. B 54, 1992: 221; monotone), and with one patient more, all of whose findings are errors, as many as a
-    random finding's patient has: no promise may rest on errors that are only rare.
+    """Test E[loss] >= 0 over patients [n], where loss = errors - limit · findings; p <= level rejects it.
+
+    1. Add one patient, all of whose findings are errors, as many as a random finding's patient has: no promise may rest
+       on errors that are only rare.
+    2. Take Student's t of the mean loss of all of them, corrected for skewness (Hall, J. R. Stat. Soc. B 54, 1992: 221;
+       monotone). Below :data:`ASYMPTOTIC` patients with a finding p is 1.
+    3. Repeat with more patients of the same moments, to find how many would be enough.
 
     Args:
         level: of the test. at: the threshold.
     """
     loss, patients = errors - limit * findings, len(errors)
-    told, mean = int((findings > 0).sum()), float(loss.mean())
-    extra = (1 - limit) * float((findings**2).sum()) / max(float(findings.sum()), 1.0)
+    with_finding, mean = int((findings > 0).sum()), float(loss.mean())
+    added_loss = (1 - limit) * float((findings**2).sum()) / max(float(findings.sum()), 1.0)
     variance, third = float(loss.var()), float(((loss - mean) ** 3).mean())
 
-    def statistic(of: Any) -> Any:
-        shift, rest = (extra - mean) / (of + 1), (extra - mean) * of / (of + 1)  # from both to the mean of all
-        deviation = np.sqrt(variance + shift**2 + rest**2 / of)
-        skewness = (of * (third - 3 * variance * shift - shift**3) + rest**3) / (of + 1) / deviation**3
-        plain, skewed = (mean + shift) * np.sqrt(of + 1) / deviation, skewness / np.sqrt(of + 1)
+    def statistic(size: Any) -> Any:
+        # how far the mean of all lies above that of the others, and the added patient above the mean of all
+        shift, distance = (added_loss - mean) / (size + 1), (added_loss - mean) * size / (size + 1)
+        deviation = np.sqrt(variance + shift**2 + distance**2 / size)
+        skewness = (size * (third - 3 * variance * shift - shift**3) + distance**3) / (size + 1) / deviation**3
+        plain, skewed = (mean + shift) * np.sqrt(size + 1) / deviation, skewness / np.sqrt(size + 1)
         return plain + skewed * plain**2 / 3 + skewed**2 * plain**3 / 27 + skewed / 6
 
-    p = float(student.cdf(statistic(patients), patients)) if told >= ASYMPTOTIC else 1.0
+    p = float(student.cdf(statistic(patients), patients)) if with_finding >= ASYMPTOTIC else 1.0
     enough = None
     if mean < 0:
-        sizes = np.geomspace(math.ceil(ASYMPTOTIC * patients / told), _MOST_PATIENTS, 1000).round()
+        sizes = np.geomspace(math.ceil(ASYMPTOTIC * patients / with_finding), _MOST_PATIENTS, 1000).round()
         passes = sizes[statistic(sizes) <= student.ppf(level, sizes)]
         enough = int(passes[0]) if len(passes) else None
-    return RiskTest(at, patients, told, int(findings.sum()), int(errors.sum()), p, enough)
+    return RiskTest(at, patients, with_finding, int(findings.sum()), int(errors.sum()), p, enough)
 
 
 def passing(tests: Mapping[str, Sequence[RiskTest]], level: float) -> dict[str, list[float]]:

@@ -118,7 +118,7 @@ def decode_records(
             if promise is not None:
                 write_json(final / PROMISE, promise)
             if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
-                print(f"decode: empty reports (the list allowed none of their sentences): {empty:,}")
+                print(f"decode: empty reports (no sentence agreed with the list): {empty:,}")
             _collect(finished, runs, final)
             # safetensors' own writer creates files that only the owner can read
             routing = {
@@ -198,7 +198,7 @@ def with_trained_views(records: pl.DataFrame, views: Collection[str]) -> pl.Data
     untrained = set(records["view"]) - {"other", *views} if views else set()
     for view in sorted(untrained):
         number = records.filter(view=view).height
-        print(f"decode: {number:,} records of view {view}, which the model was not trained with, are asked as unknown")
+        print(f"decode: {number:,} records of view {view}, absent from training, are decoded as unknown")
     return records.with_columns(pl.col("view").replace(dict.fromkeys(untrained, "other")))
 
 

@@ -312,7 +312,7 @@ def picture_checks(pictures: Path, index: Path, records: pl.DataFrame) -> Iterat
     looks, images = (pl.read_parquet(path, glob=False) for path in (pictures, index))
     images = images.join(looks, on="key", how="left", maintain_order="left")
     if unseen := images["picture"].null_count():
-        yield Check("Images that were encoded before, and not decoded by this version", number(unseen), good=False)
+        yield Check("Images reused from an earlier run, not checked by this version", number(unseen), good=False)
     noted = images.explode("notes").drop_nulls("notes").group_by("notes", maintain_order=True)
     counts = noted.agg(pl.len(), pl.col("image_id").first()).iter_rows()
     if odd := [f"{number(count)} × {note} (first: {first})" for note, count, first in counts]:

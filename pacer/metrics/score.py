@@ -35,7 +35,7 @@ from pacer.metrics.commitments import KINDS, anchor_columns, attribute_share, tr
 from pacer.metrics.nlg import MeteorError, meteor_beside, single_line, with_overlap
 from pacer.metrics.score_kinds import Context, Numbers
 from pacer.metrics.scores import CASE_COLUMNS, SCORE_OF, SCORES, check_keys, context_scores, with_case_columns
-from pacer.metrics.signature import NOT_ASKED, Decoding, Origin, ScoreInputs, ScoreResult, build_signature, write_result
+from pacer.metrics.signature import EXCLUDED, Decoding, Origin, ScoreInputs, ScoreResult, build_signature, write_result
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
@@ -116,9 +116,9 @@ def score_cases(
     averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None``. A context
     other than the four has no mean. Without a labeller scores of labels are left out.
     """
-    left_out = dict.fromkeys([without] if isinstance(without, str) else without, NOT_ASKED)
+    left_out = dict.fromkeys([without] if isinstance(without, str) else without, EXCLUDED)
     check_keys(left_out)
-    cases = _with_lines(cases)
+    cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, settings)
     with nullcontext() if "meteor" in left_out else meteor_beside(cases, originals) as running:
         columns, meanings = _with_metrics(cases, settings, {**metrics_of(settings.metrics), **metrics})
@@ -129,7 +129,7 @@ def score_cases(
             pl.lit(decoding.max_new_tokens, pl.Int64).alias("token_limit"),
             pl.lit(decoding.threshold, pl.Float64).alias("threshold"),
         )
-        cases = _with_readings(cases).hstack(columns)
+        cases = _with_pair_features(cases).hstack(columns)
         if inputs.truth is not None:
             cases = with_truth(cases, inputs.truth)
         if running is not None:
@@ -188,7 +188,7 @@ def _further_scores(
     return further
 
 
-def _with_lines(cases: pl.DataFrame) -> pl.DataFrame:
+def _with_single_line_texts(cases: pl.DataFrame) -> pl.DataFrame:
     """Put every text on one line, the reference as ``reference``, and say which controls gave the same report."""
     sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
     cases = cases.with_columns(mapped(source, single_line).alias(name) for name, source in sources.items())
@@ -196,13 +196,13 @@ def _with_lines(cases: pl.DataFrame) -> pl.DataFrame:
     return cases.with_columns(**same)
 
 
-def _with_readings(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns of :func:`_readings`, which do not depend on the number of cores that make them."""
+def _with_pair_features(cases: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns of :func:`_pair_features`, which do not depend on the number of cores that make them."""
     if len(cases) <= _ROWS:
-        return cases.hstack(_readings(cases))
+        return cases.hstack(_pair_features(cases))
     from sklearn.utils.parallel import Parallel, delayed  # takes a second; its processes do not run the main module
 
-    parts, slices = [], (delayed(_readings)(part) for part in cases.iter_slices(_ROWS))
+    parts, slices = [], (delayed(_pair_features)(part) for part in cases.iter_slices(_ROWS))
     with Ticker("reading reports", len(cases)) as ticker:
         for part in Parallel(core_count(), return_as="generator")(slices):
             parts.append(part)
@@ -210,7 +210,7 @@ def _with_readings(cases: pl.DataFrame) -> pl.DataFrame:
     return cases.hstack(pl.concat(parts, rechunk=True))
 
 
-def _readings(cases: pl.DataFrame) -> pl.DataFrame:
+def _pair_features(cases: pl.DataFrame) -> pl.DataFrame:
     """Return what each pair gives by itself: what the rules read, and words in common."""
     columns = anchor_columns(cases["hypothesis"], "report")
     if "reference_positive" not in cases.columns:

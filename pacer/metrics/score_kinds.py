@@ -61,11 +61,11 @@ class Score:
     Attributes:
         key: its name in ``scores.json``. title: its heading in its own table.
         meaning: what ``signature.json`` and the table in ``docs/evaluation.md`` say of it.
-        sums: its definition. computed: one that is no function of sums; perhaps with related scores.
+        sums: its definition. compute: one that is no function of sums; perhaps with related scores.
         place: its table. better: which values are better; None: neither, or not known.
         interval: whether its sums are resampled. tested: whether two runs are compared by it.
         needs: column of the cases without whose values it does not apply.
-        omitted: whether it is left out, and not undefined, without a case that has a value.
+        omit_if_undefined: whether it is left out, and not undefined, without a case that has a value.
         decimals: as it is printed; 0: a number of records, which has no mean over contexts.
         beside: its heading beside scores of other tables. short: that of studies.
         case_column: made for it before scores are computed, from the texts and what the rules read in them.
@@ -75,13 +75,13 @@ class Score:
     title: str
     meaning: str
     sums: Sums | None = None
-    computed: Callable[[Context], Numbers] | None = None
+    compute: Callable[[Context], Numbers] | None = None
     place: Place = ""
     better: Direction | None = "higher"
     interval: bool = True
     tested: bool = False
     needs: str = "record_id"
-    omitted: bool = False
+    omit_if_undefined: bool = False
     decimals: int = 3
     beside: str = ""
     short: str = ""
@@ -90,12 +90,12 @@ class Score:
     def of(self, context: Context) -> Numbers:
         """Return its value, None if undefined, by its key; empty if it does not apply."""
         if self.sums is None:
-            return self.computed(context) if self.computed is not None else {}
+            return self.compute(context) if self.compute is not None else {}
         if self.needs not in context.cases.columns or not context.cases[self.needs].count():
             return {}
         value = float(self.sums.score(context.total(self.sums.rows), CONVENTIONS[context.convention]))
         if np.isnan(value):
-            return {} if self.omitted else {self.key: None}
+            return {} if self.omit_if_undefined else {self.key: None}
         return {self.key: value}
 
     @property
@@ -128,7 +128,8 @@ def by_case(
         return cases.select(value.cast(pl.Float64)).to_series().to_numpy() if known else np.full(len(cases), np.nan)
 
     sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums), counted=(1,))
-    further |= {"better": better, "needs": columns[0], "interval": interval, "tested": interval, "omitted": True}
+    further |= {"better": better, "needs": columns[0], "omit_if_undefined": True}
+    further |= dict.fromkeys(("interval", "tested"), interval)
     return Score(key, title, meaning, sums, **further)
 
 

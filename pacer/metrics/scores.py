@@ -72,15 +72,15 @@ def _of_text(name: str, function: Callable[[str], Any], kind: pl.DataType = _WOR
     return lambda side: Column(f"{side}_{name}", kind, lambda cases: map(function, cases[side]))
 
 
-def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Score:
+def _stated(key: str, suffix: str, needs: str, stated: pl.Expr | None = None) -> Score:
     """Return the score of a kind of finding for the lists ``stated``, by default those of the column ``needs``."""
     kind, lists = SOURCE_KINDS[key], pl.col(needs) if stated is None else stated
     of_kind = (2,) if kind.ratio == "recall" else ()
     sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio), of_kind)
     column = Column(needs, _WORDS, lambda cases: commitments.affirmed(cases, needs))
     measure = "F1" if kind.ratio == "f1" else "share that reports state, with the source and without it,"
-    title, meaning = f"{kind.name}, {REPORTS[end]}", f"{measure} of affirmed findings {kind.meaning}"
-    return Score(key + end, title, meaning, sums, better=kind.better, needs=needs, case_column=column)
+    title, meaning = f"{kind.name}, {REPORTS[suffix]}", f"{measure} of affirmed findings {kind.meaning}"
+    return Score(key + suffix, title, meaning, sums, better=kind.better, needs=needs, case_column=column)
 
 
 def _of_counts(key: str, column: Column, width: int, share: Callable, counted: tuple[int, ...], **rest: Any) -> Score:
@@ -119,7 +119,7 @@ def _beside_references(
     """Yield the mean over reports of a value of one ``side``, and the value for the references."""
     sides = (
         ("hypothesis", key, meaning, better),
-        ("reference", f"reference_{key}", "the value for the references", None),
+        ("reference", f"reference_{key}", f"`{key}` of the references", None),
     )
     for title, (side, name, words, direction) in zip(titles, sides, strict=True):
         yield by_case(name, title, value(side), words, direction, case_column=column and column(side))
@@ -137,23 +137,23 @@ _INVENTED = pl.when(_WITHOUT_PRIOR).then(_compares("hypothesis"))
 _REPORT = pl.col("report_positive")
 _UNITED = pl.col("prior_positive").list.set_union("no_prior_positive")
 _LABELS = "hypothesis_labels"
-_EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
+_EFFICACY_MEANING = "CheXbert's labels, report against reference, by `score.convention`"
 #: A number of records, which has no mean over contexts.
-_COUNT = Score("n", "n", "records", computed=lambda context: {"n": len(context.cases)}, better=None, decimals=0)
+_COUNT = Score("n", "n", "records", compute=lambda context: {"n": len(context.cases)}, better=None, decimals=0)
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
-_ROWS = "F with beta 1.2, split at single spaces, mean of the rows (pycocoevalcap)"
-_JAR = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
+_ROUGE_MEANING = "F with beta 1.2, split at single spaces, mean of the rows (pycocoevalcap)"
+_METEOR_MEANING = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
 _CIDER = "CIDEr-D, document frequencies of the context's references, mean of the rows (pycocoevalcap)"
 _OF_REPORT = "findings that the rules read in the report, against the reference commitment, over all records"
 _OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
-_FOLLOWS = "the report has the polarity that its own commitment states, over the stated findings"
+_FOLLOWS = "share of committed findings whose polarity in the report matches the commitment"
 _ATTRIBUTES = "of findings that both texts affirm and whose attribute the reference names, the share that agrees"
 _CHANCE = ", in reports written with another patient's sources (control another_patient)"
 _SWITCHES = "reports that have a finding on the left in one sentence, on the right in another, on both sides in none"
 _UNCOMMITTED = "of sides that reports state of findings committed with attributes, the share not in the commitment"
-_READ = "probabilities of present findings (`findings`), against the reference commitment"
+_PRESENCE = "probabilities of present findings (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
-_UNFOUNDED = "the same in contexts whose input has no previous report"
+_UNFOUNDED = "reports that compare although no previous report was given, over contexts without one"
 _REPEATS = (
     "words in an immediate repeat of one to eight words, or in a sentence that occurred earlier; mean of the rows"
 )
@@ -164,15 +164,15 @@ LANGUAGE = (
         Score(f"bleu{n}", f"BLEU-{n}", _BLEU, _bleu(n), tested=n == 4, needs="reference", short=f"B@{n}")
         for n in range(1, 5)
     ),
-    Score("rougeL", "ROUGE-L", _ROWS, _ROUGE, tested=True, needs="rougeL", short="R-L"),
-    Score("meteor", "METEOR", _JAR, _METEOR, tested=True, needs="meteor_statistics", short="MTR"),
-    Score("cider", "CIDEr", _CIDER, computed=lambda context: {"cider": cider(context.cases)}),
+    Score("rougeL", "ROUGE-L", _ROUGE_MEANING, _ROUGE, tested=True, needs="rougeL", short="R-L"),
+    Score("meteor", "METEOR", _METEOR_MEANING, _METEOR, tested=True, needs="meteor_statistics", short="MTR"),
+    Score("cider", "CIDEr", _CIDER, compute=lambda context: {"cider": cider(context.cases)}),
 )
 _ORIGINAL_SCORES = [
     replace(
         score,
         key=f"original_{score.key}",
-        computed=_of_originals(score),
+        compute=_of_originals(score),
         meaning="the same score against the original findings",
         place="" if score.key == "cider" else "originals",
         sums=None,
@@ -186,9 +186,9 @@ _ORIGINAL_SCORES = [
 SCORES: tuple[Score, ...] = (
     *_at(
         "scores",
-        Score("precision", "P", _EFFICACY, _ratio("precision"), needs=_LABELS),
-        Score("recall", "R", _EFFICACY, _ratio("recall"), needs=_LABELS),
-        Score("f1", "F1", _EFFICACY, _ratio("f1"), tested=True, needs=_LABELS, beside="CE F1", short="F1"),
+        Score("precision", "P", _EFFICACY_MEANING, _ratio("precision"), needs=_LABELS),
+        Score("recall", "R", _EFFICACY_MEANING, _ratio("recall"), needs=_LABELS),
+        Score("f1", "F1", _EFFICACY_MEANING, _ratio("f1"), tested=True, needs=_LABELS, beside="CE F1", short="F1"),
     ),
     *_at(
         "contents",
@@ -201,7 +201,7 @@ SCORES: tuple[Score, ...] = (
     *_ORIGINAL_SCORES,
     *_at(
         "originals",
-        replace(_COUNT, key="original_n", computed=_of_originals(_COUNT), meaning="records with original findings"),
+        replace(_COUNT, key="original_n", compute=_of_originals(_COUNT), meaning="records with original findings"),
     ),
     *_at(
         "contents",
@@ -252,18 +252,18 @@ SCORES: tuple[Score, ...] = (
             *(Column("uncommitted_sides", _COUNTS, commitments.uncommitted_sides), 2, mean, (1,)),
             **{"title": "Uncommitted sides", "meaning": _UNCOMMITTED, "better": "lower", "tested": True},
         ),
-        Score("read_f1", "Read F1", f"{_READ}; present from `decode.threshold` on", computed=_reading("read_f1")),
-        Score("read_auroc", "Read AUROC", f"{_READ}; mean of the findings", computed=_reading("read_auroc")),
-        Score("read_brier", "Read Brier", f"{_READ}; Brier score", computed=_reading("read_brier"), better="lower"),
+        Score("read_f1", "Read F1", f"{_PRESENCE}; present from `decode.threshold` on", compute=_reading("read_f1")),
+        Score("read_auroc", "Read AUROC", f"{_PRESENCE}; mean of the findings", compute=_reading("read_auroc")),
+        Score("read_brier", "Read Brier", f"{_PRESENCE}; Brier score", compute=_reading("read_brier"), better="lower"),
         by_case("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
-        by_case("fallback_rate", "Fallback", pl.col("fallback"), "without a report: the raw text is scored", "lower"),
+        by_case("fallback_rate", "Fallback", pl.col("fallback"), "no parsable report (raw text scored)", "lower"),
         by_case("truncated_rate", "Truncated", _TRUNCATED, "all tokens that the decoder allows", "lower"),
         by_case("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
     ),
     *(
-        _stated(key, end, needs, stated)
+        _stated(key, suffix, needs, stated)
         for key in ("persisting_stated", "gone_stated", "new_stated")
-        for end, needs, stated in (("", "prior_positive", _REPORT), ("_without", "no_prior_positive", None))
+        for suffix, needs, stated in (("", "prior_positive", _REPORT), ("_without", "no_prior_positive", None))
     ),
     _stated("lateral_only_stated", "", "frontal_positive", _REPORT),
     _stated("lateral_only_stated", "_without", "no_lateral_positive"),

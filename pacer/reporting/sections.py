@@ -125,9 +125,9 @@ def scores(results: Results) -> Section:
         *_placed(
             results,
             "commitments",
-            "Agreement of generated and reference commitments, how often the report says what its commitment says, "
+            "Agreement of generated and reference commitments, how often report and commitment agree, "
             "the mean gate of Calibrate (0: the prompt is not adapted to the sources, 1: fully), and shares of "
-            "generations that went wrong.",
+            "failed generations.",
             "Commitments, gate and extraction",
         ),
     ]
@@ -208,8 +208,8 @@ def findings(results: Results) -> Section | None:
             results.promise,
             results.cases,
             Decoding.of(results.decoding).threshold or 0.0,
-            "The promise for each context, and what its reports achieve, as read by the rules. Withheld findings "
-            "are kept out of the list only by the promise; a report is empty if nothing else was left to say.",
+            "The promise for each context, and what its reports achieve, as read by the rules. Withheld: "
+            "omitted only because of the risk limit; a report is empty if nothing else remains.",
         )
         parts += [Text(text), TableBlock("promise", promised)]
     return Section("probabilities", "Probabilities of findings", parts)
@@ -235,7 +235,7 @@ def _with_resampling(table: Table, results: Results) -> Table:
 
 def signature(results: Results) -> Section:
     """The definitions of the numbers, in one line."""
-    text = "What the scores mean and what they were computed from, in one line that every table file has too."
+    text = "One-line summary of definitions and inputs, repeated in every table file."
     return Section(
         "signature", "Signature", [Text(text), Text(score_tables.signature_line(results.signature), "signature")]
     )

@@ -276,11 +276,9 @@ def notes_of(results: Collection[Result]) -> list[str]:
     notes = [note for result in results for note in result.notes]
     for result in results:
         if result.given and (departures := result.departures()):
-            notes.append(
-                f"{result.context.upper()}: the report departs from the commitment on: {', '.join(departures)}"
-            )
+            notes.append(f"{result.context.upper()}: the report does not state as committed: {', '.join(departures)}")
         if not result.report:
-            notes.append(f"{result.context.upper()}: empty report: the list allowed none of its sentences")
+            notes.append(f"{result.context.upper()}: empty report: no sentence agreed with the list")
         if result.fallback:
             notes.append(f"{result.context.upper()}: no report was found in the generated text; all of it is shown")
         if result.truncated:

@@ -199,7 +199,7 @@ def export_model(
     check_frozen(record, frozen_fingerprints(backbones), model)
     train, about = read_records(records).filter(split="train"), read_about(records)
     if train.is_empty() or not {"cleaner", "target"} <= about.keys():
-        raise DataError(f"{records} has no training records, or does not record its cleaner; run the `corpus` stage")
+        raise DataError(f"{records} has no training records, or does not name its cleaner; run the `corpus` stage")
     settings = PackageSettings(
         version=VERSION,
         contexts=[context for context in CONTEXTS if len(train.filter(context=context))],

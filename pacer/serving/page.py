@@ -256,7 +256,7 @@ def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | 
         texts = {name: fields[name] or None for name in ("prior", "indication", "history", "view", "sections")}
         given, listed = fields.get("commitment"), fields.get("model")
         if any(not isinstance(text, str | None) for text in (*texts.values(), given, listed)):
-            raise ValueError("a text is no string")
+            raise ValueError("a text field is not a string")
         model = None if given is None else read_list(listed, kinds)
         if not (sizes := fields["sizes"]):
             raise DataError("There is no frontal radiograph yet; drop or choose one on the left")

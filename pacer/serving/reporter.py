@@ -157,9 +157,7 @@ class Reporter:
         asked = _one_of(stated or view or "other", get_args(Direction), f"view of {name}")
         if asked not in self.views:
             known = " and ".join(self.views)
-            notes.append(
-                f"the model was trained only with images of view {known}; this one ({asked}) counts as unknown"
-            )
+            notes.append(f"the model was trained only with images of view {known}; view {asked} is treated as unknown")
         prepared = Prepared(
             name=name,
             frontal=frontal,

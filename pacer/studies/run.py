@@ -239,9 +239,9 @@ class StudyRunner:
         check_out()  # discards what an interrupted stage left half-made
         for stage in run.keys:
             with self._only_one(run.keys[stage], f"{label}: {stage}"):
-                if tree.adopt(run):
+                if tree.import_stages(run):
                     check_out()
-                if stage == run.stages[-1].name or not tree.knows(run, [stage]):  # the last one checks all earlier ones
+                if stage == run.stages[-1].name or not tree.has_stages(run, [stage]):  # the last checks all others
                     dvc("repro", stage)
                     tree.record(run, [stage])
         with atomic_directory(self._state / "runs" / run.name) as beside:

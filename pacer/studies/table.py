@@ -298,7 +298,7 @@ def _published_notes(published: PublishedTable | None, comparable: Sequence[bool
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Sources of the published rows: {origins}."]
     if not comparable:
-        notes.append(f"There is no run yet. The published rows stay if yours are, as they are, of {measured}.")
+        notes.append(f"There is no run yet. Published rows are kept only if your runs also cover {measured}.")
     if not all(comparable):
         notes.append(f"Not all of our rows can be compared with them: they are for {measured}.")
     return notes

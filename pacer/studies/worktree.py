@@ -62,12 +62,12 @@ def shares(devices: str | None, jobs: int) -> list[MachineShare]:
             names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     cores = sorted(os.sched_getaffinity(0))[: core_count()] if hasattr(os, "sched_getaffinity") else []
     return [
-        MachineShare(",".join(_part(names, job, jobs)) or None, tuple(_part(cores, job, jobs)) or None)
+        MachineShare(",".join(_share_of(names, job, jobs)) or None, tuple(_share_of(cores, job, jobs)) or None)
         for job in range(jobs)
     ]
 
 
-def _part(things: list, job: int, jobs: int) -> list:
+def _share_of(things: list, job: int, jobs: int) -> list:
     return things[job % len(things) :: jobs] if things else []
 
 
@@ -242,7 +242,7 @@ class Worktree:
             write_text(self.tree / plan.DEFINITION, plan.with_baselines(pipeline, baselines, run))
         self._configure()
         self._link(run)
-        self.adopt(run)
+        self.import_stages(run)
 
     def _is_ours(self) -> bool:
         """Return whether ``tree`` is a worktree of this repository, not of one that this was copied or moved from."""
@@ -256,21 +256,21 @@ class Worktree:
 
     def outs_to_restore(self, run: plan.Run) -> list[str]:
         """Return what DVC may check out: all but files that an interrupted stage was appending to (paid answers)."""
-        unfinished = [stage for stage in run.stages if self._resumed and not self.knows(run, [stage.name])]
+        unfinished = [stage for stage in run.stages if self._resumed and not self.has_stages(run, [stage.name])]
         persistent = {out for stage in unfinished for out, options in stage.outs.items() if options.get("persist")}
         return [out for out in run.outs if out not in persistent or not (self.tree / out).is_file()]
 
-    def adopt(self, run: plan.Run) -> bool:
+    def import_stages(self, run: plan.Run) -> bool:
         """Record in ``dvc.lock`` the known stages of a run; return False if nothing is new."""
         lock = self._lock()
-        known = {stage: read_json(self._entry(run, stage)) for stage in run.keys if self.knows(run, [stage])}
+        known = {stage: read_json(self._entry(run, stage)) for stage in run.keys if self.has_stages(run, [stage])}
         if lock | known == lock:
             return False
         with (self.tree / LOCK).open("w", encoding="utf-8") as written:
             YAML(typ="safe").dump({"schema": "2.0", "stages": lock | known}, written)
         return True
 
-    def knows(self, run: plan.Run, stages: Iterable[str]) -> bool:
+    def has_stages(self, run: plan.Run, stages: Iterable[str]) -> bool:
         """Return whether all these stages of a run have been made, here or elsewhere."""
         return all(self._entry(run, stage).is_file() for stage in stages)
 

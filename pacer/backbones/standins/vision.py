@@ -93,7 +93,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         network.eval().requires_grad_(False)
         slower = SLOWER if taught else 1.0
         descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads, slower=slower)
-        objective = "a residual network's map, findings and words, which it learnt from varied radiographs"
+        objective = "distilled from a residual network trained on augmented radiographs (feature map, findings, words)"
     else:
         for depth in DEPTHS[:-1]:
             patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))
@@ -111,7 +111,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     _standardise_endpoint(model, data, learnt[:512])
     with torch.no_grad():
         placed = [_states(model, _pixels(data.images[rows[:_PLACED]])) for rows in (learnt[:PROBED], held_out)]
-        told = {depth: place_told(*(_patches(outputs, depth) for outputs in placed)) for depth in DEPTHS}
+        told = {depth: position_r2(*(_patches(outputs, depth) for outputs in placed)) for depth in DEPTHS}
     model.save_pretrained(out)
     size = {"height": config.image_size, "width": config.image_size}
     edge = {"shortest_edge": config.image_size}
@@ -297,7 +297,7 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
     return areas
 
 
-def place_told(learnt: Tensor, tested: Tensor) -> float:
+def position_r2(learnt: Tensor, tested: Tensor) -> float:
     """Return R² of row and column of a patch in images ``tested`` [B, N, d], read from its state by least squares
     fitted on ``learnt``."""
     inputs, tests = (F.pad(states, (0, 1), value=1.0).double() for states in (learnt, tested))

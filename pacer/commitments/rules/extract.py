@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.polarity import Reading, read_mentions
-from pacer.commitments.rules.segments import ADDENDUM, in_full, located_segments, segments
+from pacer.commitments.rules.segments import ADDENDUM, expand_abbreviations, located_segments, segments
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
 from pacer.data.findings import FINDINGS
 
@@ -40,17 +40,17 @@ _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
 def extract_anchor(report: str) -> Anchor:
     """Extract the findings that a report affirms, denies or leaves uncertain; unmentioned findings are in no field."""
     verdict: dict[str, str] = {}
-    before: dict[str, str] = {}
+    before_addendum: dict[str, str] = {}
     last: tuple[str, ...] = ()
     for segment in segments(report):
         if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
-            before, verdict = before | verdict, {}
-        for findings, polarity in _read(segment.strip()):
+            before_addendum, verdict = before_addendum | verdict, {}
+        for findings, polarity in _segment_findings(segment.strip()):
             last = findings or last
             for finding in last:
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
-    return _anchor_of(frozenset((before | verdict if before else verdict).items()))
+    return _anchor_of(frozenset((before_addendum | verdict if before_addendum else verdict).items()))
 
 
 def find_mentions(report: str) -> list[Mention]:
@@ -58,9 +58,9 @@ def find_mentions(report: str) -> list[Mention]:
     mentions: list[Mention] = []
     last: tuple[str, ...] = ()
     for located in located_segments(report):
-        segment, origins, commas = in_full(*located)
+        segment, origins, commas = expand_abbreviations(*located)
         places = origins or []
-        for mention, (polarity, cue) in _readings(segment, commas):
+        for mention, (polarity, cue) in _segment_readings(segment, commas):
             named, decided = (
                 _without_blanks(report, places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention)
             )
@@ -75,7 +75,7 @@ def _without_blanks(report: str, start: int, end: int) -> tuple[int, int]:
     return end - len(words.lstrip()), start + len(words.rstrip())
 
 
-def _readings(segment: str, commas: list[int]) -> list[tuple[Match, Reading]]:
+def _segment_readings(segment: str, commas: list[int]) -> list[tuple[Match, Reading]]:
     """Return the mentions of one segment in order, without look-alikes, with their readings."""
     text = plain = segment
     if "/" in segment:
@@ -94,10 +94,10 @@ def _readings(segment: str, commas: list[int]) -> list[tuple[Match, Reading]]:
 
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
-def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
+def _segment_findings(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
-    text, _, commas = in_full(segment.split(), None)
-    return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(text, commas))
+    text, _, commas = expand_abbreviations(segment.split(), None)
+    return tuple((mention.row.findings, reading.polarity) for mention, reading in _segment_readings(text, commas))
 
 
 @lru_cache(maxsize=1 << 14)

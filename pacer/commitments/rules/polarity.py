@@ -33,19 +33,19 @@ class _Passage(NamedTuple):
 
 #: What cues can say of a finding, the deciding kinds first; other cues (exceptions, clauses, ...) limit their reach.
 _DECIDING = (("uncertain",), ("negative", "instead"), ("hint",), ("silent",))
-_SPEAKS = frozenset().union(*_DECIDING)
+_DECIDING_KINDS = frozenset().union(*_DECIDING)
 #: Characters around a mention that are read: twice the longest reach, as the list of a finding goes on behind it.
-_NEAR = 300
+_WINDOW = 300
 _START = attrgetter("start")
 
 
 def read_mentions(segment: str, mentions: list[Match], cues: list[Match], commas: list[int]) -> list[Reading]:
     """Read each mention by the cues that reach it."""
-    if not any(cue.row.says in _SPEAKS for cue in cues):
+    if not any(cue.row.says in _DECIDING_KINDS for cue in cues):
         return [_decide(mention, []) for mention in mentions]
     readings = []
     for index, mention in enumerate(mentions):
-        low, high = mention.start - _NEAR, mention.end + _NEAR
+        low, high = mention.start - _WINDOW, mention.end + _WINDOW
         first, last = bisect_left(mentions, low, key=_START), bisect_right(mentions, high, key=_START)
         around = cues[bisect_left(cues, low, key=_START) : bisect_right(cues, high, key=_START)]
         before, after = mentions[first:index], mentions[index + 1 : last]
@@ -76,15 +76,15 @@ def _read(passage: _Passage) -> Reading:
             ceiling = min(ceiling, cue.start)
     # "effusions and infiltrate versus crowding" only gives alternatives of the infiltrate
     following = passage.after[0].start if passage.after else len(passage.text)
-    further = following if _BESIDES.search(passage.text, end, following) else len(passage.text)
+    limit = following if _BESIDES.search(passage.text, end, following) else len(passage.text)
     reaching = [
         cue
         for cue in passage.cues
-        if cue.row.says in _SPEAKS
+        if cue.row.says in _DECIDING_KINDS
         and _reaches(cue, passage.mention, floor, ceiling)
-        and not (cue.end <= start and _spent(passage, cue))
+        and not (cue.end <= start and _no_longer_applies(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
-        and not (cue.row.side == "between" and (cue.start > further or not _between_two(passage, cue)))
+        and not (cue.row.side == "between" and (cue.start > limit or not _between_two(passage, cue)))
     ]
     return _decide(passage.mention, reaching)
 
@@ -146,17 +146,17 @@ def _between_two(passage: _Passage, cue: Match) -> bool:
     return len(findings) == 2 and ("lung opacity",) not in findings
 
 
-def _spent(passage: _Passage, cue: Match) -> bool:
+def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     """Whether a cue before a mention applies to an earlier phrase, and a new statement has begun since."""
     text, (start, end, row) = passage.text, passage.mention
-    met = [earlier for earlier in passage.before if earlier.start >= cue.end]
+    findings_between = [earlier for earlier in passage.before if earlier.start >= cue.end]
     denies = _DENIAL.match(text, cue.start)
     hedges = cue.row.says in ("hint", "uncertain")
-    if (denies or hedges) and denies_a_property(text, cue, passage.mention, listed=bool(met)):
+    if (denies or hedges) and denies_a_property(text, cue, passage.mention, listed=bool(findings_between)):
         return True
     if denies or text.startswith("history of", cue.start):
         statements = [other.start for other in passage.cues if other.row.says in ("statement", "degree")]
-        first = next((one for one in met if one.row.says != "nothing"), passage.mention)
+        first = next((one for one in findings_between if one.row.says != "nothing"), passage.mention)
         if ends_before(text, cue, first, passage.commas, statements):
             return True
     # (a name may itself begin with its degree: "increased markings")
@@ -173,11 +173,11 @@ def _spent(passage: _Passage, cue: Match) -> bool:
             begins = denial or other.row.says in ("statement", "degree")
         # "resolution of the effusion and right consolidation": one denial of both
         listed = text.endswith(" of", cue.start, cue.end) and "and " in text[other.start - 4 : other.start + 4]
-        if begins and not listed and any(earlier.end <= other.start for earlier in met):
+        if begins and not listed and any(earlier.end <= other.start for earlier in findings_between):
             return True
-    if not met:
+    if not findings_between:
         return False
-    last, following = met[-1], end + _NEAR
+    last, following = findings_between[-1], end + _WINDOW
     # "no effusion or edema, cardiomegaly": the "or" has closed the list, unless another one follows
     new = start == last.end + 1 and last.row.findings != row.findings
     closed = _ALTERNATIVE.search(text, cue.end, last.end) and not _ALTERNATIVE.search(text, end, following)
@@ -199,20 +199,19 @@ def _beside_the_device(passage: _Passage, cue: Match) -> bool:
         return _PLACE.match(text, cue.end) is not None
     # "no pneumothorax, right PICC in place": devices are rarely denied, and never at the end of such a list
     another = cue.end <= previous.end and previous.row.findings != ("support devices",)
-    met = another and not _ALTERNATIVE.search(text, previous.end, start)
-    return met or _PLACED.match(text, end) is not None
+    list_ended = another and not _ALTERNATIVE.search(text, previous.end, start)
+    return list_ended or _PLACED.match(text, end) is not None
 
 
 _QUALIFIER, _GENERAL, _PREDICATE, _STATED = (
     re.compile(GROUPS[name]) for name in ("qualifier", "general_object", "predicate", "stated")
 )
-_TO_OR, _PROPERTY_OF, _EVIDENCE, _DENIED_DEGREE = (
-    re.compile(GROUPS[name]) for name in ("to_or", "property_of", "evidence", "denied_degree")
+_PROPERTY_OF, _EVIDENCE, _DENIED_DEGREE = (
+    re.compile(GROUPS[name]) for name in ("property_of", "evidence", "denied_degree")
 )
 #: A name that is a statement: "widened mediastinum", "heart enlarged".
 _STATEMENT = re.compile(rf"\b(?:{GROUPS['large']}|widened|thickened|collapsed|congested|engorged)\b")
 _AND, _TO_BE = re.compile(r" and\b(?! or\b)"), re.compile(r" (?:is|are|was|were) ")
-_ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
 
 
 def denies_a_property(text: str, denial: Match, finding: Match, listed: bool) -> bool:

@@ -61,7 +61,7 @@ def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
             yield text[first:last].split(), places
 
 
-def in_full(words: list[str], places: Places) -> tuple[str, Places, list[int]]:
+def expand_abbreviations(words: list[str], places: Places) -> tuple[str, Places, list[int]]:
     """Write the abbreviations of a segment in full, strokes without spaces, and commas as spaces; also return where the
     commas stood."""
     segment = " ".join(words)

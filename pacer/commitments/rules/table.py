@@ -92,10 +92,10 @@ class Match(NamedTuple):
 def literals(words: str) -> list[frozenset[str]]:
     """Return at most two sets of pieces of words: every match of a regular expression contains a piece of each. Text
     without need not be searched. An empty set asks for nothing."""
-    return sorted(_choices(_parser.parse(words)), key=_telling)[-2:] or [frozenset()]
+    return sorted(_choices(_parser.parse(words)), key=_shortest_length)[-2:] or [frozenset()]
 
 
-def _telling(pieces: frozenset[str]) -> int:
+def _shortest_length(pieces: frozenset[str]) -> int:
     return min(map(len, pieces), default=0)
 
 
@@ -113,7 +113,7 @@ def _choices(items: Any) -> list[frozenset[str]]:
         if operation is _parser.SUBPATTERN:
             choices += _choices(value[-1])
         elif operation is _parser.BRANCH:
-            branches = [max(_choices(branch), key=_telling, default=frozenset[str]()) for branch in value[1]]
+            branches = [max(_choices(branch), key=_shortest_length, default=frozenset[str]()) for branch in value[1]]
             choices.append(frozenset[str]().union(*branches) if all(branches) else frozenset())
         elif operation in (_parser.MAX_REPEAT, _parser.MIN_REPEAT) and value[0] > 0:
             choices += _choices(value[2])
@@ -137,13 +137,13 @@ class Patterns:
             for place, pieces in enumerate((needed[0], needed[-1])):
                 for piece in pieces or ("",):  # nothing at all is a piece of every word
                     self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
-        self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
+        self._candidate_rows = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
     def find(self, text: str, words: list[str], commas: Sequence[int] = ()) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps. The name of
         a finding has no comma, which may stand at the blanks ``commas``."""
-        bits = reduce(or_, map(self._called_for, words), 0)
+        bits = reduce(or_, map(self._candidate_rows, words), 0)
         mask = bits & bits >> len(self._rows)
         if not mask:
             return []

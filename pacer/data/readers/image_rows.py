@@ -50,7 +50,7 @@ _EXAMINATION = timedelta(hours=1)
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
 #: Number of unknown headings of one name up to which they are not listed.
-_OFTEN = 5
+_MAX_UNLISTED = 5
 #: Longest time between the first and the last image of a study, if they are of several days.
 _STUDY_LASTS = timedelta(days=1)
 #: Dates and de-identified words, in which two texts of a study may differ.
@@ -119,7 +119,7 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         images = account.without_absent(images, name, lambda text: is_absent(text) and not re.search(LOST, text))
         images = images.with_columns(pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name))
     if images[WHOLE].null_count() < images.height:
-        images = _cut(images, account)
+        images = _split_whole_reports(images, account)
     others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE, PREVIOUS)]
     images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
     images = images.with_columns(
@@ -133,14 +133,14 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     )
 
 
-def _cut(images: pl.DataFrame, account: Account) -> pl.DataFrame:
+def _split_whole_reports(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Fill sections that have no column, or an empty cell, from the whole reports; count what is odd about these."""
     reports = [cut_report(text or "") for text in images[WHOLE]]
     for topic in reports[0][1]:
         odd = zip((topics[topic] for _, topics in reports), images["study"], strict=True)
         noted = [(value, study or "") for values, study in odd for value in values]
         often = Counter(value for value, _ in noted)
-        least = _OFTEN if topic == "unknown_headings" else 0
+        least = _MAX_UNLISTED if topic == "unknown_headings" else 0
         account.count_first(topic, "rows", (pair for pair in noted if often[pair[0]] > least))
     columns = dict.fromkeys(Sections._fields, pl.String())
     cut = pl.DataFrame([sections for sections, _ in reports], columns, orient="row")
@@ -198,7 +198,7 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     without_own = studies[PREVIOUS].is_null()
     account.count("priors", role, "undated", dated.filter(without_own)["day"].null_count())
     dated = dated.with_columns(day=pl.when(~is_nobody("subject")).then("day"))
-    choices = choose_priors(_with_one_time(dated, role, account)).select(*_STUDY, *CHOICE_SCHEMA)
+    choices = choose_priors(_with_time_of_first_copy(dated, role, account)).select(*_STUDY, *CHOICE_SCHEMA)
     if has_order:
         choices = choices.with_columns(gap_days=pl.lit(None, pl.Float64))
     choices = choices.with_columns(pl.when(without_own).then(name).alias(name) for name in CHOICE_SCHEMA)
@@ -209,7 +209,7 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     return studies.with_columns(prior_findings=pl.coalesce(PREVIOUS, "prior_findings"))
 
 
-def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
+def _with_time_of_first_copy(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Give a patient's studies with one text, each within an hour of the last, the time of the first of them, so that
     none precedes another; list the others."""
     begin, text = pl.col("day").dt.combine(pl.col("clock")), pl.concat_str(REPORT, separator=" ", ignore_nulls=True)
@@ -222,8 +222,8 @@ def _with_one_time(studies: pl.DataFrame, role: str, account: Account) -> pl.Dat
     first = pl.col("begin", "study").first().over("subject", "words", "run").name.prefix("first ")
     copies = timed.with_columns(first).filter(pl.col("study") != pl.col("first study"))
     account.count_first("copies", role, copies.select(pl.lit("studies"), "id").iter_rows())
-    reason = pl.format("one examination with {}: its text, within an hour", mapped("first study", quoted))
-    account.doubt(copies, pl.lit("study"), reason, pl.lit(None))
+    reason = pl.format("same examination as {} (same text within an hour)", mapped("first study", quoted))
+    account.flag(copies, pl.lit("study"), reason, pl.lit(None))
     moved = copies.select(*_STUDY, day=pl.col("first begin").dt.date(), clock=pl.col("first begin").dt.time())
     return studies.update(moved, on=_STUDY)
 

@@ -157,7 +157,7 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     ]
     problems += [f"column {column} appears, or is mapped, more than once" for column in twice]
     if "order" in mapping and names.get("date") in have:
-        problems.append(f"order and {names['date']} both order the studies (remove one from the table or the mapping)")
+        problems.append(f"order and {names['date']} both give the order of studies; remove one from table or mapping")
     if (separator := other_separator(have)) is not None:
         raise DataError(
             f"{path}: the name of its only column contains a {separator}; if that character separates the cells, "

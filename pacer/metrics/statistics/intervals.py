@@ -214,8 +214,8 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         if name == "Reports" and control:  # the sentences above say it
             continue
         sentences.append(
-            f"{name} affirm the findings of their own references not measurably better than those of other patients' "
-            f"references (F1): {', '.join(contexts)}."
+            f"{name} match their references not measurably better than other patients' references (F1): "
+            f"{', '.join(contexts)}."
         )
     return sentences
 

@@ -117,7 +117,7 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     assert "A = scores, B = others" in outcome.out and "B − A" in outcome.out
     assert "no intervals: 4 record ids are too few; at least" in outcome.out.replace("\n", " ")
     assert re.search(r"ROUGE-L .* – +[01]\.\d+$", outcome.out, re.MULTILINE)
-    assert "p values are valid for any number" in outcome.out
+    assert "p values are valid for any sample size" in outcome.out
     assert "4 records, resampled by record (4)" in outcome.out
     signature = Path("others/signature.json")
     signature.write_text(signature.read_text().replace('"numpy": "', '"numpy": "0.'))
@@ -125,7 +125,7 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     assert re.search(r"numpy: \S+ and 0\.\S+; it can change the last digits; score both alike", told)
     signature.write_text(signature.read_text().replace('"clean_hypotheses": "none"', '"clean_hypotheses": "upstream"'))
     told = pacer("compare", "scores", "others").out.replace("\n", " ")
-    assert "clean_hypotheses: none and upstream; the reports were not changed alike" in told
+    assert "clean_hypotheses: none and upstream; the reports were preprocessed differently" in told
     Path("others/scores.json").write_bytes(Path("scores/scores.json").read_bytes())
     assert "come from different runs" in pacer("compare", "scores", "others").error
 
@@ -219,7 +219,7 @@ def test_without_meteor_everything_else_is_written(
         raise MeteorError("no Java")
 
     monkeypatch.setattr("pacer.metrics.nlg.meteor_counts", fails)
-    for further, reason in (((), "no Java"), (("--without", "meteor", "--without", "bleu4"), "not asked for")):
+    for further, reason in (((), "no Java"), (("--without", "meteor", "--without", "bleu4"), "excluded on request")):
         outcome = pacer(*stated(), *further)
         assert outcome.code == 0 and (f"meteor is left out: {reason}" in outcome.out) == (further == ())
         scores, _, signature = read_result("scores")

@@ -209,7 +209,7 @@ def test_what_decoding_tells_joins_the_audit(backbones: Path, images: pl.DataFra
     assert again == looks
     write_looks(pictures, {})
     unseen, *_ = picture_checks(pictures, index, records)
-    assert unseen[:2] == ("Images that were encoded before, and not decoded by this version", "10")
+    assert unseen[:2] == ("Images reused from an earlier run, not checked by this version", "10")
 
 
 def same_states(out: Path, expected: Path) -> None:

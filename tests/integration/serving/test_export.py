@@ -152,7 +152,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
         ),
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
         ({"features": older}, DataError, "or comes from a different version of PACER"),
-        ({"records": untold}, DataError, "does not record its cleaner"),
+        ({"records": untold}, DataError, "does not name its cleaner"),
         ({"records": empty}, DataError, "has no training records"),
         ({"records": tmp_path / "none"}, DataError, "does not exist"),
     ):

@@ -283,7 +283,7 @@ def test_a_side_that_the_commitment_does_not_have_is_marked(result: Result) -> N
 def test_what_is_missing_is_said(result: Result) -> None:
     bare = view.result_page(replace(result, commitment=None, gate=None, fallback=True, truncated=True))
     assert view.result_page(result, None, False).count(" disabled>") == 13 and " disabled>" not in bare
-    assert "SN: empty report: the list allowed" in view.result_page(replace(result, report=""))
+    assert "SN: empty report: no sentence agreed" in view.result_page(replace(result, report=""))
     assert "No report could be found" in bare and "the end may be missing" in bare
     assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))

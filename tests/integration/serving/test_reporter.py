@@ -120,7 +120,7 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(world: Wor
             )
             assert (result.context, result.generated, result.gate) == (context, line["generated"], line["gate"])
             asked[f"{result.view}: {' '.join(result.notes)}"] += 1
-    note = "the model was trained only with images of view PA; this one ({}) counts as unknown"
+    note = "the model was trained only with images of view PA; view {} is treated as unknown"
     assert asked == {f"other: {note.format('AP')}": 2, f"other: {note.format('other')}": 4, "PA: ": 4}
     assert records.filter(study_id="2")["view"].unique().to_list() == ["AP"]
 
@@ -144,7 +144,7 @@ def test_a_report_is_written_for_a_persons_list(
     unsaid = [
         finding for field in expected.as_dict().values() for finding in field if finding in results[1].departures()
     ]
-    assert any(f"departs from the commitment on: {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
+    assert any(f"does not state as committed: {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
 
 
 @pytest.mark.parametrize(("given", "listed_as"), listed_cases(__file__, "described"))

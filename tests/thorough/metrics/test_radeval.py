@@ -53,7 +53,7 @@ def test_what_a_metric_lacks_is_named(recorded, tmp_path: Path) -> None:
     assert "(OSError); it needs StanfordAIMI/RRG_scorers, distilroberta-base" in done.stderr
     package = tmp_path / "site/radeval/__init__.py"
     package.write_text("import RadEval.metrics")
-    assert "cannot make bleu: there is no package 'RadEval'; `make radeval`" in run(tmp_path, "bleu").stderr
+    assert "cannot compute bleu: package 'RadEval' is not installed; run `make radeval`" in run(tmp_path, "bleu").stderr
 
 
 def test_bleu_and_rouge_are_radevals_own(tmp_path: Path) -> None:

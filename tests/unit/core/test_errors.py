@@ -38,7 +38,7 @@ from tests.support.cases import cases
 STOPPED = "stopped; run the same command again to continue from what was saved\n"
 FULL = "the disk is full; free some space and run the same command again\n"
 LEFT = (
-    "error: another process of this run has ended, and its own message may say why; "
+    "error: another process of this run exited; see its output for the cause; "
     "run the same command again to continue from what was saved\n"
 )
 NO_MEMORY = "error: out of memory; docs/training.md lists how much each phase needs and how to reduce it\n"

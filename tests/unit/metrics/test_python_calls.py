@@ -72,7 +72,7 @@ def test_messages_have_the_options_of_their_caller(in_python: str, in_a_command:
 
 def test_notes_name_keywords(quick_meteor) -> None:
     notes = pacer.score(REFERENCES | {"a": "No effusion."}, REPORTS).notes
-    assert 'to clean them: clean_references="decimals", or upstream' in " ".join(notes)
+    assert 'to clean them: clean_references="decimals" (same cleaner for both files; upstream' in " ".join(notes)
 
 
 def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:

@@ -152,8 +152,8 @@ def test_numbers_and_p_values_as_they_are_printed():
 def test_a_promise_is_never_stated_without_its_condition() -> None:
     text = promise_text(Risk(false_present=0.2).model_dump())
     assert text == (
-        "Of the findings stated as present, at most 20% are expected to be absent from the radiologist's report, on "
-        "patients like those of val (90% confidence)"
+        "Of the findings stated as present, at most 20% are expected to be absent from the radiologist's report, for "
+        "patients like those in val (90% confidence)"
     )
 
 

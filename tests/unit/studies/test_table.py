@@ -138,7 +138,9 @@ def test_only_runs_on_the_papers_own_data_stand_beside_the_published_rows(change
     assert headings == ["", "Components (published)"] and "not shown" not in notes and "compared" not in notes
     assert "There is no run yet" not in notes
     headings, notes = of()
-    assert headings == ["", "Components (published)"] and "There is no run yet. The published rows stay" in notes
+    assert (
+        headings == ["", "Components (published)"] and "There is no run yet. Published rows are kept only if" in notes
+    )
     headings, notes = of(on_mimic(**changes))
     assert headings == [""] and "Published rows are not shown" in notes
     headings, notes = of(on_mimic(), on_mimic(1, **changes))
