@@ -114,6 +114,8 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
                 f"{table.path}, {place}, {id_name}: expected an id (text or a whole number), got {shown(key)}{decimal}"
             )
     known = {name.strip().lower(): name for name in names}
+    if patient := known.get("patient_id"):
+        known.setdefault("subject_id", patient)
     further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
     owners = [further[name] for name in ("study_id", "subject_id") if name in further]
     table.check_ids([id_name, *owners] if id_name else owners)

@@ -287,15 +287,19 @@ def notes_of(results: Collection[Result]) -> list[str]:
 
 
 def unsupported_comparisons(report: str, prior: str | None) -> list[str]:
-    """Return the findings that a cleaned report compares with an earlier examination, as "no longer any consolidation"
-    does, and that the previous report does not affirm or suspect. What is new is no such comparison."""
+    """Return the findings whose comparison in a cleaned report does not fit the previous report: that one has what is
+    called new, or does not affirm or suspect what is called unchanged, larger or gone."""
     earlier = extract_anchor(prior or "")
-    compared, start = dict[str, None](), 0
+    unsupported, start = dict[str, None](), 0
     for end in sentence_ends(report):
         sentence, start = report[start:end], end
-        if (wording := find_wording(sentence)) and not any("new" in sentence[a:b].lower() for a, b, _ in wording):
-            compared |= dict.fromkeys(m.finding for m in find_mentions(sentence) if m.polarity is not None)
-    return [finding for finding in compared if finding not in {*earlier.positive, *earlier.uncertain}]
+        wording = [sentence[first:last].lower() for first, last, _ in find_wording(sentence)]
+        is_new = any("new" in words for words in wording)
+        for mention in find_mentions(sentence) if wording else ():
+            known = mention.finding in {*earlier.positive, *earlier.uncertain}
+            if known if is_new and mention.polarity == "positive" else not known and not is_new and mention.polarity:
+                unsupported[mention.finding] = None
+    return list(unsupported)
 
 
 def read_cases(path: Path) -> list[Case]:
