@@ -1,17 +1,19 @@
 """Marks in texts: a report is cut into spans by whether another text makes the same statement.
 
 A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an earlier examination
-(:mod:`pacer.data.wording`), identified by its rule and its direction. A phrase is **matching** if the other text says
-the same. It is **reference-only** if a reference says it and the generated report does not. It is **unverified** if a
-generated report says it and the reference, or the preceding commitment, does not. It is **opposite** if one text
-affirms the finding and the other denies it, and **less certain** if one of them leaves it uncertain. It has a **wrong
-side** or an **other severity** if both affirm the finding or leave it uncertain, with different sides or severities, by
-all that each says of it. It **contradicts** where the report affirms what its own commitment denies, or the reverse, or
-has another side. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the
-findings with their polarity, and :mod:`pacer.commitments.attributes` their sides.
+(:mod:`pacer.data.wording`). That is identified by the findings of its sentence and their course, else by its rule and
+direction. A phrase is **matching** if the other text says the same. It is **reference-only** if a reference says it and
+the generated report does not. It is **unverified** if a generated report says it and the reference, or the preceding
+commitment, does not. It is **opposite** if one text affirms the finding and the other denies it, and **less certain**
+if one of them leaves it uncertain. It has a **wrong side** or an **other severity** if both affirm the finding or leave
+it uncertain, with different sides or severities, by all that each says of it. It **contradicts** where the report
+affirms what its own commitment denies, or the reverse, or has another side. The rules of commitments
+(:mod:`pacer.commitments.rules.extract`) read the findings with their polarity, and
+:mod:`pacer.commitments.attributes` their sides, severities and courses.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -29,6 +31,10 @@ Statement = tuple[str, str]
 LONGITUDINAL = "longitudinal"
 #: The words of a kind of description that marks compare.
 _DESCRIPTIONS = {"side": ("left", "right", "bilateral"), "severity": VALUES["severity"]}
+#: Rules of wording that names an earlier study, and says nothing of a finding.
+_OF_STUDIES = ("comparison", "prior study", "since", "interval")
+#: The end of a sentence of a cleaned or raw report.
+_SENTENCE = re.compile(r"[.;](?=\s|$)|\n")
 _OPPOSITE = {"positive": "negative", "negative": "positive"}
 #: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not the same.
 _DIRECTION = re.compile(
@@ -78,11 +84,21 @@ def _described(attributes: Mapping[str, Attributes]) -> set[Statement]:
 
 
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
-    """Return the start, end and statement of each wording of comparison."""
+    """Return the start, end and statements of each wording of comparison: the course of each finding in its sentence;
+    for a finding without one, and a sentence without a finding, the rule with its direction."""
     phrases = []
+    ends = [end.end() for end in _SENTENCE.finditer(report)]
     for start, end, rule in find_wording(report):
+        place = bisect_right(ends, start)
+        sentence = report[ends[place - 1] if place else 0 : ends[place] if place < len(ends) else None]
         direction = _DIRECTION.search(report[start:end].lower())
-        phrases.append((start, end, (f"{rule} ({direction[0]})" if direction else rule, LONGITUDINAL)))
+        compared = f"{rule} ({direction[0]})" if direction else rule
+        known = read_attributes(sentence)
+        findings = dict.fromkeys(m.finding for m in find_mentions(sentence) if m.polarity is not None)
+        for finding in findings if findings and rule not in _OF_STUDIES else ("",):
+            courses = sorted(known[finding].course) if finding in known else []
+            says = " and ".join(courses) or compared
+            phrases.append((start, end, (f"{finding} {says}".strip(), LONGITUDINAL)))
     return phrases
 
 
