@@ -39,8 +39,8 @@ MARKS = {
     "wrong-side": OTHER_SIDE,
     "less-certain": LESS_CERTAIN,
     "other-severity": OTHER_SEVERITY,
-    "longitudinal": COMPARES,
     "unverified": WRONG,
+    "longitudinal": COMPARES,
     "matching": RIGHT,
 }
 LEGEND = (
@@ -51,7 +51,7 @@ LEGEND = (
     (LESS_CERTAIN, "uncertain there"),
     (WRONG, "not in the reference"),
     (MISSING, "missing here"),
-    (COMPARES, "compares with an earlier study"),
+    (COMPARES, "compares as the reference does"),
 )
 #: Size of the two forms in inches; what stays empty below is cut.
 WIDE, NARROW = (13, 11), (5.2, 18)
