@@ -154,7 +154,9 @@ def score(
         result = score_files(references, hypotheses, **given)
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
-            raise ConfigError("options that read or clean reports need --references and --hypotheses")
+            raise ConfigError(
+                "options on how to pair, read or clean reports work only with --references and --hypotheses"
+            )
         terminal.check_exists(records, predictions, remedy=terminal.FROM_STAGE)
         from pacer.metrics.calls import check_replaced
         from pacer.metrics.score import score_decoded
@@ -221,8 +223,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for comparison.json, table.md and table.tex.")] = None,
 ) -> None:
-    """Compare two scored runs case by case, or several with the first, A. Intervals use the paired bootstrap, p values
-    approximate randomization. --max-loss f1=0.02 fails where the whole interval of the change in F1 is below −0.02."""
+    """Compare two scored runs case by case, or several with the first, A. Intervals use the paired bootstrap; p values
+    come from approximate randomization. --max-loss f1=0.02 fails if the whole interval of the change is below −0.02."""
     places, allowed = terminal.named_paths(systems), dict(map(_allowed_loss, max_loss or ()))
     if len(places) < 2:
         raise ConfigError("expected at least two folders to compare, A and B")

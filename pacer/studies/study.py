@@ -3,6 +3,7 @@
 Also these tables, the paper's own numbers, and whether a run's numbers can stand beside them.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -88,8 +89,8 @@ class Study(Strict):
         if len(set(self.labels)) < len(self.replicates):
             raise ValueError("replicates: two have the same name (their values joined by hyphens)")
         names = [(row.group, row.name) for row in self.rows]
-        if len(set(names)) < len(names):
-            raise ValueError("two rows in a group have the same name")
+        if twice := [name for (group, name), number in Counter(names).items() if number > 1]:
+            raise ValueError(f"rows: {twice[0]!r} is the name of several rows in a group; rename all but one")
         if self.layout == "contexts" and any(row.group for row in self.rows):
             raise ValueError("layout = 'contexts' already groups the rows by context; remove `group` from the rows")
         if unknown := set(self.curve) - {row.name for row in self.rows}:
@@ -132,7 +133,8 @@ class Study(Strict):
         places = [at for at, row in enumerate(self.rows) if row.name == name and group in (None, row.group)]
         if len(places) != 1:
             where = f" in group {group}" if group else ""
-            raise ValueError(f"`against` or `compared` has {name!r}, which must be the name of exactly one row{where}")
+            known = f"{len(places)} rows are" if places else "no row is"
+            raise ValueError(f"`against` or `compared`: {known} named {name!r}{where}; exactly one must be")
         return places[0]
 
 

@@ -35,8 +35,8 @@ Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
 ENOUGH = 3
 _HOLM = "p (Holm) is corrected for the number of rows tested on a score."
 PATIENTS_NOTE = (
-    "Differences are between means over all contexts and replicates. Intervals use the paired bootstrap, p values "
-    "approximate randomization, with 10,000 resamples each of patients with all their records (of examinations if "
+    "Differences are between means over all contexts and replicates. Intervals use the paired bootstrap; p values "
+    "come from approximate randomization; 10,000 resamples each of patients with all their records (of examinations if "
     f"patients are unknown). {_HOLM} They generalise to other patients, not to retrained models."
 )
 REPLICATES_NOTE = (
