@@ -92,8 +92,8 @@ def scores(results: Results) -> Section:
     )
     conventions = score_tables.convention_table(
         values,
-        "A convention says which labels count as present and how they are averaged. The same labels are counted as "
-        "other research groups do (mean of the contexts); numbers from two conventions cannot be compared.",
+        "A convention says which labels count as present and how scores are averaged. The table counts the same labels "
+        "as other research groups do (mean of the contexts); numbers from two conventions cannot be compared.",
     )
     originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.score_table(
@@ -182,8 +182,8 @@ def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
     table = score_tables.group_table(
         group_scores(results.cases, results.convention, results.signature.groups),
-        "F1 by view, and by the texts in the file of score.columns, over all contexts together; groups differ in their "
-        f"findings, and those with fewer than {LEAST_UNITS} resampled units have no interval.",
+        "F1 by view, and by the text columns of the file score.columns, over all contexts together; groups differ in "
+        f"their findings, and those with fewer than {LEAST_UNITS} resampled units have no interval.",
     )
     parts = [TableBlock("groups", _with_resampling(table, results))]
     return Section("groups", "By group", parts) if table.rows else None
