@@ -69,7 +69,7 @@ check: $(READY)  ## layout, lint and types
 bench: $(READY)  ## measure the building blocks on this machine (some minutes)
 	for script in train decode features; do echo "== $$script" && $(BIN)/python bench/$$script.py || exit 1; done
 
-gpu: $(READY)  ## tests and measurements that need a GPU: 30 minutes at most (PARTS="tests decode": these)
+gpu: $(READY)  ## tests and measurements that need a GPU: nine minutes at most (PARTS="tests decode": these)
 	$(BIN)/python bench/gpu.py $(PARTS)
 
 release-check: $(READY)  ## fail if dvc.lock or a figure in the docs is not of this code

@@ -9,12 +9,17 @@ must generate exactly `tokens` tokens per record, so both take the same number o
 same batch are compared too. A CPU is timed in CPU seconds of one thread, a GPU in wall seconds. In half precision,
 tokens are compared in double precision on a model of fewer layers: else the two sides round differently and diverge
 when scores are nearly equal.
+
+On a GPU larger batches follow, without `generate`. For each batch one step of the language model is also timed in the
+middle of the search: alone, as a CUDA graph, which takes no time of the host, and as a part of the whole step.
 """
 
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from measuring import Meter, Preset, Unequal, in_turns, preset_of, publish, ratio, table
@@ -23,6 +28,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from pacer.config import Decode
+from pacer.decoding import beam
 from pacer.decoding.beam import BeamSearch, Generate
 
 #: The paper's settings, from which penalties and number of beams are used.
@@ -31,9 +37,9 @@ PAPER = PARAMS.decode
 PREFIX, COMPARED_LAYERS = (170, 210), 2
 
 
-def settings(preset: Preset, tokens: int) -> Decode:
+def settings(preset: Preset, tokens: int, batch_size: int) -> Decode:
     lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens}
-    return PAPER.model_copy(update=lengths | {"batch_size": preset.batch_size})
+    return PAPER.model_copy(update=lengths | {"batch_size": batch_size})
 
 
 def same(what: str, ours: dict[int, list[int]], theirs: dict[int, list[int]]) -> None:
@@ -51,7 +57,10 @@ def compare(preset: Preset, model: LlamaForCausalLM, prefixes: Sequence[Tensor])
     """
     if preset.dtype != "float32":
         model = frozen_language(Preset(**vars(preset) | {"layers": COMPARED_LAYERS, "dtype": "float64"}))
-    cast, decode = [prefix.to(model.dtype) for prefix in prefixes], settings(preset, max(2, preset.tokens // 3))
+    cast, decode = (
+        [prefix.to(model.dtype) for prefix in prefixes],
+        settings(preset, max(2, preset.tokens // 3), len(prefixes)),
+    )
     same("before timing", *(dict(engine(model, decode, EOS)(cast)) for engine in (BeamSearch, Generate)))
 
 
@@ -59,36 +68,82 @@ def frozen_language(preset: Preset) -> LlamaForCausalLM:
     return make_language(preset).eval().requires_grad_(False)
 
 
+def prefixes_of(preset: Preset, batch_size: int, dtype: torch.dtype) -> list[Tensor]:
+    """Return random prefixes, the longest first."""
+    draw = torch.Generator().manual_seed(1)
+    lengths = torch.randint(PREFIX[0], PREFIX[1] + 1, (batch_size,), generator=draw).tolist()
+    return [
+        torch.randn(length, preset.width, generator=draw).to(preset.device, dtype)
+        for length in sorted(lengths, reverse=True)
+    ]
+
+
+def step_times(meter: Meter, search: Callable[[], Any], at: int) -> tuple[float, float]:
+    """Return the seconds of the language model in step ``at`` of a search, as it is called and as a CUDA graph."""
+    forward, calls, times = beam._Search._forward, [], []
+
+    def noted(self: Any, *given: Any) -> Tensor:
+        calls.append(given)
+        if len(calls) != at:
+            return forward(self, *given)
+        # the new tokens' slots are written once more each time, with the same values
+        call, graph, stream = (
+            lambda: self.language.lm_head(forward(self, *given)),
+            torch.cuda.CUDAGraph(),
+            torch.cuda.Stream(),
+        )
+        with torch.cuda.stream(stream):  # libraries allocate what they need on it
+            call()
+        meter.wait()
+        with torch.cuda.graph(graph, stream=stream):
+            call()
+        times.extend(statistics.median(meter.seconds(one) for _ in range(9)) for one in (call, graph.replay))
+        return forward(self, *given)
+
+    with patch.object(beam._Search, "_forward", noted):
+        search()
+    return times[0], times[1]
+
+
 def measure(preset: Preset) -> list[str]:
     """Compare and time both sides; return the results as Markdown."""
     meter = Meter(preset.device, time.process_time)
     if not meter.on_gpu:
         torch.set_num_threads(1)  # CPU seconds of several threads would add up
-    model, draw = frozen_language(preset), torch.Generator().manual_seed(1)
-    lengths = torch.randint(PREFIX[0], PREFIX[1] + 1, (preset.batch_size,), generator=draw).tolist()
-    prefixes = [
-        torch.randn(length, preset.width, generator=draw).to(preset.device, model.dtype)
-        for length in sorted(lengths, reverse=True)
-    ]
-    meter.say("comparing tokens")
-    compare(preset, model, prefixes)
+    model, first = frozen_language(preset), preset.batch_sizes[0]
     tokens: dict[Any, dict] = {}
 
-    def side(engine: Any) -> Callable[[None], float]:
+    def side(engine: Any, batch_size: int) -> Callable[[Any], float]:
+        given, decode = prefixes_of(preset, batch_size, model.dtype), settings(preset, preset.tokens, batch_size)
+
         def search() -> None:
-            tokens[engine] = dict(engine(model, settings(preset, preset.tokens), EOS)(prefixes))
+            tokens[engine] = dict(engine(model, decode, EOS)(given))
 
         return lambda _: meter.seconds(search)
 
-    sides = [side(BeamSearch), side(Generate)]
+    meter.say("comparing tokens")
+    compare(preset, model, prefixes_of(preset, first, model.dtype))
+    sides = [side(BeamSearch, first), side(Generate, first)]
     if meter.on_gpu:
         in_turns(sides, [(None, None)], 1)  # warm up
-    meter.say(f"batch {preset.batch_size} on both sides")
+    meter.say(f"batch {first} on both sides")
     ours, theirs = in_turns(sides, [(None, None)], preset.repeats)
     if preset.dtype == "float32":
         same("while timing", tokens[BeamSearch], tokens[Generate])
-    rates = [f"{preset.batch_size / statistics.median(seconds):.3g}" for seconds in (ours, theirs)]
+    rate = f"{first / statistics.median(theirs):.3g}"
+    rows = [[str(first), f"{first / statistics.median(ours):.3g}", rate, ratio(theirs, ours)]]
+    for batch_size in preset.batch_sizes if meter.on_gpu else ():
+        meter.say(f"batch {batch_size}")
+        search = side(BeamSearch, batch_size)
+        if batch_size != first:
+            rows.append([str(batch_size), f"{batch_size / search(None):.3g}", "", ""])
+            ours = [batch_size / float(rows[-1][1])]
+        eager, graph = step_times(meter, partial(search, None), preset.tokens // 2)
+        peak = meter.peak(partial(search, None))
+        whole = statistics.median(ours) / preset.tokens
+        rows[-1] += [f"{1e3 * seconds:.1f}" for seconds in (whole, eager, graph)] + [f"{peak / 1e3:.1f}"]
     header = ["batch", "records/s", "records/s of `generate`", "ours over `generate`"]
+    header += ["a step, ms", "its language model", "that as a graph", "peak, GB"] if meter.on_gpu else []
     return [
         f"Random weights, {model.num_parameters() / 1e6:,.0f}M parameters ({preset.layers} layers, width "
         f"{preset.width}, {preset.heads} heads over {preset.groups}, vocabulary {preset.vocabulary:,}), "
@@ -97,7 +152,7 @@ def measure(preset: Preset) -> list[str]:
         f"{PAPER.length_penalty:g}. Tokens of both sides compared first, and equal. Sides in turns; medians, in "
         f"brackets the range of the turns{'' if meter.on_gpu else '; CPU seconds of one thread'}.",
         "",
-        *table(header, [[str(preset.batch_size), *rates, ratio(theirs, ours)]]),
+        *table(header, rows),
     ]
 
 

@@ -4,7 +4,7 @@
     make gpu PARTS="tests decode"                  # these
     python bench/gpu.py [PART ...] [--out FILE]    # the same in the current environment
 
-A part is a process with a time limit; all limits together are 29 minutes. When it ends, its output is appended to
+A part is a process with a time limit; all limits together are nine minutes. When it ends, its output is appended to
 bench/results/gpu.md, which also says whether it failed or ran out of time, and the next part starts. The exit code is 1
 if one did. If you stop it (Ctrl-C, SIGTERM), what the running part has printed is appended as well.
 """
@@ -25,10 +25,10 @@ OUT = ROOT / "bench" / "results" / "gpu.md"
 PYTEST = ("-m", "pytest", "-q", "-rs", "--tb=short", "--continue-on-collection-errors", "-W", "default", "--color=no")
 #: Name of each part, its limit in minutes, and the arguments of Python.
 PARTS: dict[str, tuple[float, tuple[str, ...]]] = {
-    "tests": (8, (*PYTEST, "-m", "gpu", "tests")),
-    "steps": (8, ("bench/train.py", "--preset", "gpu")),
-    "decode": (7, ("bench/decode.py", "--preset", "gpu")),
-    "features": (3, ("bench/features.py", "--preset", "gpu")),
+    "steps": (3.5, ("bench/train.py", "--preset", "gpu")),
+    "decode": (2.5, ("bench/decode.py", "--preset", "gpu")),
+    "tests": (2, (*PYTEST, "-n", "logical", "--maxprocesses", "4", "-m", "gpu", "tests")),
+    "features": (1, ("bench/features.py", "--preset", "gpu")),
 }
 
 

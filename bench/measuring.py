@@ -149,6 +149,12 @@ class Meter:
         changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
         return max(accumulate(changes, initial=0)) / 1e6
 
+    def product_rate(self, size: int = 8192) -> float:
+        """Return the TFLOP/s of a GPU in products of two bfloat16 matrices [size, size], the median of ten."""
+        factors = torch.randn(2, size, size, device="cuda", dtype=torch.bfloat16)
+        seconds = [self.seconds(lambda: factors[0] @ factors[1]) for _ in range(13)][3:]
+        return 2 * size**3 / statistics.median(seconds) / 1e12
+
     def wait(self) -> None:
         """Wait until the device has done its work."""
         if self.on_gpu:
