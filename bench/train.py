@@ -9,9 +9,9 @@ Then they are timed in turns, with dropout as in training; results are medians, 
 step does forward, loss, backward and AdamW on a batch that is on the device. Memory is the peak that tensors hold at a
 time. Nothing else should run meanwhile. Results are printed as Markdown.
 
-On a GPU our side is also timed with TF32 for float32 products, as training in bfloat16 has it, and with that and
-compiled blocks (`train.compile: on`). Operations are counted by torch, and divided by what the GPU does in a second in
-a large product of bfloat16 matrices.
+On a GPU our side is also timed in two ways that training does not have: with TF32 for float32 products, and with that
+and compiled blocks. Operations are counted by torch, and divided by what the GPU does in a second in a large product of
+bfloat16 matrices.
 """
 
 import copy
@@ -29,7 +29,6 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from upstream_style import FixedBatch, calibrate_losses, commit_losses, fixed_layout
 
-from pacer.core.devices import allow_tf32
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
 from pacer.training.losses import objective
@@ -47,10 +46,10 @@ WAYS = {"eager": (False, False), "TF32": (True, False), "compiled": (False, True
 def computing(way: str) -> Generator[None]:
     """In this context, steps of a model with compiled blocks are computed in one of :data:`WAYS`."""
     tf32, compiled = WAYS[way]
-    allow_tf32(tf32)
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
     with torch.compiler.set_stance("default" if compiled else "force_eager"):
         yield
-    allow_tf32(False)
+    torch.set_float32_matmul_precision("highest")
 
 
 class Side(NamedTuple):
@@ -143,9 +142,11 @@ def assert_same_step(sides: Sequence[Side], pair: tuple[TrainingBatch, FixedBatc
 
 @contextmanager
 def compiled_blocks(model: Pacer, ways: Sequence[str]) -> Generator[None]:
-    """In this context, the language model's blocks are compiled, if one of the ways asks for that."""
+    """In this context, the language model's blocks are compiled, if one of the ways asks for that: in one graph for all
+    lengths, and without the last block, whose MLP the step changes."""
     if any(WAYS[way][1] for way in ways):
-        model.compile_blocks()
+        for block in model.language.model.layers[:-1]:
+            block.forward = torch.compile(block.forward, dynamic=True)
     yield
     for block in model.language.model.layers:
         vars(block).pop("forward", None)

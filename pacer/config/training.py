@@ -16,7 +16,6 @@ class Train(Strict):
     max_grad_norm: PositiveFloat | None
     precision: Literal["auto", "float32", "bfloat16"]
     checkpointing: Literal["off", "on"]
-    compile: Literal["off", "on"]
     checkpoint: Literal["last", "best"]
     workers: Natural
     log_interval: Positive

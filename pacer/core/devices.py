@@ -17,11 +17,6 @@ def share_cores(local_processes: int, threads: str = "") -> None:
     torch.set_num_threads(int(given) if given.isdecimal() and int(given) else max(1, core_count() // local_processes))
 
 
-def allow_tf32(allowed: bool) -> None:
-    """Let float32 products round their factors to TF32 (10 bits of 23) where the device can, or not."""
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
-
-
 def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy values from the CPU to a device without waiting for it."""
     return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)

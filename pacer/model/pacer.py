@@ -103,14 +103,6 @@ class Pacer(nn.Module):
         for block in self.language.model.layers[:-1]:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
-    def compile_blocks(self) -> None:
-        """Compile the language model's blocks, but not the last, whose MLP :meth:`predicting_states` changes.
-
-        The same function up to rounding; dropout draws other numbers. One graph serves all blocks and lengths.
-        """
-        for block in self.language.model.layers[:-1]:
-            block.forward = torch.compile(block.forward, dynamic=True)
-
     def blocks(self, name: str, values: Tensor) -> list[tuple[Tensor, tuple[str, ...]]]:
         """Divide the ``values`` of a parameter, or of its gradient, into views, each with the contexts whose records
         use it."""

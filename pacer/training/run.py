@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from pacer.config import Params
-from pacer.core.devices import allow_tf32
 from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_file, hash_json, publish, scratch_directory
 from pacer.core.processes import open_accelerator, process_state
@@ -116,7 +115,6 @@ def run_training(
     new checkpoint, except for its precision. ``make_examples``: called like :class:`Examples`."""
     accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
-    allow_tf32(half and accelerator.device.type == "cuda")
     record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
     main = accelerator.is_main_process
     depends_on = {
@@ -133,8 +131,6 @@ def run_training(
     }
     with scratch_directory(out, hash_json(depends_on), main=main) as directory:
         model = build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
-        if phase.train.compile == "on":
-            model.compile_blocks()
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
         tables = inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors
