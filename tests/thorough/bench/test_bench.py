@@ -31,6 +31,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_bench, "describe", lambda: "NVIDIA Example")
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # torch's compiler
 @pytest.mark.parametrize(("part", "row"), listed_cases(__file__, "every_bench_runs_in_miniature"))
 def test_every_bench_runs_in_miniature(part: str, row: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path, option, preset = gpu_bench.PARTS[part][1]
@@ -107,7 +108,7 @@ def test_unknown_parts_and_machines_without_a_gpu_are_refused(
 ) -> None:
     with pytest.raises(SystemExit):
         gpu_bench.main(["nothing"])
-    assert "no such part: nothing; there are tests, steps" in capsys.readouterr().err
+    assert "no such part: nothing; there are steps, decode" in capsys.readouterr().err
     monkeypatch.undo()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(SystemExit, match="no CUDA device was found"):
