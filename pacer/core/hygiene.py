@@ -68,8 +68,10 @@ LOST = r"(?i)^\s*=?(?:#(?:DIV/0!|GETTING_DATA|#+|[^\s\d#!?/]{2,20}[!?])|(?:Err|F
 _SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#(?:N/[ABD]|NV)!?\s*$", re.IGNORECASE)
 
 
-#: What a report in English has, or one that is too short to tell; for polars.
-ENGLISH = rf"\b(?:{_TABLE['english']})\b|^\W*(?:\w+\W+){{0,4}}\w*\W*$"
+#: What a report in English has, a short one also other words; for polars.
+ENGLISH = (
+    rf"\b(?:{_TABLE['english']})\b|^\W*(?:\w+\W+){{0,2}}(?:{_TABLE['short english']})s?(?:\W+\w+){{0,2}}\W*$|^[\W\d_]*$"
+)
 
 
 @lru_cache(maxsize=4096)  # the rows of a study have one text

@@ -148,7 +148,8 @@ def _examination(lines: str) -> tuple[str, bool]:
     for title, (start, stop) in zip(titles, pairwise(bounds[1:]), strict=True):
         name, stated = " ".join(filter(None, title.groups())), _stated(examinations[-1][1].strip())
         is_elsewhere = bool(other_part(name)) != bool(other_part(examinations[-1][0]))
-        if stated and (is_elsewhere or stated & _stated(lines[start:stop])):
+        says_more = stated or (examinations[-1][0] and _SENTENCE.search(_TITLE.sub("", examinations[-1][1])))
+        if (is_elsewhere and says_more) or stated & _stated(lines[start:stop]):
             examinations.append(["", ""])
         examinations[-1][0] += f" {name}"
         examinations[-1][1] += lines[start:stop]
