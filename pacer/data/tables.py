@@ -191,10 +191,11 @@ def _read_sheet(path: Path, name: str | None) -> tuple[list[str], dict[int, tupl
     if name not in sheets:
         raise DataError(f"{path} has no sheet {name}, only {', '.join(sheets)}; set corpus.table.sheet")
     sheet = sheets.pop(name)
-    for cell in (cell for row in formulas[name].iter_rows() for cell in row):
-        if cell.data_type == "f" and sheet[cell.coordinate].value is None:
-            way = "open the file in a spreadsheet program and save it again"
-            raise DataError(f"{path}, {name}, cell {cell.coordinate}: the value of the formula was not saved; {way}")
+    cells = [cell for row in formulas[name].iter_rows() for cell in row if cell.data_type == "f"]
+    if lost := [cell.coordinate for cell in cells if sheet[cell.coordinate].value is None]:
+        more = f" (and {len(lost) - 1:,} more)" if len(lost) > 1 else ""
+        way = "open the file in a spreadsheet program and save it again"
+        raise DataError(f"{path}, {name}, cell {lost[0]}{more}: the value of the formula was not saved; {way}")
     for area in [*sheet.merged_cells.ranges]:
         first = sheet.cell(area.min_row, area.min_col)
         sheet.unmerge_cells(str(area))
