@@ -2,10 +2,10 @@
 
     python bench/false_verdicts.py      writes bench/results/false_verdicts.md; some five minutes
 
-Each system is judged on thirteen findings, or on one, with as many patients for each. "Reads the image, but not there"
-and "regardless of the image" are false if the true effect is .1, where they are hardest to avoid, and "reads it where
-it is" if there is none. The seeds are the numbers of patients. Last, the test that finds no effect, at a true effect of
-.1, for patients with four records each that are half of the time alike.
+Each system is judged on thirteen findings, or on one, with as many patients for each. "Looks elsewhere in the image"
+and "regardless of the image" are false if the true effect is .1, where they are hardest to avoid, and "looks at the
+right place" if there is none. The seeds are the numbers of patients. Last, the test that finds no effect, at a true
+effect of .1, for patients with four records each that are half of the time alike.
 """
 
 from pathlib import Path

@@ -258,10 +258,12 @@ def _given(word: str, polarity: str, kinds: Collection[str], attributes: dict[st
     if (finding := normalize_finding(named)) is None:
         raise DataError(f"commitment: {word!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")
     if polarity == "negative" and any(known):
-        raise DataError(f"commitment: {word!r:.60} is denied, so it has no attributes; write {finding!r}")
+        raise DataError(
+            f"commitment: {word!r:.60} is denied, and a denied finding takes no attributes; write {finding!r}"
+        )
     if known != known.only(kinds):
         raise DataError(
-            f"commitment: {word!r:.60} has attributes that the model's lists do not have; allowed: "
+            f"commitment: {word!r:.60} has attributes that this model was not trained with; allowed: "
             f"{', '.join(kinds) or 'none'} (commit.attributes of its training)"
         )
     attributes[finding] = known

@@ -124,7 +124,7 @@ def dicom_image(data: FileDataset) -> Image.Image:
     if "PROCESSING" in str(data.get("PresentationIntentType") or "").upper():
         notes.append("PresentationIntentType is FOR PROCESSING")
     if "For Processing" in getattr(data.get("SOPClassUID"), "name", ""):
-        notes.append("SOPClassUID is that of images for processing")
+        notes.append("SOPClassUID is that of raw images (For Processing)")
     photometric, shape = data.PhotometricInterpretation, str(data.get("PresentationLUTShape") or "").strip().upper()
     if (photometric, shape) in (("MONOCHROME1", "IDENTITY"), ("MONOCHROME2", "INVERSE")):
         notes.append(f"PresentationLUTShape {shape} contradicts {photometric}, which is used")

@@ -23,10 +23,10 @@ FEW_LEVELS = 31
 #: Oversized images are refused before decoding, because a small file can exhaust memory.
 MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
 WRONG_SIZE = (
-    f"it has fewer than {MIN_SIDE} pixels on a side, has more than {MAX_PIXELS:,} in all, or is more than "
-    f"{MAX_RATIO} times as long as it is wide"
+    f"a side is shorter than {MIN_SIDE} pixels, there are more than {MAX_PIXELS:,} pixels, or one side is more than "
+    f"{MAX_RATIO} times as long as the other"
 )
-FAR_PIXELS = "a few pixel values are far outside the rest and are ignored when the grey range is set"
+FAR_PIXELS = "a few extreme pixel values were ignored when the grey range was set"
 #: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
 NOTES = "notes"
 #: Key of ``Image.info`` for the patient's id and the days (YYYYMMDD) that a DICOM header names.

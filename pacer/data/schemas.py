@@ -143,7 +143,7 @@ def read_table(
         raise DataError(f"{path}: missing columns: {missing or 'none'}, unknown columns: {unknown or 'none'}")
     for name, kind in schema.items():
         if types[name] != kind:
-            raise DataError(f"{path}: column {name} is {types[name]}, expected {kind}; regenerate the file")
+            raise DataError(f"{path}: column {name} has type {types[name]} instead of {kind}; regenerate the file")
     wanted = list(schema if columns is None else columns)
     with readable(path):
         return pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))

@@ -160,7 +160,7 @@ def _refusal(context: str, tests: Mapping[str, Sequence[RiskTest]], passed: Mapp
         else:
             test = _stopping(of_kind if kind == "false_present" else of_kind[::-1])
             would = f"about {test.enough} patients would be enough" if test.enough else "more patients would not help"
-            rate = f"{test.errors} of {test.findings} findings at threshold {test.threshold}, the first that must pass"
+            rate = f"{test.errors} of {test.findings} findings wrong at {test.threshold}, where the tests stopped"
             parts.append(f"{kind}: {test.patients} patients, {rate}; {would} at this rate")
     return f"{context}: {', and '.join(parts)}"
 

@@ -324,4 +324,4 @@ def picture_checks(pictures: Path, index: Path, records: pl.DataFrame) -> Iterat
     used = used.agg(pl.col(*owners.values()).n_unique() > 1, pl.col("image_id").unique(maintain_order=True).head(2))
     if shared := counted({name: int(used[column].sum()) for name, column in owners.items()}, "{} in {}"):
         first = " and ".join(used.filter(pl.any_horizontal(*owners.values()))["image_id"][0])
-        yield Check("Pictures in several files with other bytes", f"{shared} (first: {first})", good=False)
+        yield Check("The same picture in several files", f"{shared} (first: {first})", good=False)

@@ -59,8 +59,8 @@ def check_names(names: Sequence[str], taken: Collection[str]) -> None:
         others = {*taken, *names[:place], *names[place + 1 :]}
         if others & {name, count_of(name)} or not name.strip() or name.endswith(_OF_CONTROLS):
             raise DataError(
-                f"your column or metric {name!r} needs a different name: it must not be empty, and neither it nor "
-                f"{count_of(name)} (its number of values) may name a score, ids, row numbers or a cases.parquet column"
+                f"rename your column or metric {name!r}: the name must not be empty, and neither it nor "
+                f"{count_of(name)} (the number of its values) may be that of a score, an id or a cases.parquet column"
             )
 
 

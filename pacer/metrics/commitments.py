@@ -220,7 +220,7 @@ SOURCE_KINDS = {
         "F1 of all findings",
         pl.when(_PRIOR.is_not_null()).then(_REFERENCE),
         "where a previous report is known: of reports with it, of reports without it, of the previous report itself, "
-        "and of this united with reports without it",
+        "and of the union of the two last",
         ratio="f1",
     ),
 }
@@ -229,7 +229,7 @@ REPORTS = {
     "": "with the source",
     "_without": "without it",
     "_itself": "the previous report itself",
-    "_united": "the previous report united with reports without it",
+    "_united": "the union of the previous report and reports without it",
 }
 
 

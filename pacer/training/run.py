@@ -141,7 +141,7 @@ def run_training(
             print(f"{phase.name}: {len(table.frame.filter(split='train')):,} training records", flush=True)
             before = read_record(inputs.start).precision if inputs.start else record.precision
             if before != record.precision:
-                what = f"computes in {record.precision}, but {inputs.start} was trained in {before} (train.precision)"
+                what = f"precision is {record.precision}, but {inputs.start} was trained in {before} (train.precision)"
                 print(f"{phase.name}: {what}", flush=True)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)

@@ -1,8 +1,8 @@
 """A system's use of each source, from its reports on a probe: records as they are given against their twins.
 
-Each finding has a verdict on whether the system reads it where it is, from rates at which reports affirm it, all over
-records whose reference affirms the finding. The intervals resample patients, with all changes of a patient's records
-together; the p values, of an effect and of none, are corrected for the number of findings (Holm).
+Each finding has a verdict on whether the system looks at the right place, from rates at which reports affirm it, all
+over records whose reference affirms the finding. The intervals resample patients, with all changes of a patient's
+records together; the p values, of an effect and of none, are corrected for the number of findings (Holm).
 """
 
 from collections.abc import Collection, Mapping
@@ -48,8 +48,8 @@ _FEWER_RESAMPLES = 2_000
 class Verdict(StrEnum):
     """Whether a system reads a finding from the image."""
 
-    THERE = "reads it where it is"
-    NOT_THERE = "reads the image, but not there"
+    THERE = "looks at the right place"
+    NOT_THERE = "looks elsewhere in the image"
     WITHOUT = "reports it regardless of the image"
     UNCLEAR = "cannot tell"
 

@@ -199,7 +199,7 @@ def test_what_decoding_tells_joins_the_audit(backbones: Path, images: pl.DataFra
     expected = [
         ("Decoded images that need a check", "1 × it has at most 31 levels of grey (first: img2)"),
         (
-            "Pictures in several files with other bytes",
+            "The same picture in several files",
             "1 in two patients, 1 in two splits, 1 in two studies (first: img0 and img7)",
         ),
     ]

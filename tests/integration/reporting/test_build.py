@@ -106,7 +106,7 @@ def test_the_picture_of_the_sources_has_what_is_known(whole: Page):
     rows = {f"{context}: {kind}" for context in ("SW", "MW") for kind in ("persisting", "gone", "F1 of all findings")}
     rows |= {f"{context}: only on the lateral view" for context in ("MN", "MW")}
     assert {text for text in drawn if ": " in text and text[:2].isupper()} == rows  # nothing is new there
-    assert {"with the source", "without it", "the previous report united with reports without it"} <= drawn
+    assert {"with the source", "without it", "the union of the previous report and reports without it"} <= drawn
 
 
 def test_table_files_say_what_their_numbers_are(whole: Page):

@@ -165,7 +165,7 @@ def test_a_persons_list_may_have_attributes(
     assert {(finding, kind) for finding, kinds in result.attributes.chances.items() for kind in kinds} == {*READ}
     assert result.as_dict()["attributes"]["edema"].keys() == {"mild", "moderate", "severe"}
     if describing.prepare(case).commitment.attributes:
-        with pytest.raises(DataError, match=r"has attributes that the model's lists do not have; allowed: none"):
+        with pytest.raises(DataError, match=r"has attributes that this model was not trained with; allowed: none"):
             reporter.prepare(case)
     assert "attributes" not in reporter(case.frontal).as_dict()
 

@@ -141,7 +141,7 @@ def test_half_precision_runs_through_all_phases(
         assert "was trained in" not in capsys.readouterr().out
         AcceleratorState._reset_state()
         phase("calibrate", changed(params, "train", precision="float32"), "parent")
-        told = f"calibrate: computes in float32, but {tmp_path / 'parent'} was trained in bfloat16 (train.precision)"
+        told = f"calibrate: precision is float32, but {tmp_path / 'parent'} was trained in bfloat16 (train.precision)"
         assert capsys.readouterr().out.count(told) == 1
         AcceleratorState._reset_state()
         phase("calibrate", params, "parent")
