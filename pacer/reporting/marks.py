@@ -173,14 +173,13 @@ def _compare(
         (name, _OPPOSITE.get(kind, "")) in other for name, kind in set(phrase).difference(other)
     ):
         return "opposite", ""
-    if difference := _difference("side", phrase, described, other, compared_with):
-        return "wrong-side", difference
+    side, severity = (_difference(kind, phrase, described, other, compared_with) for kind in _DESCRIPTIONS)
+    if side:
+        return "wrong-side", "; ".join(filter(None, (side, severity)))
     if not all(statement in other for statement in phrase):
         polarities = [{kind for named, kind in other if named == name}.intersection(POLARITIES) for name, _ in phrase]
         return "less-certain" if all(polarities) and not against_list else "", ""
-    if difference := _difference("severity", phrase, described, other, compared_with):
-        return "other-severity", difference
-    return "matching", ""
+    return ("other-severity", severity) if severity else ("matching", "")
 
 
 def _difference(
