@@ -51,7 +51,7 @@ def main() -> None:
         first = error.get_first_failure()[1]
         reason = f"was killed ({first.signal_name()})" if first.exitcode < 0 else f"failed (exit code {first.exitcode})"
         raise PacerError(
-            f"process {first.local_rank} of this machine {reason}, so the others were ended; {GO_ON}"
+            f"process {first.local_rank} on this machine {reason}, so the others were stopped; {GO_ON}"
         ) from None
     except SignalException as stop:  # it has stopped the processes
         raise Stopped(stop.sigval) from None

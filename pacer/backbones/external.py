@@ -212,7 +212,7 @@ def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]]) -> N
     for name, shape in expected.items():
         if name in found and found[name] != shape:
             raise BackboneError(
-                f"{directory}: tensor {name} is {list(found[name])} in the weights, but {list(shape)} by config.json; "
+                f"{directory}: tensor {name} is {list(found[name])} in the weights, but {list(shape)} in config.json; "
                 "use the config.json that belongs to the weights"
             )
 

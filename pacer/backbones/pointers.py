@@ -44,8 +44,8 @@ def resolve(directory: str | Path) -> Path:
     for name, expected in pointer.files.items():
         if not (target / name).is_file() or file_hash(target / name) != expected:
             raise BackboneError(
-                f"{target / name} is missing, or is not the file listed in {listed_in}; restore it, or rerun the "
-                "`backbones` stage to accept the new one"
+                f"{target / name} is missing, or does not match {listed_in}; restore it, or rerun the "
+                "`backbones` stage to accept the new file"
             )
     return target
 
@@ -125,8 +125,8 @@ def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), 
             logging.enable_progress_bar()
     if missing := sorted(name for name in info["missing_keys"] if not name.startswith(unused)):
         raise BackboneError(
-            f"{directory} lacks weights of a {type(model).__name__} ({len(missing)} missing, first: {missing[0]}); "
-            "download its files again"
+            f"{directory} lacks weights that {type(model).__name__} needs ({len(missing)} missing, first: "
+            f"{missing[0]}); download its files again"
         )
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():

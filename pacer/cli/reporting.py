@@ -107,7 +107,9 @@ def score(
         Path | None, typer.Option(help="CheXbert folder (default: none; with --records, the pipeline's).")
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="File for the reference labels; reused if present.")] = None,
-    split: Annotated[str | None, typer.Option(help="Split, or all (default: as decoded, else test).")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split to score, or all (default: the decoded split, else test).")
+    ] = None,
     context: terminal.ContextNames = None,
     missing: Annotated[str, typer.Option(help="If a report is missing: error, or empty (scored as empty).")] = "error",
     missing_references: Annotated[str, typer.Option(help="If a reference is empty: error, or leave-out.")] = "error",
@@ -217,7 +219,8 @@ def compare(
     max_loss: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SCORE=LOSS", help="Exit with code 3 if a whole interval is worse by more than LOSS; repeatable."
+            metavar="SCORE=LOSS",
+            help="Exit with code 3 if the whole interval of a difference is worse than LOSS; repeatable.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,

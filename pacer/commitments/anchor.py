@@ -115,7 +115,7 @@ class Anchor:
         if not ordered or sum(map(len, fields)) != len(set().union(*fields)):
             raise ValueError("findings must be unique and in the vocabulary's order; use Anchor.of")
         if stray := sorted(self.attributes.keys() - {*self.positive, *self.uncertain}):
-            raise ValueError(f"attributes of {', '.join(stray)}, which are denied or not listed")
+            raise ValueError(f"attributes given for {', '.join(stray)}, which are denied or not listed")
 
     @classmethod
     def of(cls, positive: Iterable[str] = (), negative: Iterable[str] = (), uncertain: Iterable[str] = ()) -> Anchor:

@@ -84,7 +84,7 @@ def _audit(
     answered = counted(statuses) or "none: all targets come from the rules"
     checks = [
         Check("Targets", number(len(rows))),
-        Check("Targets by a labelling model", ", ".join(shares)),
+        Check("Targets labelled by a model", ", ".join(shares)),
         Check("Empty targets", number([anchor for _, _, anchor in rows].count(Anchor()))),
         Check("Labelling answers", answered, statuses["ok"] == len(answers)),
     ]

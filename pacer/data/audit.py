@@ -184,7 +184,7 @@ def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
     if shares and treated != "keep":
         advice = "; stripped (corpus.unseen_comparisons)"
     detail = (shares or "every context in use has the previous report") + advice
-    return Check("Targets that mention an absent previous report", detail, treated != "keep" or not many)
+    return Check("Targets that refer to a previous report they do not have", detail, treated != "keep" or not many)
 
 
 def _priors(priors: pl.DataFrame, contexts: Collection[str], config: Corpus, account: Account) -> Iterator[Check]:

@@ -198,7 +198,10 @@ def with_trained_views(records: pl.DataFrame, views: Collection[str]) -> pl.Data
     untrained = set(records["view"]) - {"other", *views} if views else set()
     for view in sorted(untrained):
         number = records.filter(view=view).height
-        print(f"decode: {number:,} records of view {view}, absent from training, are decoded as unknown")
+        print(
+            f"decode: {number:,} records have view {view}, on which the model was not trained; their view is treated "
+            "as unknown"
+        )
     return records.with_columns(pl.col("view").replace(dict.fromkeys(untrained, "other")))
 
 

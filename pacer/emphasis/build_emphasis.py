@@ -76,7 +76,7 @@ class Audit:
         for split, pairs in self.agreement.items():
             agreeing, computed, released = pairs[True, True], pairs[True, False], pairs[False, True]
             precision, recall = (agreeing / max(agreeing + wrong, 1) for wrong in (computed, released))
-            name = f"Precision and recall of computed emphasis against released, by sentence ({split})"
+            name = f"Precision and recall of computed against released emphasis, by sentence ({split})"
             yield Check(name, f"{number(precision)} and {number(recall)}")
 
     def doubt(self) -> str | None:

@@ -287,9 +287,9 @@ def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
         named = "".join(f"\n  {name}: {problem}" for name, problem in problems[:_NAMED])
         more = f"\n  ... and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
         raise DataError(
-            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair them and rerun the stage, "
-            "which keeps what is already encoded; or remove them and raise corpus.max_bad_rows, to leave out their "
-            f"records:{named}{more}"
+            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair the files and rerun the "
+            "stage (it keeps what is already encoded), or remove them and raise corpus.max_bad_rows to leave out the "
+            f"affected records:{named}{more}"
         )
 
 

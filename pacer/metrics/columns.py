@@ -167,8 +167,8 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path) -> pl.Series:
     if any(_NUMBER.fullmatch(text) for text in texts.drop_nulls()):
         is_word = texts.cast(pl.Float64, strict=False).is_null() & texts.is_not_null()
         raise DataError(
-            f"{where}: the cell of record {ids.filter(is_word)[0]} is not a number such as 0.5; use only such numbers "
-            "(a score), or only words (groups). Write a code such as 3 as a word: site 3"
+            f"{where} mixes numbers and words (record {ids.filter(is_word)[0]} has no number such as 0.5); use only "
+            "numbers (a score), or only words (groups). Write a code such as 3 as site 3"
         )
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
         raise DataError(f"{where} has {count} distinct values; use numbers (a score), or up to {_MOST_VALUES} groups")

@@ -113,7 +113,7 @@ def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
         for end, name in REPORTS.items()
     }
     rows = list(points[REPORTS[""]])
-    label = "share that reports state (gone: lower is better), or F1"
+    label = "share of findings that reports state (gone: lower is better), or F1"
     return interval_chart(rows, points, label, 1.1 + 0.32 * len(rows)) if rows else ""
 
 

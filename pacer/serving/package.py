@@ -193,7 +193,7 @@ def export_model(
     check_replaceable(out)
     if read_record(model).phase == "warmup":
         raise CheckpointError(
-            f"{model} is a warm-up, which cannot write reports; export models/parent or models/calibrate"
+            f"{model} is a warm-up checkpoint, which cannot write reports; export models/parent or models/calibrate"
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)

@@ -30,7 +30,9 @@ NAMES = {
     "prior_impression": "last_impression",
     "emphasis": "new_scores",
 }
-_NO_IDS = "the path has no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
+_NO_IDS = (
+    "the path names no subject and study; expected .../p<subject>/s<study>/..., or the fields subject_id and study_id"
+)
 
 #: Text, or 0 for none.
 _Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]

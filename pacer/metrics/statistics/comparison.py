@@ -57,7 +57,7 @@ class Comparison(Displayed):
     def notes(self) -> list[str]:
         """What the scores count and are computed over, and in which versions the runs differ."""
         counting = any(any(tested.counts) for scores in self.scores.values() for tested in scores.values())
-        both = f"{UNITS[self.unit]}: those with any in both runs, at least {bootstrap.LEAST_UNITS} for an interval"
+        both = f"{UNITS[self.unit]}: only those with any in both runs; an interval needs {bootstrap.LEAST_UNITS}"
         notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {both}"] * counting
         notes += [f"{name}: compared over {n:,} of {self.records:,} records" for name, n in self.partial.items()]
         notes += [f"{name} is left out: only one run has this score" for name in self.left_out]
@@ -161,7 +161,10 @@ class Comparisons(Displayed):
                 raise ConfigError(f"--max-loss={key}: expected a non-negative loss, got {most:g}")
             for system, found in ((row.system, row.difference) for row in self.tested if row.score == key):
                 if found.low is None or found.high is None:
-                    raise DataError(f"--max-loss={key}: {system} has no interval: undefined, or too few patients")
+                    raise DataError(
+                        f"--max-loss={key}: {system} has no interval: the difference is undefined, or there are too "
+                        "few patients"
+                    )
                 if (found.low if score_of(key).better == "lower" else -found.high) > most:
                     interval = f"{signed(found.low)}…{signed(found.high)}"
                     losses.append(f"{system} loses more than {most:g} in {key} against {self.first}: {interval}")

@@ -144,7 +144,7 @@ def test_sentences_that_presuppose_a_previous_report_are_counted_or_stripped(tin
     tiny.files["mn"]["train"][0] |= {"finding": comparing, "impression": "s"}
     audit = tiny.build()
     counts = "sn 25.0 % of 4, mn 25.0 % of 4; "
-    said = lines_of(audit)["Targets that mention an absent previous report"]
+    said = lines_of(audit)["Targets that refer to a previous report they do not have"]
     assert said.startswith(f"{counts}corpus.unseen_comparisons: strip removes")
     assert tiny.records.row(0, named=True)["report_raw"] == f"{comparing} {impression}"
 
@@ -152,7 +152,7 @@ def test_sentences_that_presuppose_a_previous_report_are_counted_or_stripped(tin
     audit = tiny.build()
     reason = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
     assert audit["left_out"] == {"count": 1, "reasons": {reason: 1}}
-    said = lines_of(audit)["Targets that mention an absent previous report"]
+    said = lines_of(audit)["Targets that refer to a previous report they do not have"]
     assert said == f"{counts}stripped (corpus.unseen_comparisons)"
     records = {row["record_id"]: row for row in tiny.records.to_dicts()}
     stripped, whole = records["sn-50000001"], records["mw-50000001"]

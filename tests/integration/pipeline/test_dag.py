@@ -114,6 +114,6 @@ def test_a_process_that_ends_ends_the_others_with_one_line(end: str, reason: str
         env=clean | {"HF_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""},
         timeout=120,
     )
-    told = f"error: process 1 of this machine {reason}, so the others were ended; run the same command again"
+    told = f"error: process 1 on this machine {reason}, so the others were stopped; run the same command again"
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(told), done.stderr
     assert "Traceback" not in done.stderr, done.stderr

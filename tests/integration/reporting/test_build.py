@@ -89,7 +89,7 @@ def test_the_whole_page(whole: Page):
         "Studies in two splits",
         "2: 2 × finding: neither findings nor impression",
         "raw text: no report found",
-        "Targets by a labelling model sn 10 of 40",
+        "Targets labelled by a model sn 10 of 40",
         "lines need attention",
         "no previous report was given",  # the made-up wording of comparison, without a prior
     ):

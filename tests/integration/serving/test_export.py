@@ -103,7 +103,7 @@ def test_published_models_are_found_in_the_hub_cache(
     assert Reporter(out).commit
     assert asked == [("owner/name", "abc123", True)]
     (other / "config.json").write_text("{}")
-    with pytest.raises(BackboneError, match="is missing, or is not the file listed in"):
+    with pytest.raises(BackboneError, match="is missing, or does not match"):
         Reporter(out)
 
 
@@ -143,7 +143,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
     empty = tmp_path / "empty.parquet"
     pl.DataFrame(schema=RECORD_SCHEMA).write_parquet(empty)
     for changes, kind, sentence in (
-        ({"model": warmup}, CheckpointError, "is a warm-up, which cannot write reports"),
+        ({"model": warmup}, CheckpointError, "is a warm-up checkpoint, which cannot write reports"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
         ({"backbones": other_backbones}, CheckpointError, "was trained with a different text backbone"),
         *(

@@ -270,7 +270,7 @@ def test_a_listed_file_that_changes_is_noticed(local, tmp_path):
     (local / "notes.txt").write_text("a new file does not matter")
     assert resolve(tmp_path / "out") == local and fingerprint(tmp_path / "out") == before
     (local / "model.safetensors").write_text("weighty")
-    with pytest.raises(BackboneError, match=r"model\.safetensors is missing, or is not the file listed in"):
+    with pytest.raises(BackboneError, match=r"model\.safetensors is missing, or does not match"):
         resolve(tmp_path / "out")
 
 
@@ -286,7 +286,7 @@ def test_a_directory_without_pointer_is_itself(local):
 def test_broken_pointers_are_errors(local, tmp_path):
     point_to(backbone(local), "text", tmp_path / "out")
     local.rename(tmp_path / "gone")
-    with pytest.raises(BackboneError, match="is missing, or is not the file listed in"):
+    with pytest.raises(BackboneError, match="is missing, or does not match"):
         resolve(tmp_path / "out")
     (tmp_path / "out" / "pointer.json").write_text('{"file": 1}')
     with pytest.raises(BackboneError, match=r"pointer\.json: path is missing"):
@@ -322,6 +322,6 @@ def test_a_missing_weight_is_refused(bert: Path) -> None:
     del weights["embeddings.word_embeddings.weight"]
     save_file(weights, bert / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(
-        BackboneError, match=r"lacks weights of a BertModel \(1 missing, first: embeddings\.word_embeddings"
+        BackboneError, match=r"lacks weights that BertModel needs \(1 missing, first: embeddings\.word_embeddings"
     ):
         load_frozen(BertModel, bert)

@@ -312,7 +312,7 @@ def test_lines() -> None:
     assert {line["name"]: (line["detail"], line["good"]) for line in audit.content()["checks"]} == {
         "Emphasis in training (computed)": ("37.5 % of 40 sentences", True),
         "Records whose released emphasis was changed": ("3 shortened, 3 dropped", False),
-        "Precision and recall of computed emphasis against released, by sentence (train)": ("0.875 and 0.500", True),
+        "Precision and recall of computed against released emphasis, by sentence (train)": ("0.875 and 0.500", True),
     }
 
 
