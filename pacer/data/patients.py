@@ -30,7 +30,7 @@ def spelling(column: str) -> pl.Expr:
     """Return what ids have in common that differ only in case, blanks, leading zeros, a decimal ``.0``, a word such as
     ``MRN:`` before a number, and marks that are not between two digits."""
     ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "").str.replace(r"[.,]0+$", "")
-    ids = ids.str.replace(r"^(?:mrn|patient|pat|pid|pt|id)[\W_]*(\d)", "$1")
+    ids = ids.str.replace(r"^(?:mrn|patient|pat|pid|pt|id)[\W_]*(\d)", "$1").str.replace_all(r",(\d{3})\b", "$1")
     ids = ids.str.replace_all(r"(\D|^)[\W_]+|[\W_]+(\D|$)", "$1$2")
     return ids.str.replace_all(r"(^|\D)0+(\d)", "$1$2")
 
@@ -53,7 +53,8 @@ def note_patients(records: pl.DataFrame, account: Account) -> None:
         first = alike.filter(spelling=alike["spelling"][0])["subject_id"].sort()
         value = f"of {alike['spelling'].n_unique()} patients (first: {', '.join(map(quoted, first))})"
         account.count("alike_patients", "records", value, int(alike["records"].sum()))
-    same = records.filter(pl.col("prior_report") == pl.col("report"))
+    prior = pl.col("prior_report").str.replace_all(r"(^|\. )(?:findings|impression) : ", "$1")
+    same = records.filter(prior == pl.col("report"))
     account.count_first("same_as_prior", "records", same.select(pl.lit("the same text"), "record_id").iter_rows())
 
 

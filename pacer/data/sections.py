@@ -72,7 +72,9 @@ _CANDIDATES = [re.compile(_any_of([pattern]), re.M) for pattern in _TEXT["candid
 #: What can begin an examination, in a text whose headings begin lines: a heading, or the name of the images.
 _TITLE = re.compile(_any_of(_TEXT["titles"]), re.M)
 _SENTENCE_BEGINS = re.compile(r"(?:(?<=[.!?])\s+|\n\s*(?=[A-Z]))(?=\S)|\A\s*")
-_OF_IMAGE, _OF_PATIENT = (re.compile(_any_of(_TEXT[name]), re.I) for name in ("about the images", "about the patient"))
+_OF_IMAGE, _OF_PATIENT, _LIMB = (
+    re.compile(_any_of(_TEXT[name]), re.I) for name in ("about the images", "about the patient", "limbs")
+)
 _SIGNATURES: dict[str, str] = {kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()}
 _SIGNATURE = re.compile(
     rf"(?:^|(?<=[.!?;])\s)\s{{0,20}}(?:{'|'.join(_SIGNATURES.values())})[^\n]*", re.M | re.IGNORECASE
@@ -120,6 +122,8 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
     below = any(_BLANK_LINE.search(part.text.strip()) for part in parts if part.name in _CONTEXT)
     outside = below or _SENTENCE.search(_TITLE.sub("", parts[0].text))
     context = max(len(_SENTENCE_END.findall(words or "")) for words in (sections.indication, sections.history))
+    unused = [part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()]
+    capitals = [words for _, words in _written_headings(lines) if words.isupper()]
     odd = {
         "a signature, stamp, phone number or name, which is removed": signatures,
         "no headings, so all is findings": len(parts) == 1 and sections.findings and not re.search(LOST, text),
@@ -128,13 +132,14 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
         "a section that occurs twice, which is joined": len(set(main)) < len(main),
         "text above the headings or below the history, which is not used": len(parts) > 1 and outside,
         "history or indication of more than two sentences": context > 2,
+        "the heading of another part of the body, whose text is kept": any(map(_LIMB.search, capitals)),
     }
-    unused = [part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()]
-    capitals = [words for _, words in _written_headings(lines) if words.isupper() and not _OF_IMAGE.search(words)]
     return sections, {
         "whole_reports": [note for note, holds in odd.items() if holds],
         "unused_sections": [quoted(words, words=5) for words in unused],
-        "unknown_headings": [quoted(words, words=5) for words in capitals if meaning_of(words) is None],
+        "unknown_headings": [
+            quoted(words, words=5) for words in capitals if not (_OF_IMAGE.search(words) or meaning_of(words))
+        ],
         "residue": [kind for kind, pattern in patterns if re.search(pattern, raw)],
     }
 

@@ -127,7 +127,7 @@ def test_long_findings_that_two_patients_share_are_counted(tmp_path: Path) -> No
 def test_what_a_cleaner_changes_is_counted_by_mark(kind: str, raw: str, tmp_path: Path) -> None:
     same = "Mild edema, left effusion; no pneumothorax (2 views). Tip 2.5 cm."
     lines = lines_of(tmp_path, report_raw=[same, raw, raw])
-    assert lines[CHANGED] == f"targets: 2 × {kind} (first: s1); set corpus.cleaner: decimals, which changes the fewest"
+    assert lines[CHANGED] == f"targets: 2 × {kind} (first: s1); corpus.cleaner: decimals changes the fewest"
     assert CHANGED not in lines_of(tmp_path, report_raw=[same, same])
 
 
