@@ -31,7 +31,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_bench, "describe", lambda: "NVIDIA Example")
 
 
-@pytest.mark.filterwarnings("ignore")  # of what torch compiles with
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("part", "row"), listed_cases(__file__, "every_bench_runs_in_miniature"))
 def test_every_bench_runs_in_miniature(part: str, row: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path, option, preset = gpu_bench.PARTS[part][1]

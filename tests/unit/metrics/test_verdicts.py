@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from PIL import Image
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING, Box, control_region, covered, read_boxes
-from pacer.metrics.probe.use import MEAN_PICTURE, Verdict, finding_uses, records_needed, system_use
+from pacer.metrics.probe.use import MEAN_PICTURE, Verdict, _no_effect, finding_uses, records_needed, system_use
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world
@@ -108,6 +109,20 @@ def test_no_effect_is_shown_only_where_one_of_a_tenth_is_excluded(
     ]
     found = finding_uses(pl.concat(renamed[:findings]))
     assert [one.verdict == Verdict.NOT_THERE for one in found] == [expected] * findings
+
+
+@pytest.mark.parametrize(("more", "fewer"), [(9, 4), (9, 9), (20, 3), (12, 0)])
+def test_no_effect_has_the_p_value_of_the_score_test(more: int, fewer: int) -> None:
+    """With the likelihood of paired proportions at its largest under a difference of .1, by search."""
+    columns = {
+        "a": [1.0] * more + [0.0] * (100 - more),
+        "b": [0.0] * more + [1.0] * fewer + [0.0] * (100 - more - fewer),
+    }
+    q = np.linspace(1e-9, 0.45 - 1e-9, 100_001)
+    fit = more * np.log(q + 0.1) + fewer * np.log(q) + (100 - more - fewer) * np.log(0.9 - 2 * q)
+    z = (more - fewer - 10) / np.sqrt(100 * (2 * q[fit.argmax()] + 0.09))
+    part = pl.DataFrame(columns).with_columns(unit=pl.int_range(pl.len()))
+    assert _no_effect(part, "a", "b") == pytest.approx(NormalDist().cdf(z), abs=1e-4)
 
 
 def test_records_of_one_patient_are_no_evidence_of_their_own() -> None:
