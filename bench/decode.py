@@ -57,10 +57,8 @@ def compare(preset: Preset, model: LlamaForCausalLM, prefixes: Sequence[Tensor])
     """
     if preset.dtype != "float32":
         model = frozen_language(Preset(**vars(preset) | {"layers": COMPARED_LAYERS, "dtype": "float64"}))
-    cast, decode = (
-        [prefix.to(model.dtype) for prefix in prefixes],
-        settings(preset, max(2, preset.tokens // 3), len(prefixes)),
-    )
+    cast = [prefix.to(model.dtype) for prefix in prefixes]
+    decode = settings(preset, max(2, preset.tokens // 3), len(prefixes))
     same("before timing", *(dict(engine(model, decode, EOS)(cast)) for engine in (BeamSearch, Generate)))
 
 
@@ -86,12 +84,11 @@ def step_times(meter: Meter, search: Callable[[], Any], at: int) -> tuple[float,
         calls.append(given)
         if len(calls) != at:
             return forward(self, *given)
-        # the new tokens' slots are written once more each time, with the same values
-        call, graph, stream = (
-            lambda: self.language.lm_head(forward(self, *given)),
-            torch.cuda.CUDAGraph(),
-            torch.cuda.Stream(),
-        )
+
+        def call() -> None:  # the new tokens' slots are written once more each time, with the same values
+            self.language.lm_head(forward(self, *given))
+
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
         with torch.cuda.stream(stream):  # libraries allocate what they need on it
             call()
         meter.wait()

@@ -153,7 +153,7 @@ def compiled_blocks(model: Pacer, ways: Sequence[str]) -> Generator[None]:
 
 
 def assert_same_in_float32(preset: Preset) -> None:
-    """Assert that all sides agree closely for a model of two layers in float32, of TF32 only its compiled blocks.
+    """Assert that all sides agree closely for a model of two layers in float32, also compiled, but not with TF32.
 
     Raises:
         Unequal: they do not.
