@@ -27,11 +27,14 @@ def is_nobody(column: str) -> pl.Expr:
 
 
 def spelling(column: str) -> pl.Expr:
-    """Return what ids have in common that differ only in case, blanks, leading zeros, a decimal ``.0``, a word such as
-    ``MRN:`` before a number, and marks that are not between two digits."""
-    ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "").str.replace(r"[.,]0+$", "")
+    """Return what ids have in common that differ only in case, blanks, leading zeros, a decimal ``.0``, HL7's parts
+    behind ``^``, a word such as ``MRN:`` before a number, and marks that are not between two digits, but for groups of
+    two to four (``12-34-56``)."""
+    ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
+    ids = ids.str.replace(r"[.,]0+$|\^.*$", "")
+    ids = ids.str.replace(r"^(\d{2,4})[-. ](\d{2,4})(?:[-. ](\d{2,4}))?$", "$1$2$3")
     ids = ids.str.replace(r"^(?:mrn|patient|pat|pid|pt|id)[\W_]*(\d)", "$1").str.replace_all(r",(\d{3})\b", "$1")
-    ids = ids.str.replace_all(r"(\D|^)[\W_]+|[\W_]+(\D|$)", "$1$2")
+    ids = ids.str.replace_all(r"([^\W\d_]|^)[\W_]+|[\W_]+([^\W\d_]|$)", "$1$2")
     return ids.str.replace_all(r"(^|\D)0+(\d)", "$1$2")
 
 

@@ -175,6 +175,10 @@ def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], ac
         same, impression = (words == again).fill_null(False), f"{prefix}impression"
         account.count_first("same_text", "texts", ((impression, id) for id in studies.filter(same)["id"]))
         studies = studies.with_columns(pl.when(~same).then(impression).alias(impression))
+    if config.format == "table" and "whole_report" not in config.table.columns:
+        for name in ("indication", "history"):
+            long = studies.filter(pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2)["id"]
+            account.count_first("long_context", "texts", ((name, id) for id in long))
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))

@@ -82,6 +82,8 @@ _SIGNATURE = re.compile(
 #: For polars: what every text with a heading or a signature holds.
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
 _MARK = re.compile(r"[^\w\s.,:;/()'-]|_x")
+#: A title of the images with a date, in a report with other headings.
+_DATED_TITLE = re.compile(rf"^[ \t]*(?:{_any_of(['<images>'])}) *: *\d[\d/.: -]*$", re.M | re.I)
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
 _SENTENCE = re.compile(r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)|^[ \t]*[A-Z]?[a-z]+(?: [a-z]{2,})+[ \t]*$", re.M)
@@ -115,6 +117,8 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
     for match, words in reversed(_headings(lines)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
+    if re.search("(?:FINDINGS|IMPRESSION):", lines):
+        lines = _DATED_TITLE.sub("", lines)
     lines, others = _examination(lines)
     parts, where = _with_findings(_parts(lines))
     sections = _sections(parts, joined=True) if len(parts) > 1 else Sections(findings=_lines(lines))

@@ -59,6 +59,8 @@ _REMOVED = (
     rf"[0-9]{{1,4}}[-/.][0-9]{{1,2}}[-/.][0-9]{{1,4}}|\b{_MONTH}\s[0-9]{{1,2}},?\s[0-9]{{4}}|[0-9]{{1,2}}\s{_MONTH}\s[0-9]{{4}}"
     r"|_+|\[[^\[\]]*\]|<[^<>]*>|X{3,}|\s+"
 )
+#: What differs between two accessions of one report.
+_BELOW = r"(?s)\b(?:addendum|accession|signed|dictated)\b.*"
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
     "two subjects": ("study", "the study appears under more than one subject; make its id unique", "subject"),
@@ -217,7 +219,7 @@ def _with_time_of_first_copy(studies: pl.DataFrame, role: str, account: Account)
     timed = timed.sort("begin", maintain_order=True)
     follows = (pl.col("begin").diff() <= _EXAMINATION).fill_null(False)
     timed = timed.filter((follows | follows.shift(-1, fill_value=False)).over("subject"))  # few texts are compared
-    words = pl.col("words").str.replace_all(_REMOVED, " ").str.to_lowercase().str.replace(r"(?s)\baddendum\b.*", "")
+    words = pl.col("words").str.replace_all(_REMOVED, " ").str.to_lowercase().str.replace(_BELOW, "")
     words = words.str.extract_all(r"[^\W_]+")
     timed = timed.with_columns(words.list.join(" ")).with_columns(run=(~follows).cum_sum().over("subject", "words"))
     first = pl.col("begin", "study").first().over("subject", "words", "run").name.prefix("first ")
