@@ -9,6 +9,7 @@ candidates in every batch.
 Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximum number of generated tokens.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
@@ -34,6 +35,9 @@ _GROUPED = 2
 CLOSE_ANCHOR = "</ANCHOR>"
 
 
+_END = re.compile(rf"{CLOSE_REPORT}|\n\s*<")
+
+
 class Extraction(NamedTuple):
     """The ``report`` to score, the parsed ``anchor`` (None: none was generated), and whether the raw text is used as
     the report (``fallback``)."""
@@ -44,7 +48,8 @@ class Extraction(NamedTuple):
 
 
 def extract_report(generated: str, commit: bool = True, kinds: Collection[str] = ()) -> Extraction:
-    """Extract the text after the last ``<REPORT>``, up to ``</REPORT>`` if present.
+    """Extract the text after the last ``<REPORT>``, up to ``</REPORT>`` or to a line that begins a marker: a search
+    that may not end yet can leave ``</REPORT>`` unfinished and go on.
 
     Without an opening marker, or with nothing after it, the raw text is kept and ``fallback`` is true.
     A model without ``commit`` writes only the report. ``kinds``: as in :func:`parse_anchor`.
@@ -53,7 +58,7 @@ def extract_report(generated: str, commit: bool = True, kinds: Collection[str] =
         return Extraction(generated.strip(), None, False)
     anchor = parse_anchor(generated, kinds) if contains_anchor(generated) else None
     _, marker, rest = generated.rpartition(OPEN_REPORT)
-    report = rest.split(CLOSE_REPORT, 1)[0].strip()
+    report = _END.split(rest.strip(), maxsplit=1)[0].strip()
     if not marker or not report:
         return Extraction(generated.strip(), anchor, True)
     return Extraction(report, anchor, False)
