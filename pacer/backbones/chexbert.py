@@ -79,9 +79,9 @@ class CheXbert:
         tokenizer = "tokenizer.json" if (folder / "tokenizer.json").is_file() else "vocab.txt"
         if missing := [name for name in (CHECKPOINT, "config.json", tokenizer) if not (folder / name).is_file()]:
             raise BackboneError(
-                f"{folder} lacks {', '.join(missing)}; place two small files beside {CHECKPOINT} once, with "
-                f"`hf download bert-base-uncased config.json vocab.txt --local-dir {folder}`, or run the stage "
-                "`backbones` for a stand-in"
+                f"{folder} lacks {', '.join(missing)}; put the two small files beside {CHECKPOINT} with "
+                f"`hf download bert-base-uncased config.json vocab.txt --local-dir {folder}`, or run the `backbones` "
+                "stage for a stand-in"
             )
         self.batch_size = batch_size
         self.device = torch.device(device or compute_device())

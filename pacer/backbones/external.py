@@ -193,27 +193,27 @@ def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]]) -> N
     if quantised := config.get("quantization_config") or config.get("compression_config"):
         method = quantised.get("quant_method", "of an unknown kind") if isinstance(quantised, dict) else quantised
         raise BackboneError(
-            f"the weights in {directory} are quantised ({method}), which training and decoding do not read; use the "
-            "model that they were made from, in bfloat16, float16 or float32"
+            f"the weights in {directory} are quantised ({method}), which training and decoding do not support; use the "
+            "original model, in bfloat16, float16 or float32"
         )
     found: dict[str, tuple[int, ...]] = {}
     for file in _weight_files(directory, (*_WEIGHTS, CHECKPOINT)):
         with open(file, "rb") as opened:
             start = opened.read(len(_POINTER_OF_LFS))
             if start == _POINTER_OF_LFS:
-                raise BackboneError(f"{file} is a pointer of Git LFS, not the file; run `git lfs pull` in its folder")
+                raise BackboneError(f"{file} is a Git LFS pointer, not the file; run `git lfs pull` in its folder")
         if file.suffix == ".safetensors":
             for name, tensor in _header(file).items():
                 if name in found:
-                    raise BackboneError(f"{file}: tensor {name} is in another shard, too; download the model again")
+                    raise BackboneError(f"{file}: tensor {name} is also in another shard; download the model again")
                 found[name] = tuple(tensor["shape"])
         elif start.startswith(b"PK") and not zipfile.is_zipfile(file):
             raise BackboneError(f"{file} is truncated; download it again")
     for name, shape in expected.items():
         if name in found and found[name] != shape:
             raise BackboneError(
-                f"{directory}: tensor {name} is {list(found[name])} in the weights, but {list(shape)} in config.json; "
-                "use the config.json that belongs to the weights"
+                f"{directory}: tensor {name} has shape {list(found[name])} in the weights, but {list(shape)} in "
+                "config.json; use the config.json that belongs to the weights"
             )
 
 
@@ -236,7 +236,7 @@ def _header(file: Path) -> dict[str, Any]:
             )
             stated = 8 + length + max((end for _, end in bounds), default=0)
         except (ValueError, LookupError, TypeError, AttributeError):
-            raise BackboneError(f"{file} is not a file of safetensors, or is damaged; download it again") from None
+            raise BackboneError(f"{file} is not a safetensors file, or is damaged; download it again") from None
     if size != stated or not whole:
         raise BackboneError(f"{file} has {size:,} bytes, but its header states {stated:,}; download it again")
     return header

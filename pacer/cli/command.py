@@ -109,7 +109,7 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
     try:
         return Finding(what, "ok", look())
     except PackageNotFoundError:
-        return Finding(what, "missing", "not installed; run `make setup` in the clone")
+        return Finding(what, "missing", "not installed; run `make setup` in the git clone")
     except PacerError as error:
         return Finding(what, "missing", str(error))
 

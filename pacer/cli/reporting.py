@@ -157,7 +157,7 @@ def score(
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
-                "options on how to pair, read or clean reports work only with --references and --hypotheses"
+                "options for pairing, reading or cleaning reports work only with --references and --hypotheses"
             )
         terminal.check_exists(records, predictions, remedy=terminal.FROM_STAGE)
         from pacer.metrics.calls import check_replaced
@@ -213,7 +213,7 @@ def _print_scores(result: ScoreResult | Scores, out: Path, convention: str) -> N
 def compare(
     systems: Annotated[
         list[str],
-        typer.Argument(metavar="A B ...", help="Folders with scores or metrics/, or NAME=FOLDER; A is first."),
+        typer.Argument(metavar="A B ...", help="Folders with scores or metrics/, or NAME=FOLDER; A is the baseline."),
     ],
     convention: Annotated[str, typer.Option(help="Label convention for F1.")] = "llm-rg4",
     max_loss: Annotated[

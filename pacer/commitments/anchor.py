@@ -264,7 +264,7 @@ def _given(word: str, polarity: str, kinds: Collection[str], attributes: dict[st
     if known != known.only(kinds):
         raise DataError(
             f"commitment: {word!r:.60} has attributes that this model was not trained with; allowed: "
-            f"{', '.join(kinds) or 'none'} (commit.attributes of its training)"
+            f"{', '.join(kinds) or 'none'} (commit.attributes in training)"
         )
     attributes[finding] = known
     return finding

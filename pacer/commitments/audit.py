@@ -41,7 +41,7 @@ def _shared_texts(studies: pl.DataFrame) -> Check:
             len(text.replace(" .", "").split()) > 20 and bool(extract_anchor(text).positive) for text in shared
         )
     detail = counted(counts)
-    return Check("Texts over 20 words shared by several patients", detail or "none", not detail)
+    return Check("Texts of over 20 words shared by several patients", detail or "none", not detail)
 
 
 def _changed(studies: pl.DataFrame, cleaner: str) -> Iterator[tuple[str, str]]:

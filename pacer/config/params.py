@@ -151,7 +151,7 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
         raise ConfigError(
-            f"{path}: extends {name!r}, but there is no {looked}; choose one that `pacer use` lists, and run the "
+            f"{path}: extends {name!r}, but there is no {looked}; choose one that `pacer use` lists, or run the "
             "command from the root of the repository"
         )
     if base in extending:

@@ -172,7 +172,7 @@ def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], splits: Sequ
     empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
     without_val = "; only train.checkpoint: best and decode.risk need the val split"
     detail = ", ".join(empty) + (without_val if any(name.endswith(" val") for name in empty) else "")
-    return _fault("Contexts and splits without a record", detail)
+    return _fault("Contexts and splits without records", detail)
 
 
 def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:

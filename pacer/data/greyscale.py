@@ -13,7 +13,7 @@ MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
 DAMAGED = "the file cannot be decoded (it is truncated or damaged)"
 NO_PLUGIN = (
-    "the file is damaged, or no installed plugin can decode it (in the clone: `pip install -c constraints.txt "
+    "the file is damaged, or no installed plugin can decode it (in a git clone: `pip install -c constraints.txt "
     "'.[dicom]'`), or it is a video or in a vendor-specific format; convert it"
 )
 ONE_COLOUR = "all its pixels have the same colour"

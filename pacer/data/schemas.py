@@ -140,7 +140,7 @@ def read_table(
     missing = [name for name in schema if name not in types]
     unknown = [name for name in types if name not in schema]
     if missing or unknown:
-        raise DataError(f"{path}: missing columns: {missing or 'none'}, unknown columns: {unknown or 'none'}")
+        raise DataError(f"{path}: missing columns {missing or 'none'}, unknown {unknown or 'none'}; regenerate it")
     for name, kind in schema.items():
         if types[name] != kind:
             raise DataError(f"{path}: column {name} has type {types[name]} instead of {kind}; regenerate the file")

@@ -182,10 +182,10 @@ def _read_sheet(path: Path, name: str | None) -> tuple[list[str], dict[int, tupl
     except FileNotFoundError:
         raise
     except ModuleNotFoundError:
-        way = "`pip install openpyxl` (in the clone: `pip install -c constraints.txt '.[excel]'`)"
+        way = "`pip install openpyxl` (in a git clone: `pip install -c constraints.txt '.[excel]'`)"
         raise DataError(f"{path} needs the package openpyxl: {way}; or save the sheet as CSV (UTF-8)") from None
     except Exception:  # from a zip file, its XML, or openpyxl
-        raise DataError(f"{path} cannot be read: it is damaged, has a password, or is no .xlsx file") from None
+        raise DataError(f"{path} cannot be read: it is damaged, password-protected, or not an .xlsx file") from None
     sheets = {sheet.title: sheet for sheet in book.worksheets}
     name = name or next(title for title, sheet in sheets.items() if sheet.sheet_state == "visible")
     if name not in sheets:

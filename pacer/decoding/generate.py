@@ -114,7 +114,7 @@ class Generator:
             if reader is None:
                 raise ConfigError(
                     "decode.commitment = 'read' needs the output of the `findings` stage for this model's parent, or "
-                    "an export that includes it; set decode.commitment: generated"
+                    "an export that includes it; otherwise, set decode.commitment: generated"
                 )
         if unknown and decode.engine == "beam":
             print(f"decode: beam search does not support {unknown}; using decode.engine: generate")

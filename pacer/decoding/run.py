@@ -118,7 +118,7 @@ def decode_records(
             if promise is not None:
                 write_json(final / PROMISE, promise)
             if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
-                print(f"decode: empty reports (no sentence agreed with the list): {empty:,}")
+                print(f"decode: empty reports (no sentence agreed with the commitment): {empty:,}")
             _collect(finished, runs, final)
             # safetensors' own writer creates files that only the owner can read
             routing = {
@@ -160,8 +160,8 @@ def _promise(
     for name, part in runs.items():
         if missing := sorted(set(part["context"]) - set(val["context"])):
             raise DataError(
-                f"decode.risk: {name or 'test'} has context {', '.join(missing)}, of which split val has no records "
-                "to test; leave the control out of decode.controls, or add such records to val"
+                f"decode.risk: {name or 'test'} has context {', '.join(missing)}, but split val has no such records "
+                "to test; add some to val, or leave the control out of decode.controls"
             )
     val = val.filter(pl.col("context").is_in({context for part in runs.values() for context in part["context"]}))
     parts = {at: val.with_columns(threshold=pl.lit(at)) for at in GRID}

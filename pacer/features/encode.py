@@ -127,7 +127,7 @@ def build_store(
         size, free = _check_disk(counts, sizes, config.mode, out)
         if main and work:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
-            print(f"features: {what} to encode; they need {decimal(size)}, {decimal(free)} are free", flush=True)
+            print(f"features: {what} to encode; they need {decimal(size)}, {decimal(free)} is free", flush=True)
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
             if looks is not None and isinstance(source, _Images):
@@ -316,7 +316,7 @@ def picture_checks(pictures: Path, index: Path, records: pl.DataFrame) -> Iterat
     noted = images.explode("notes").drop_nulls("notes").group_by("notes", maintain_order=True)
     counts = noted.agg(pl.len(), pl.col("image_id").first()).iter_rows()
     if odd := [f"{number(count)} × {note} (first: {first})" for note, count, first in counts]:
-        yield Check("Decoded images that need a check", ", ".join(odd), good=False)
+        yield Check("Decoded images that need checking", ", ".join(odd), good=False)
     owners = {"two patients": "subject_id", "two splits": "split", "two studies": "study_id"}
     named = records.unpivot(["frontal", "lateral"], index=[*owners.values()], value_name="image_id")
     again = images.drop_nulls("picture").filter(pl.col("key").n_unique().over("picture") > 1)

@@ -82,7 +82,7 @@ def score(
     if out is not None and not force:
         check_replaced(Path(out), [path for path in paths[1:] if path is not None and path.is_file()])
     if not isinstance(columns, str | Path | None):
-        raise DataError(f"pacer.score: columns must be the path of a table, got a {type(columns).__name__}")
+        raise DataError(f"pacer.score: columns must be the path of a table, got {type(columns).__name__}")
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert, labels)))

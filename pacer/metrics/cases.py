@@ -108,7 +108,7 @@ def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
     try:
         Anchor.of_lists(anchor)
     except ValueError:
-        raise ValueError("attributes: expected listed findings that are not denied, such as 'mild edema'") from None
+        raise ValueError("attributes: expected only findings listed and not denied, such as 'mild edema'") from None
     return anchor
 
 

@@ -44,7 +44,7 @@ def read_score_columns(path: str | Path, ids: Sequence[str]) -> pl.DataFrame:
         raise DataError(f"{path} has duplicate column names")
     if _ID not in names:
         shown = shown_columns(names)
-        raise DataError(f"{path} has the columns {shown}; the ids of the scored records must be in {_ID}")
+        raise DataError(f"{path} needs a column {_ID} with the ids of the scored records; it has {shown}")
     table = pl.DataFrame([_series(name, read.values(name)) for name in names])
     table = table.with_columns(pl.col(_ID).cast(pl.String))
     check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
@@ -59,8 +59,9 @@ def check_names(names: Sequence[str], taken: Collection[str]) -> None:
         others = {*taken, *names[:place], *names[place + 1 :]}
         if others & {name, count_of(name)} or not name.strip() or name.endswith(_OF_CONTROLS):
             raise DataError(
-                f"rename your column or metric {name!r}: the name must not be empty, and neither it nor "
-                f"{count_of(name)} (the number of its values) may be that of a score, an id or a cases.parquet column"
+                f"rename your column or metric {name!r}: the name must not be empty, and neither it "
+                f"nor {count_of(name)} (the number of its values) may be the name of a score, an id or a "
+                "cases.parquet column"
             )
 
 
@@ -167,8 +168,8 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path) -> pl.Series:
     if any(_NUMBER.fullmatch(text) for text in texts.drop_nulls()):
         is_word = texts.cast(pl.Float64, strict=False).is_null() & texts.is_not_null()
         raise DataError(
-            f"{where} mixes numbers and words (record {ids.filter(is_word)[0]} has no number such as 0.5); use only "
-            "numbers (a score), or only words (groups). Write a code such as 3 as site 3"
+            f"{where} mixes numbers and words (the value of record {ids.filter(is_word)[0]} is not a number); use only "
+            "numbers (a score), or only words (groups). Write a code such as 3 as 'site 3'"
         )
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
         raise DataError(f"{where} has {count} distinct values; use numbers (a score), or up to {_MOST_VALUES} groups")

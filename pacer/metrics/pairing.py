@@ -59,7 +59,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
         hint = NAME_INDEX * (not without.path.suffix)
         raise DataError(
-            f"{without.path} has no ids, but {other.path} does; add ids{hint}, or remove them if the rows correspond"
+            f"{without.path} has no ids, but {other.path} does; add ids{hint}, or drop them if the rows "
+            "are in the same order"
         )
     expected, name = _select(references, protocol)
     unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or says_nothing(text)]
@@ -140,7 +141,7 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
         repeated = ids.is_duplicated().any() or given.is_duplicated().any()
         remedy = _MISSING if set(given) <= set(ids) else _UNKNOWN
         if not {*ids} & {*given} and {*map(_bare, ids)} & {*map(_bare, given)}:
-            remedy = "they differ in a prefix or a final .0; write the ids of both files alike"
+            remedy = "they differ in a prefix or a final .0; write the ids in both files the same way"
         raise DataError(f"{error}; {_REPEATED if repeated else remedy}") from None
 
 

@@ -45,7 +45,7 @@ _FORMS = "docs/evaluation.md lists the accepted formats"
 #: References or hypotheses: the path of a file, or one of the forms in Python.
 Source = str | Path | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
 #: How the row numbers of a frame become ids.
-NAME_INDEX = ' (pandas: an unnamed index 0, 1, 2, … only numbers the rows; as ids, name it: frame.index.name = "id")'
+NAME_INDEX = ' (pandas: an unnamed index 0, 1, 2, … only numbers the rows; for ids, name it: frame.index.name = "id")'
 
 
 class Reports(NamedTuple):

@@ -141,17 +141,17 @@ _EFFICACY_MEANING = "CheXbert's labels, report against reference, by `score.conv
 #: A number of records, which has no mean over contexts.
 _COUNT = Score("n", "n", "records", compute=lambda context: {"n": len(context.cases)}, better=None, decimals=0)
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
-_ROUGE_MEANING = "F with beta 1.2, split at single spaces, mean over reports (pycocoevalcap)"
+_ROUGE_MEANING = "F with beta 1.2, tokens split at single spaces, mean over reports (pycocoevalcap)"
 _METEOR_MEANING = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
-_CIDER = "CIDEr-D, document frequencies of the context's references, mean over reports (pycocoevalcap)"
+_CIDER = "CIDEr-D, document frequencies from the context's references, mean over reports (pycocoevalcap)"
 _OF_REPORT = "findings that the rules read in the report, against the reference commitment, over all records"
 _OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
 _FOLLOWS = "share of committed findings whose polarity in the report matches the commitment"
-_ATTRIBUTES = "of findings that both texts affirm and whose attribute the reference names, the share that agrees"
+_ATTRIBUTES = "of findings affirmed in both texts whose attribute the reference states, the share where it agrees"
 _CHANCE = ", in reports written with another patient's sources (control another_patient)"
-_SWITCHES = "reports that have a finding on the left in one sentence, on the right in another, on both sides in none"
-_UNCOMMITTED = "of sides that reports state of findings committed with attributes, the share not in the commitment"
-_PRESENCE = "probabilities of present findings (`findings`), against the reference commitment"
+_SWITCHES = "reports with a finding on the left in one sentence and on the right in another, but on both sides in none"
+_UNCOMMITTED = "of the sides stated in reports for findings committed with attributes, the share not in the commitment"
+_PRESENCE = "probabilities that findings are present (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
 _UNFOUNDED = "reports that make comparisons although no previous report was given; over contexts without one"
 _REPEATS = (

@@ -88,7 +88,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     if len(missing) == len(names):
         raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint; it contains {', '.join(sorted(state)[:5])}")
     if missing:
-        raise CheckpointError(f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}")
+        raise CheckpointError(f"{origin} is an incomplete LLM-RG4 checkpoint. Missing: {', '.join(missing)}")
     interface = {ours: state[theirs] for ours, theirs in names.items()}
     interface["queries"] = interface["queries"].squeeze(0)
     adapted = [name for name in state if name.startswith(_LANGUAGE) and ".lora_" in name]
@@ -122,7 +122,7 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
             content = content[key]
             break
     if not isinstance(content, Mapping) or not content:
-        raise CheckpointError(f"{origin} contains a {type(content).__name__}; expected named tensors")
+        raise CheckpointError(f"{origin} contains {type(content).__name__}; expected named tensors")
     if strange := [str(name) for name, value in content.items() if not isinstance(value, Tensor)]:
         names = ", ".join(strange[:5])
         raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: besides tensors, it contains {names}")

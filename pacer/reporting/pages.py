@@ -194,7 +194,7 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
         }
         for system in systems
     }
-    label = "gain: score as given minus score as changed"
+    label = "gain: score on original minus changed inputs"
     return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
 
 
@@ -259,7 +259,7 @@ def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
             several = f"{other['record_id']} and {row['record_id']}"
             raise DataError(f"{place} has several reports for study {study}: {several}; pass one of these ids")
     if not by_context:
-        raise DataError(f"{place} has no report for study {study}; pass a study id or a record id of its cases")
+        raise DataError(f"{place} has no report for study {study}; pass the id of a study or record in its cases")
     return by_context
 
 

@@ -200,7 +200,7 @@ def findings(results: Results) -> Section | None:
     if not is_read(results.cases):
         return None
     curves = {context: reliability(part) for context, part in by_context(results.cases).items()}
-    caption = "Share of findings that the reference affirms, by their probability, in ten bins of equal size"
+    caption = "Share of findings that the reference affirms, by predicted probability, in ten bins of equal size"
     parts: list[Part] = [Figure("reliability", charts.reliability_chart(curves), caption)]
     if results.promise is not None:
         text = f"{score_tables.promise_text(results.promise['risk'])}."

@@ -93,7 +93,7 @@ Sections = Literal["findings+impression", "findings", "impression"]
 NOTICE = "For research only. Not for clinical decisions."
 #: Note for a model that was trained on a generated corpus.
 GENERATED_NOTE = (
-    "this model was trained only on generated images and reports; what it says about real radiographs means nothing"
+    "this model was trained only on generated images and reports; its output for real radiographs is meaningless"
 )
 _OTHERS = ("prior", "indication", "history", "view", "sections", "commitment")
 #: Columns of a table of cases; all but ``frontal`` may be missing.

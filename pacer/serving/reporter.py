@@ -234,7 +234,7 @@ class Reporter:
         extracted = self._generator.extract(generated.text)
         notes = self.notes + case.notes
         if invented := unsupported_comparisons(extracted.report, case.prior):
-            about = f"{case.context.upper()}: the previous report does not support the comparison of"
+            about = f"{case.context.upper()}: comparisons not supported by a previous report"
             notes += (f"{about}: {', '.join(invented)}",)
         return Result(
             name=case.name,

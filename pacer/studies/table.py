@@ -33,11 +33,11 @@ from pacer.studies.worktree import Repository
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
 #: Minimum number of replicates for an interval over them.
 ENOUGH = 3
-_HOLM = "p (Holm) is corrected for the number of rows tested on a score."
+_HOLM = "p (Holm) is corrected for the number of rows tested for each score."
 PATIENTS_NOTE = (
-    "Differences are between means over all contexts and replicates. Intervals use the paired bootstrap; p values "
-    "come from approximate randomization; 10,000 resamples each of patients with all their records (of examinations if "
-    f"patients are unknown). {_HOLM} They generalise to other patients, not to retrained models."
+    "Differences are between means over all contexts and replicates. Intervals use the paired bootstrap, p values "
+    "approximate randomization, each with 10,000 resamples of patients with all their records (of examinations if "
+    f"patients are unknown). {_HOLM} The results generalise to other patients, not to retrained models."
 )
 REPLICATES_NOTE = (
     "Differences are between means over all contexts, then over the replicates, which have different records. "
@@ -289,8 +289,8 @@ def _published_notes(published: PublishedTable | None, comparable: Sequence[bool
     if published is None:
         return []
     measured = (
-        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert by llm-rg4, target "
-        f"{published.target}, cleaned by upstream"
+        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert (convention llm-rg4), target "
+        f"{published.target}, cleaner upstream"
     )
     if comparable and not any(comparable):
         return [f"Published rows are not shown: they are for {measured}, and these runs are not."]

@@ -46,7 +46,7 @@ class RecordTable:
             with open(anchors, "rb") as file:
                 described = DESCRIBED.keys() <= pl.read_parquet_schema(file).keys()
             if kinds and not described:
-                raise DataError(f"{anchors} has no attributes, which commit.attributes needs; rerun `anchors`")
+                raise DataError(f"{anchors} lacks attributes, which commit.attributes needs; rerun the `anchors` stage")
             frame = _joined(frame, anchors, "anchors", *POLARITIES, *(DESCRIBED if kinds else ()))
         return cls(frame.filter(pl.col("context").is_in(list(contexts))))
 
@@ -77,7 +77,7 @@ def _joined(records: pl.DataFrame, path: Path, stage: str, *columns: str) -> pl.
     with readable(path):
         other = pl.DataFrame(pq.read_table(path, columns=["record_id", *columns]))
     if not records["record_id"].equals(other["record_id"]):
-        raise DataError(f"the output of stage `{stage}` does not match the corpus; rerun that stage")
+        raise DataError(f"the output of the `{stage}` stage does not match the corpus; rerun that stage")
     return records.hstack(other.drop("record_id"))
 
 

@@ -48,7 +48,7 @@ Unread = Annotated[None, BeforeValidator(lambda value: None)]
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs) and content.keys() <= set(SPLITS):
-        raise ValueError(f"it has a split twice ({', '.join(name for name, _ in pairs)}); join their lists")
+        raise ValueError(f"a split appears twice ({', '.join(name for name, _ in pairs)}); merge its lists")
     return content
 
 

@@ -285,7 +285,7 @@ def _with_rank(images: pl.DataFrame, role: str, folder: Path | None, account: Ac
             account.count("header_views", role, quoted(header))
             parsed, view = seen, header
         elif seen and parsed and seen != parsed:
-            note = f"ViewPosition {quoted(header)} contradicts {quoted(view)} of the table, which is used"
+            note = f"ViewPosition {quoted(header)} contradicts {quoted(view)} in the table; the table is used"
             contradictions.append((note, study or ""))
         kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
         ranks.append(kind and _VIEWS.index(kind) + len(_VIEWS) * is_special(f"{view} {image} {made}"))

@@ -19,8 +19,8 @@ from pacer.data.values import MIMIC_PATH, bare_id
 
 NAMES = {"findings": "report", "frontal": "image_path", "lateral": "image_path"}
 _NO_IDS = (
-    "the field is missing, the id is not Open-I's (CXR1_...), and the image path is not MIMIC's "
-    "(.../p<subject>/s<study>/...)"
+    "the field is missing, and neither the id (Open-I: CXR1_...) nor the image path (MIMIC: "
+    ".../p<subject>/s<study>/...) contains it"
 )
 _OPENI_ID = r"^(CXR[0-9]+)(?:_|$)"
 

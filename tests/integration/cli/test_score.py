@@ -122,7 +122,7 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     signature = Path("others/signature.json")
     signature.write_text(signature.read_text().replace('"numpy": "', '"numpy": "0.'))
     told = pacer("compare", "scores", "others").out.replace("\n", " ")
-    assert re.search(r"numpy: \S+ and 0\.\S+; it can change the last digits; score both alike", told)
+    assert re.search(r"numpy: \S+ and 0\.\S+; this can change the last digits; score both with the same version", told)
     signature.write_text(signature.read_text().replace('"clean_hypotheses": "none"', '"clean_hypotheses": "upstream"'))
     told = pacer("compare", "scores", "others").out.replace("\n", " ")
     assert "clean_hypotheses: none and upstream; the reports were preprocessed differently" in told

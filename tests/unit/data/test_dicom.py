@@ -201,7 +201,7 @@ def test_pixels_that_no_decoder_reads(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(decoder, "is_available", property(lambda self: False))
     path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=uid.JPEGLosslessSV1, pixel_data=jpeg)
     for read in (open_image, image_header):
-        with pytest.raises(ImageError, match=r"no installed plugin can decode it \(in the clone: .*'\.\[dicom\]'`\)"):
+        with pytest.raises(ImageError, match=r"no installed plugin can decode it \(in a git clone: .*'\.\[dicom\]'`\)"):
             read(path)
 
 
