@@ -127,7 +127,7 @@ def build_store(
         size, free = _check_disk(counts, sizes, config.mode, out)
         if main and work:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
-            print(f"features: {what} to encode; they need {decimal(size)}, {decimal(free)} is free", flush=True)
+            print(f"features: {what} to encode; they need {decimal(size)}, and {decimal(free)} is free", flush=True)
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
             if looks is not None and isinstance(source, _Images):

@@ -289,8 +289,8 @@ def _published_notes(published: PublishedTable | None, comparable: Sequence[bool
     if published is None:
         return []
     measured = (
-        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert (convention llm-rg4), target "
-        f"{published.target}, cleaner upstream"
+        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert (convention llm-rg4, target "
+        f"{published.target}, cleaner upstream)"
     )
     if comparable and not any(comparable):
         return [f"Published rows are not shown: they are for {measured}, and these runs are not."]
