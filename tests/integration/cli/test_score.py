@@ -206,7 +206,7 @@ def test_a_case_of_two_files_is_shown(pacer: Callable[..., Outcome], files: Path
     page = Path("shown/study-c.html").read_text()
     assert ">scores<" in page and re.search(r'<mark class="[^"]*opposite[^"]*"[^>]*>No edema<', page)
     refused = pacer("show", "z", "scores")
-    assert refused.error == ("error: scores has no report for study z; pass a study id or a record id of its cases\n")
+    assert refused.error == ("error: scores has no report for study z; pass the id of a study or record in its cases\n")
 
 
 def test_without_meteor_everything_else_is_written(

@@ -80,7 +80,7 @@ def test_empty_reports_are_counted(stage, monkeypatch, capsys: pytest.CaptureFix
     found = iter(["", "edema .", ""] + ["clear ."] * 99)
     monkeypatch.setattr(Generator, "extract", lambda self, text: Extraction(next(found), None, False))
     stage("out", controls=[])
-    assert "decode: empty reports (no sentence agreed with the list): 2" in capsys.readouterr().out
+    assert "decode: empty reports (no sentence agreed with the commitment): 2" in capsys.readouterr().out
 
 
 def test_a_text_without_a_report_has_no_agreement(stage, monkeypatch) -> None:
@@ -236,7 +236,7 @@ def test_a_control_in_a_context_that_val_lacks_is_refused_before_any_report(
     monkeypatch.setattr(Generator, "stream", lambda *_: pytest.fail("decoded"))
     cases = records.filter(pl.col("context").is_in(["sn", "mw"]))
     cases = pl.concat([cases.with_columns(split=pl.lit(split)) for split in ("val", "test")])
-    expected = r"controls/no_prior has context mn, of which split val has no records .*; leave the control out"
+    expected = r"controls/no_prior has context mn, but split val has no such records .*, or leave the control out"
     with pytest.raises(DataError, match=expected):
         reading("out", cases, risk=Risk(false_present=0.2), controls=["no_prior"])
 

@@ -140,7 +140,7 @@ def test_the_plan_is_announced(
     assert encoded == [2, 1, 2, 1, 2, 1, 1]
     size = IMAGES * 2 * 16 * 16 * 2 + 5 * (12 * 20 * 2 + 12)
     told = re.search(
-        r"10 images and 5 priors to encode; they need ([\d.]+) kB, [\d.,]+ .B are free", capsys.readouterr().out
+        r"10 images and 5 priors to encode; they need ([\d.]+) kB, and [\d.,]+ .B is free", capsys.readouterr().out
     )
     assert told and float(told[1]) * 1e3 == pytest.approx(size, rel=0.01)
     build.build_store(CONFIG, images, TEXTS, backbones, out)
@@ -197,7 +197,7 @@ def test_what_decoding_tells_joins_the_audit(backbones: Path, images: pl.DataFra
     pictures, index = tmp_path / "pictures.parquet", out / IMAGES_INDEX
     write_looks(pictures, looks)
     expected = [
-        ("Decoded images that need a check", "1 × it has at most 31 levels of grey (first: img2)"),
+        ("Decoded images that need checking", "1 × it has at most 31 levels of grey (first: img2)"),
         (
             "The same picture in several files",
             "1 in two patients, 1 in two splits, 1 in two studies (first: img0 and img7)",

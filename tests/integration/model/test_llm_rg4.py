@@ -161,7 +161,7 @@ def test_other_weights_and_incomplete_ones_are_refused_with_what_they_hold_or_la
     with pytest.raises(CheckpointError, match=r"not an LLM-RG4 checkpoint; it contains bert\.embeddings"):
         import_llm_rg4({"bert.embeddings.weight": torch.zeros(1)})
     gone = ["iit_proj.weight", "text_llama_proj_3.bias"]
-    with pytest.raises(CheckpointError, match=f"incomplete checkpoint of LLM-RG4. Missing: {gone[0]}, {gone[1]}$"):
+    with pytest.raises(CheckpointError, match=f"incomplete LLM-RG4 checkpoint. Missing: {gone[0]}, {gone[1]}$"):
         import_llm_rg4({name: tensor for name, tensor in state.items() if name not in gone})
 
 

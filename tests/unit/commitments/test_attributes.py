@@ -82,7 +82,7 @@ def test_people_gave_the_same_qualifiers(kind: str, case: dict[str, Any]) -> Non
 
 
 SHARED, CHANGED, CONTEXT, NOTHING = (
-    "Texts over 20 words shared by several patients",
+    "Texts of over 20 words shared by several patients",
     "Targets in which the cleaner changes the findings that the rules read, by kind of mark",
     "Findings that the indication or history affirms and the target does not mention",
     "Targets that over 2 % of the studies share and that neither affirm nor deny a finding",

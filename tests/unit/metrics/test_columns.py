@@ -68,7 +68,7 @@ def test_a_column_of_numbers_is_a_score_with_a_count() -> None:
 @pytest.mark.parametrize("names", [["bleu4"], ["mine", "mine_n"], ["mine", "mine"], ["gate"], ["my_labels"], [" "]])
 def test_a_name_is_free_or_refused(names: list[str]) -> None:
     check_names(["mine", "yours"], ["bleu4", "gate_n"])
-    with pytest.raises(DataError, match=r"may be that of a score, an id or a cases\.parquet column"):
+    with pytest.raises(DataError, match=r"may be the name of a score, an id or a cases\.parquet column"):
         check_names(names, ["bleu4", "gate_n"])
 
 

@@ -39,7 +39,7 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
     with pytest.raises(ConfigError, match=r"pacer\.score: missing = 'emptty'"):
         pacer.score(REFERENCES, REPORTS, missing="emptty")
-    with pytest.raises(DataError, match=r"columns must be the path of a table, got a DataFrame$"):
+    with pytest.raises(DataError, match=r"columns must be the path of a table, got DataFrame$"):
         pacer.score(REFERENCES, REPORTS, columns=frame(REPORTS))
     with pytest.raises(ConfigError, match="no entry point nope;"):
         pacer.score(REFERENCES, REPORTS, metrics="nope")

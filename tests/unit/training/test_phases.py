@@ -287,5 +287,5 @@ def test_rows_of_other_records_are_refused(files, stage: str, place: int) -> Non
     made = pl.read_parquet(files[place])
     for other in (made.reverse(), made.head(20), pl.concat([made, made.tail(1)])):
         other.write_parquet(files[place])
-        with pytest.raises(DataError, match=f"the output of stage `{stage}` does not match the corpus"):
+        with pytest.raises(DataError, match=f"the output of the `{stage}` stage does not match the corpus"):
             RecordTable.read(*files, CONTEXTS)
