@@ -5,10 +5,10 @@
     dvc repro features                  restores the study's outputs from DVC's run cache
     python bench/openi.py [OUT]         default: bench/results/openi; `bench/openi_scores.py` scores them
 
-Every run has three controls: another patient's inputs and no lateral radiograph, which the run decoded, and the mean
-radiograph of the train split, decoded here. There are two systems without training. One gives each record the report of
-the train record with the nearest frontal radiograph (cosine of the encoder's mean patch at the last depth; ties by id).
-The other gives every record the most frequent train report of its context.
+Every run decoded two controls: another patient's inputs and no lateral radiograph. There are two systems without
+training. One gives each record the report of the train record with the nearest frontal radiograph (cosine of the
+encoder's mean patch at the last depth; ties by id). The other gives every record the most frequent train report of its
+context.
 
 A line has row, replicate, control, record_id, report, and the commitment's lists (null if none was written).
 """
@@ -17,41 +17,28 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import polars as pl
 from measuring import options_of
-from PIL import Image, ImageOps
 
 from pacer.commitments.anchor import POLARITIES
-from pacer.config import load_params
 from pacer.core.io import read_jsonl
-from pacer.core.progress import Ticker
-from pacer.data.radiographs import open_image
-from pacer.data.schemas import of_split, read_images, read_records
-from pacer.decoding.run import decode_records, trained_generator
-from pacer.features.encode import build_store
+from pacer.data.schemas import of_split, read_records
 from pacer.features.store import FeatureStore
 from pacer.studies.run import finished, results_folder
 from pacer.studies.study import load_study
 from pacer.studies.worktree import Repository, git
 
-RECORDS, IMAGES = Path("data/corpus/records.parquet"), Path("data/corpus/images.parquet")
-FEATURES, BACKBONES = Path("data/features"), Path("models/backbones")
+RECORDS, FEATURES = Path("data/corpus/records.parquet"), Path("data/features")
 RESULTS = Path("bench/results/openi")
-#: Keeps what is decoded, so a stopped script continues.
+#: Keeps the restored reports, so a stopped script continues.
 WORK = Path("data/external/openi")
-#: Name of the control that is decoded here; the name for a run's own inputs is empty.
-MEAN_RADIOGRAPH = "mean_radiograph"
 NEAREST, CONSTANT = "nearest train report", "most frequent train report"
 #: Train records of a context that are searched for the nearest, evenly spaced by id.
 MOST = 2_000
-#: Side of the mean radiograph in pixels.
-SIDE = 256
 
 Lines = list[dict[str, Any]]
 SCHEMA = pl.Schema(
@@ -99,43 +86,7 @@ def restored(name: str, rows: Mapping[str, str], paths: Sequence[str], work: Pat
             yield row, replicate, folder
 
 
-# Controls and systems without training
-
-
-def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """Write the mean frontal and mean lateral radiographs of the train split, and return them as a table of images."""
-    paths, rows = dict(images.select("image_id", "path").iter_rows()), []
-    for view in ("frontal", "lateral"):
-        ids = train[view].drop_nulls().unique(maintain_order=True).to_list()
-        total = np.zeros((SIDE, SIDE))
-        with Ticker(f"mean {view} radiograph", len(ids)) as ticker:
-            for image in ids:
-                total += np.asarray(ImageOps.fit(open_image(paths[image]).convert("L"), (SIDE, SIDE)))
-                ticker.advance()
-        path = folder / f"{view}.png"
-        Image.fromarray((total / max(len(ids), 1)).round().astype(np.uint8)).save(path)
-        rows.append((view, str(path), path.stat().st_size, SIDE, SIDE))
-    return pl.DataFrame(rows, images.schema, orient="row")
-
-
-def with_mean_radiographs(train: pl.DataFrame, test: pl.DataFrame, images: pl.DataFrame, folder: Path) -> None:
-    """Write ``records.parquet`` and ``images.parquet``: the test records with the mean radiographs."""
-    mean_radiographs(train, images, folder).write_parquet(folder / "images.parquet")
-    lateral = pl.when(pl.col("lateral").is_not_null()).then(pl.lit("lateral"))
-    test.with_columns(frontal=pl.lit("frontal"), lateral=lateral).write_parquet(folder / "records.parquet")
-
-
-def decode_mean(models: Path, folder: Path, settings: Mapping[str, Any], out: Path) -> Path:
-    """Decode the mean radiographs in ``folder`` with a run's models and its settings of the group ``decode``; all other
-    inputs are the patient's own."""
-    params, features = load_params("params.yaml"), folder / "features"
-    if not features.exists():
-        build_store(params.features, read_images(folder / "images.parquet"), [], BACKBONES, features)
-    config = params.decode.model_copy(update={**settings, "controls": [], "examples": 0, "limit": None})
-    opened = partial(trained_generator, findings=models / "findings")
-    records = read_records(folder / "records.parquet")
-    decode_records(models / "calibrate", BACKBONES, records, features, config, out, opened)
-    return out
+# Systems without training
 
 
 def nearest_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
@@ -186,32 +137,21 @@ def main() -> None:
     runs = list(finished(study, repository, results_folder(root)))
     if missing := len(study.rows) * len(study.labels) - len(runs):
         raise SystemExit(f"{missing} runs of the study are not there; `pacer study run openi` first")
-    records, images = read_records(RECORDS), read_images(IMAGES)
+    records = read_records(RECORDS)
     train, test = of_split(records, "train"), of_split(records, "test")
     lines: Lines = []
     untrained = {NEAREST: nearest_reports(train, test), CONSTANT: constant_reports(train, test)}
     for row, reports in untrained.items():
         about = {"row": row, "replicate": None, "control": "", "commitment": None}
         lines += [about | {"record_id": record, "report": report} for record, report in reports.items()]
-    if not (WORK / "records.parquet").exists():
-        WORK.mkdir(parents=True, exist_ok=True)
-        with_mean_radiographs(train, test, images, WORK)
     for place, replicate, reference, _ in runs:
         row, commit = study.rows[place].name, git(root, "rev-parse", reference).strip()
         made = WORK / commit
-        if not (made / "mean").exists():
-            rmtree(made, ignore_errors=True)
-            (made / "models").mkdir(parents=True)
-            get("predictions", commit, made / "predictions")
-            # A calibrated model refers to the folder of its parent next to it.
-            for stage in ("parent", "calibrate", "findings"):
-                get(f"models/{stage}", commit, made / "models" / stage)
-            overrides = study.overrides(place, replicate).items()
-            settings = {key.removeprefix("decode."): value for key, value in overrides if key.startswith("decode.")}
-            decode_mean(made / "models", WORK, settings, made / "mean")
-            rmtree(made / "models")
-        folders = {"": made / "predictions", MEAN_RADIOGRAPH: made / "mean"}
-        folders |= {path.name: path for path in (made / "predictions" / "controls").glob("*")}
+        if not made.exists():
+            made.parent.mkdir(parents=True, exist_ok=True)
+            get("predictions", commit, made)
+        # The name of a run's own inputs as a control is empty.
+        folders = {"": made} | {path.name: path for path in (made / "controls").glob("*")}
         lines += lines_of(row, replicate, folders)
     write_lines(lines, options.out)
 
