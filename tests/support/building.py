@@ -76,8 +76,7 @@ def make_images(folder: Path) -> pl.DataFrame:
 
 
 def shard_of(out: Path, image_id: str) -> Path:
-    index = pl.read_parquet(out / "images.parquet")
-    return out / index.filter(pl.col("image_id") == image_id)["shard"][0]
+    return out / pl.read_parquet(out / "images.parquet").filter(image_id=image_id)["shard"][0]
 
 
 class Setting:

@@ -24,6 +24,8 @@ from tests.support.cases import listed_cases
 from tests.support.models import MODEL
 
 setting = killed.setting
+#: The phases, and what each starts from.
+ALL = (("warmup", None), ("parent", "warmup"), ("calibrate", "parent"))
 
 
 def parameters(**calibrate: object) -> Params:
@@ -66,7 +68,7 @@ def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, 
 def test_a_part_of_the_parent_is_trained_on_instead(trains, parts, phase, backbones: Path, tmp_path: Path) -> None:
     """The checkpoint has that part alone; the rest of the model is the parent's."""
     params = parameters(trains=trains, learning_rate=0.1)
-    for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
+    for name, start in ALL:
         logged = phase(name, params, start)
     assert all(math.isfinite(values["loss/total"]) for _, values in logged if "loss/total" in values)
     own = load_file(tmp_path / "calibrate" / "model.safetensors")
@@ -117,7 +119,7 @@ def test_a_start_that_does_not_fit_is_refused(phase, tmp_path: Path, group, key,
 
 def test_a_parent_goes_on_from_a_finished_model(phase, inputs: dict[str, Path], tmp_path: Path) -> None:
     params = parameters()
-    for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
+    for name, start in ALL:
         phase(name, params, start)
     record = read_record(tmp_path / "parent")
     begun, finished = (
@@ -125,19 +127,18 @@ def test_a_parent_goes_on_from_a_finished_model(phase, inputs: dict[str, Path], 
         for start in ("calibrate", "parent")
     )
     assert begun.keys() == finished.keys() and all(torch.equal(begun[name], finished[name]) for name in begun)
+    seeds = (changed(params, "train", seed=seed) for seed in (1, 2))
+    fresh = (run.starting_model(record, other, run.Inputs(**inputs), torch.float32) for other in seeds)
+    assert not torch.equal(*(next(model.interface.parameters()) for model in fresh))
 
 
 def test_half_precision_runs_through_all_phases(
     phase, backbones: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    params = parameters()
-    params = changed(params, "train", precision="bfloat16")
+    params = changed(parameters(), "train", precision="bfloat16")
     AcceleratorState._reset_state()
     try:
-        curves = [
-            phase(name, params, start)
-            for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent"))
-        ]
+        curves = [phase(name, params, start) for name, start in ALL]
         assert "was trained in" not in capsys.readouterr().out
         AcceleratorState._reset_state()
         phase("calibrate", changed(params, "train", precision="float32"), "parent")

@@ -86,13 +86,16 @@ def truncated_pickle(folder: Path) -> None:
     ("change", "problem"),
     [
         (adapter, r"LoRA adapter beside the weights .*merge it into them first"),
-        *((quantised(name), rf"quantised \({name}\), .*use the original model") for name in ("bitsandbytes", "gptq", "fp8")),
+        *((quantised(name), rf"quantised \({name}\), .*the original") for name in ("bitsandbytes", "gptq", "fp8")),
         (pointer, r"model\.safetensors is a Git LFS pointer.*git lfs pull"),
         (truncated, r"model\.safetensors has [\d,]+ bytes, but its header states [\d,]+; download it again"),
         (no_weights, r"model\.safetensors is not a safetensors file, or is damaged"),
         (wrong_size_of_a_tensor, r"model\.safetensors has [\d,]+ bytes, but its header states"),
         (twice, r"b\.safetensors: tensor model\.norm\.weight is also in another shard"),
-        (of_another_configuration, r"tensor model\.layers\.0\.mlp\.\w+\.weight has shape \[.*\] in the weights, but \["),
+        (
+            of_another_configuration,
+            r"tensor model\.layers\.0\.mlp\.\w+\.weight has shape \[.*\] in the weights, but \[",
+        ),
         (truncated_pickle, r"pytorch_model\.bin is truncated"),
     ],
 )
