@@ -92,10 +92,7 @@ def truncated_pickle(folder: Path) -> None:
         (no_weights, r"model\.safetensors is not a safetensors file, or is damaged"),
         (wrong_size_of_a_tensor, r"model\.safetensors has [\d,]+ bytes, but its header states"),
         (twice, r"b\.safetensors: tensor model\.norm\.weight is also in another shard"),
-        (
-            of_another_configuration,
-            r"tensor model\.layers\.0\.mlp\.\w+\.weight has shape \[.*\] in the weights, but \[",
-        ),
+        (of_another_configuration, r"tensor model\.layers\.0\.mlp\.\w+\.weight has shape \[.*\] in the weights, but"),
         (truncated_pickle, r"pytorch_model\.bin is truncated"),
     ],
 )
