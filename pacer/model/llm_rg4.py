@@ -122,7 +122,7 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
             content = content[key]
             break
     if not isinstance(content, Mapping) or not content:
-        raise CheckpointError(f"{origin} contains an object of type {type(content).__name__}; expected named tensors")
+        raise CheckpointError(f"{origin} contains {type(content).__name__}; expected named tensors")
     if strange := [str(name) for name, value in content.items() if not isinstance(value, Tensor)]:
         names = ", ".join(strange[:5])
         raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: besides tensors, it contains {names}")
