@@ -5,11 +5,11 @@
 
 For each dataset of the study the models of one row decode the test split with every threshold that a promise tests, and
 errors and findings are counted by patient in bench/results/promise; datasets that have such a file are not decoded.
-Then, 100 times, a random third of the patients calibrates a promise, and the others measure it: once in the same
-context, and once for every pair of other contexts and, in the same context, of other datasets. Beside them, what a
-promise with a known true risk shows in splits of the same size: patients are drawn with replacement from those of the
-dataset, whose error rate is then the true one. A valid promise exceeds its share of the true risk in at most a tenth of
-the draws, and that of the measured half in more, because a measured half varies too.
+Then, at each confidence and 100 times, a random third of the patients calibrates a promise, and the others measure it:
+once in the same context, and once for every pair of other contexts and, in the same context, of other datasets. Beside
+them, what a promise with a known true risk shows in splits of the same size: patients are drawn with replacement from
+those of the dataset, whose error rate is then the true one. A valid promise at 90 % exceeds its share of the true risk
+in at most a tenth of the draws, and that of the measured half in more, because a measured half varies too.
 
 WORK keeps the models and predictions, so a stopped run continues.
 """
@@ -24,7 +24,6 @@ from measuring import options_of, table
 from openi import restored
 
 from pacer.config import load_params
-from pacer.config.decode import Risk
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import write_json
 from pacer.data.schemas import of_split, read_records
@@ -33,7 +32,8 @@ from pacer.decoding.run import decode_records, trained_generator
 from pacer.studies.table import student
 
 STUDY, ROW, SPLITS = "worlds", "PACER, read", 100
-RISK = Risk(false_present=0.2, missed=None, confidence=0.9)
+#: The promised share of wrong findings, and how sure the promise is.
+FALSE_PRESENT, CONFIDENCES = 0.2, (0.9, 0.95)
 #: By how much a promise may be exceeded before it counts as broken.
 MUCH = 0.05
 NEEDED = ("data/corpus", "data/features", "models/backbones", "models/parent", "models/calibrate", "models/findings")
@@ -55,7 +55,7 @@ class Split(NamedTuple):
     @property
     def excess(self) -> float:
         """How far the measured rate lies above the promised one."""
-        return self.errors / self.findings - (RISK.false_present or 0.0) if self.findings else float("-inf")
+        return self.errors / self.findings - FALSE_PRESENT if self.findings else float("-inf")
 
 
 def sums_of(folder: Path) -> Sums:
@@ -102,20 +102,22 @@ def read_sums(path: Path) -> Sums:
     return sums
 
 
-def chosen(calibration: dict[float, np.ndarray]) -> float | None:
+def chosen(calibration: dict[float, np.ndarray], confidence: float) -> float | None:
     """Return the threshold that a promise takes on these patients; None: it is refused."""
-    tests = [risk_test(*calibration[at].T, RISK.false_present or 0.0, 1 - RISK.confidence, at) for at in GRID]
-    passed = passing({"false_present": tests}, 1 - RISK.confidence)["false_present"]
+    tests = [risk_test(*calibration[at].T, FALSE_PRESENT, 1 - confidence, at) for at in GRID]
+    passed = passing({"false_present": tests}, 1 - confidence)["false_present"]
     return min(passed, default=None)
 
 
-def promised(calibration: dict[float, np.ndarray], measured: dict[float, np.ndarray]) -> Split:
+def promised(calibration: dict[float, np.ndarray], measured: dict[float, np.ndarray], confidence: float) -> Split:
     """Return the promise made on some patients and measured on others."""
-    threshold = chosen(calibration)
+    threshold = chosen(calibration, confidence)
     return Split(threshold, *(measured[threshold].sum(axis=0) if threshold is not None else (0.0, 0.0)))
 
 
-def rows(sums: dict[float, np.ndarray], others: dict[float, np.ndarray] | None, draw: Any) -> tuple[Split, Split]:
+def rows(
+    sums: dict[float, np.ndarray], others: dict[float, np.ndarray] | None, confidence: float, draw: Any
+) -> tuple[Split, Split]:
     """Return a promise of a random third of the patients, measured on the rest of them or on all ``others``, and one of
     as many patients drawn with replacement, measured on the true rate."""
     count = len(sums[GRID[0]])
@@ -124,8 +126,8 @@ def rows(sums: dict[float, np.ndarray], others: dict[float, np.ndarray] | None, 
     measured = {at: values[rest] for at, values in sums.items()} if others is None else others
     again = draw.integers(count, size=count // 3)
     return (
-        promised({at: values[third] for at, values in sums.items()}, measured),
-        promised({at: values[again] for at, values in sums.items()}, sums),
+        promised({at: values[third] for at, values in sums.items()}, measured, confidence),
+        promised({at: values[again] for at, values in sums.items()}, sums, confidence),
     )
 
 
@@ -158,6 +160,22 @@ def over_datasets(values: list[float]) -> str:
 HEAD = ("given", "exceeded", f"by more than {MUCH}", "true risk above", "findings stated", "of them right")
 
 
+def measure(datasets: dict[str, Sums], confidence: float, draw: Any) -> dict[str, list[list[float]]]:
+    """Return the shares of each dataset by where a promise is calibrated and used."""
+    measured: dict[str, list[list[float]]] = {}
+    for name, sums in datasets.items():
+        for context in sums:
+            for used in sums:
+                others = None if used == context else sums[used]
+                splits = [rows(sums[context], others, confidence, draw) for _ in range(SPLITS)]
+                measured.setdefault(f"{context} → {used}", []).append(shares(splits))
+            for other, elsewhere in datasets.items():
+                if other != name:
+                    splits = [rows(sums[context], elsewhere[context], confidence, draw) for _ in range(SPLITS)]
+                    measured.setdefault(f"{context} → {context} of another dataset", []).append(shares(splits))
+    return measured
+
+
 def main() -> None:
     work, draw = options_of(__doc__, ("work", {"type": Path})).work, np.random.default_rng(0)
     for _, name, folder in restored(STUDY, {ROW: "read"}, NEEDED, work):
@@ -166,23 +184,17 @@ def main() -> None:
     datasets = {path.stem: read_sums(path) for path in sorted(OUT.glob("*.parquet"))}
     if not datasets:
         raise SystemExit(f"the study {STUDY} has no finished run of {ROW}; `pacer study run {STUDY}` first")
-    measured: dict[str, list[list[float]]] = {}
-    for name, sums in datasets.items():
-        for context in sums:
-            for used in sums:
-                others = None if used == context else sums[used]
-                splits = [rows(sums[context], others, draw) for _ in range(SPLITS)]
-                measured.setdefault(f"{context} → {used}", []).append(shares(splits))
-            for other, elsewhere in datasets.items():
-                if other != name:
-                    splits = [rows(sums[context], elsewhere[context], draw) for _ in range(SPLITS)]
-                    measured.setdefault(f"{context} → {context} of another dataset", []).append(shares(splits))
+    lines, known = list[str](), dict[str, dict[str, list[list[float | None]]]]()
     order: dict[str, int] = {name: place for place, name in enumerate(CONTEXTS)}
-    names = sorted(measured, key=lambda name: (order[name[:2]], name))
-    cells = [[name, *map(over_datasets, map(list, zip(*measured[name], strict=True)))] for name in names]
-    lines = table(["calibrated → used", *HEAD], cells)
+    for confidence in CONFIDENCES:
+        measured = measure(datasets, confidence, draw)
+        names = sorted(measured, key=lambda name: (order[name[:2]], name))
+        cells = [[name, *map(over_datasets, map(list, zip(*measured[name], strict=True)))] for name in names]
+        lines += [*table([f"{confidence:.0%}: calibrated → used", *HEAD], cells), ""]
+        known[f"{confidence:.0%}"] = {
+            name: [[None if np.isnan(x) else x for x in row] for row in values] for name, values in measured.items()
+        }
     OUT.with_suffix(".md").write_text("\n".join(lines))
-    known = {name: [[None if np.isnan(x) else x for x in row] for row in values] for name, values in measured.items()}
     write_json(OUT.with_suffix(".json"), known)
     print("\n".join(lines))
 

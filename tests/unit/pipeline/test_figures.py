@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -229,9 +230,9 @@ def test_a_dataset_is_read_as_it_was_counted(tmp_path: Path) -> None:
 
 def test_the_lowest_threshold_that_passes_is_promised() -> None:
     rates = {at: 0.1 if at >= 0.6 else 0.4 for at in promise.GRID}
-    assert promise.chosen(sums(rates)) == 0.6
-    assert promise.chosen(sums(dict.fromkeys(rates, 0.4))) is None
-    given, refused = (promise.promised(sums(one), sums(rates)) for one in (rates, dict.fromkeys(rates, 0.4)))
+    assert promise.chosen(sums(rates), 0.9) == 0.6
+    assert promise.chosen(sums(dict.fromkeys(rates, 0.4)), 0.9) is None
+    given, refused = (promise.promised(sums(one), sums(rates), 0.9) for one in (rates, dict.fromkeys(rates, 0.4)))
     assert given.threshold == 0.6 and given.excess == pytest.approx(-0.1, abs=0.02)
     assert refused.threshold is None and refused.excess == float("-inf")
 
@@ -244,5 +245,7 @@ def test_shares_of_promises_that_were_never_given_are_empty(monkeypatch: pytest.
     for name in ("1", "2"):
         promise.write_sums({"sn": sums(dict.fromkeys(promise.GRID, 0.9))}, promise.OUT / f"{name}.parquet")
     promise.main()
-    for datasets in read_json(tmp_path / "bench/results/promise.json").values():
+    by_confidence = read_json(tmp_path / "bench/results/promise.json")
+    assert [*by_confidence] == ["90%", "95%"]
+    for datasets in chain.from_iterable(measured.values() for measured in by_confidence.values()):
         assert datasets == [[0.0, None, None, 0.0, 0.0, None]] * 2
