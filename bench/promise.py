@@ -31,7 +31,7 @@ from pacer.decoding.promise import GRID, counts, passing, risk_test
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.studies.table import student
 
-STUDY, ROW, SPLITS = "worlds", "PACER, read", 100
+STUDY, ROW, SPLITS = "worlds", "PACER, read, attributes", 100
 #: The promised share of wrong findings, and how sure the promise is.
 FALSE_PRESENT, CONFIDENCES = 0.2, (0.9, 0.95)
 #: By how much a promise may be exceeded before it counts as broken.
