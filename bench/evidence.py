@@ -4,6 +4,8 @@
     python bench/evidence.py                                   writes the tables of both pages, and charts of precision
                                                                against recall, from these files
 
+Datasets may be measured one at a time, on several machines: those that the file has, of the same commit, are kept.
+
 A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. NAME is a study, KIND one of:
 
     rows           mean of each row over its replicates, ± standard deviation
@@ -39,8 +41,8 @@ from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.studies.run import finished, results_folder
-from pacer.studies.study import load_study
-from pacer.studies.table import collect, compare_rows, student
+from pacer.studies.study import Study, load_study
+from pacer.studies.table import RowDifference, collect, compare_rows, student
 from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
@@ -98,15 +100,45 @@ def stored(name: str) -> dict[str, Any]:
             of_row[MEAN].setdefault(key, {})[run.replicate or ""] = round(value, 6)
         if truth := run.scores.get("truth"):
             of_row[MEAN].setdefault(TRUTH, {})[run.replicate or ""] = round(truth["mean_f1"], 6)
-    tested, _ = compare_rows(study, runs, compare_repeats)
+    commits = sorted({git(root, "rev-parse", "--short=8", f"{reference}^").strip() for reference in references})
+    if "corpus.seed" in study.replicates[0]:
+        known = read_json(path) if (path := RESULTS / f"{name}.json").exists() else {}
+        scores = united(known["rows"] if known.get("commits") == commits else {}, scores, study)
+        tested = over_datasets(study, scores)
+    else:
+        tested, _ = compare_rows(study, runs, compare_repeats)
     differences = [
         {"label": one.label, "metric": one.metric, "difference": one.difference.difference}
         | {"low": one.difference.low, "high": one.difference.high, "p": one.difference.p}
         | {"over": "replicates" if one.difference.first is None else "patients"}
         for one in tested
     ]
-    commits = sorted({git(root, "rev-parse", "--short=8", f"{reference}^").strip() for reference in references})
     return {"study": name, "title": study.title, "commits": commits, "rows": scores, "differences": differences}
+
+
+def united(known: Stored, new: Stored, study: Study) -> dict[str, Any]:
+    """Return the scores of both, by row, context, score and dataset, in the order of the study."""
+    rows: dict[str, Any] = {}
+    for name in (row.name for row in study.rows if row.name in known or row.name in new):
+        for scores in (known.get(name, {}), new.get(name, {})):
+            for context, of_context in scores.items():
+                for key, values in of_context.items():
+                    rows.setdefault(name, {}).setdefault(context, {}).setdefault(key, {}).update(values)
+        for of_context in rows[name].values():
+            for key, values in of_context.items():
+                of_context[key] = {label: values[label] for label in study.labels if label in values}
+    return rows
+
+
+def over_datasets(study: Study, scores: Stored) -> list[RowDifference]:
+    """Return the planned differences, tested over the datasets that both rows have."""
+    tested = []
+    for name, base in study.compared:
+        for metric in study.metrics:
+            first, second = (scores.get(row, {}).get(MEAN, {}).get(metric, {}) for row in (name, base))
+            if gaps := [value - second[label] for label, value in first.items() if label in second]:
+                tested.append(RowDifference(f"{name} − {base}", metric, student(gaps)))
+    return tested
 
 
 def agreement(folder: Path) -> dict[str, float]:
