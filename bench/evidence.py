@@ -15,7 +15,7 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
     contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
     attributes     how often side, severity and course agree with the reference, and with those of other patients
-    components     F1 of each row, its difference from the first row, and its F1 on Open-I
+    components     F1 of each row that Open-I has too, its difference from the first row, and its F1 on Open-I
     lists          F1 of reports, of generated lists, of read lists, and of reports for the references' lists
 """
 
@@ -299,7 +299,7 @@ def components(result: Stored) -> list[str]:
             for column in (3, 4)
         )
         against = f1.get(f"{name} − {first}", "").rpartition(" ")[0]
-        if against or name in (first, READ):
+        if of_reports and (against or name in (first, READ)):
             lines.append([name, mean_of(row, "f1"), against, f"{real} ({chance})" if real else ""])
     return table(["Row", "F1", f"− {first} (95 %), ✓ shown", "Open-I, F1 by rules (chance)"], lines)
 
