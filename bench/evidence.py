@@ -4,7 +4,8 @@
     python bench/evidence.py                                   writes the tables of both pages, and charts of precision
                                                                against recall, from these files
 
-Datasets may be measured one at a time, on several machines: those that the file has, of the same commit, are kept.
+Datasets may be measured one at a time, on several machines: those that the file has, of the same commit, are kept. With
+``--results FOLDER`` the files lie there and no page changes, until all datasets are measured.
 
 A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. NAME is a study, KIND one of:
 
@@ -80,8 +81,8 @@ Stored = Mapping[str, Any]
 Values = Mapping[str, float]
 
 
-def stored(name: str) -> dict[str, Any]:
-    """Return what a study's finished runs measured, and the commits that they are of."""
+def stored(name: str, path: Path) -> dict[str, Any]:
+    """Return what a study's finished runs measured, with datasets that ``path`` has, and the commits they are of."""
     root = Path.cwd()
     study, repository, state = load_study(Path("studies"), name), Repository(root), results_folder(root)
     runs = collect(study, repository, state)
@@ -102,7 +103,7 @@ def stored(name: str) -> dict[str, Any]:
             of_row[MEAN].setdefault(TRUTH, {})[run.replicate or ""] = round(truth["mean_f1"], 6)
     commits = sorted({git(root, "rev-parse", "--short=8", f"{reference}^").strip() for reference in references})
     if "corpus.seed" in study.replicates[0]:
-        known = read_json(path) if (path := RESULTS / f"{name}.json").exists() else {}
+        known = read_json(path) if path.exists() else {}
         scores = united(known["rows"] if known.get("commits") == commits else {}, scores, study)
         tested = over_datasets(study, scores)
     else:
@@ -359,10 +360,13 @@ def with_tables(page: str) -> str:
 
 
 def main() -> None:
-    for name in options_of(__doc__, ("studies", {"nargs": "*"})).studies:
-        result = stored(name)
-        write_json(RESULTS / f"{name}.json", result)
+    options = options_of(__doc__, ("studies", {"nargs": "*"}), ("--results", {"type": Path, "default": RESULTS}))
+    for name in options.studies:
+        path = options.results / f"{name}.json"
+        write_json(path, result := stored(name, path))
         print(f"{name}: commit {', '.join(result['commits'])}", *rows(result), *differences(result), sep="\n")
+    if options.results != RESULTS:
+        return
     for name, chart in CURVES.items():
         chart.write_text(curve(name), encoding="utf-8")
     for page in PAGES:
