@@ -1,6 +1,6 @@
 """How many planted faults do the tests find?
 
-    python bench/mutants.py OUT [--root CLONE] [--count 60] [--seed 0]    OUT: a JSON line for each fault
+    python bench/mutants.py OUT [--root CLONE] [--count 60] [--seed 0] [--kinds sign bound]    OUT: a line per fault
 
 A fault is one change of a fixed kind at a place in ``pacer/`` that is drawn by seed: first a package, then a kind that
 it has, then the place. The unit tests of the package run on it, then its integration tests (for a package without tests
@@ -15,12 +15,13 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from measuring import options_of
 
 SECONDS = 300
+KINDS = ("sign", "bound", "mask", "join", "order", "swallowed record", "seed")
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile", "quick")
 
 
@@ -37,28 +38,27 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr, str]]:
             yield "mask", node, f"({ast.unparse(operand)})"
         case ast.BinOp(left, ast.BitAnd(), right):
             yield "mask", node, f"({ast.unparse(ast.BinOp(left, ast.BitOr(), right))})"
-        case ast.Call(_, _, [*keywords]):
-            for word in keywords:
-                if word.arg == "how" and isinstance(word.value, ast.Constant):
-                    yield "join", word.value, '"inner"' if word.value.value != "inner" else '"left"'
-                elif word.arg and word.arg.endswith("seed"):
-                    yield "seed", word.value, "0"
-            if isinstance(node.func, ast.Name) and node.func.id == "sorted":
-                yield "order", node, f"list({ast.unparse(node.args[0])})"
+        case ast.Call(ast.Attribute(_, "default_rng" | "manual_seed"), [value]) if not isinstance(value, ast.Constant):
+            yield "seed", value, "0"
+        case ast.Call(ast.Name("sorted"), [values]):
+            yield "order", node, f"list({ast.unparse(values)})"
+        case ast.keyword("how", ast.Constant(how) as value):
+            yield "join", value, '"inner"' if how != "inner" else '"left"'
         case ast.For(iter=values):
             yield "swallowed record", values, f"list({ast.unparse(values)})[1:]"
         case ast.comprehension(iter=values):
             yield "swallowed record", values, f"list({ast.unparse(values)})[1:]"
 
 
-def places(root: Path) -> dict[str, dict[str, list[tuple[Path, ast.expr, str]]]]:
+def places(root: Path, kinds: Sequence[str]) -> dict[str, dict[str, list[tuple[Path, ast.expr, str]]]]:
     """Return the possible faults by package and kind, outside of annotations and docstrings."""
     found: dict[str, dict[str, list[tuple[Path, ast.expr, str]]]] = {}
     for path in sorted((root / "pacer").glob("*/**/*.py")):
         package = path.relative_to(root / "pacer").parts[0]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for kind, replaced, text in changes(node):
-                found.setdefault(package, {}).setdefault(kind, []).append((path, replaced, text))
+                if kind in kinds:
+                    found.setdefault(package, {}).setdefault(kind, []).append((path, replaced, text))
     return found
 
 
@@ -95,9 +95,10 @@ def main() -> None:
         ("--root", {"type": Path, "default": Path()}),
         ("--count", number | {"default": 60}),
         ("--seed", number | {"default": 0}),
+        ("--kinds", {"nargs": "*", "choices": KINDS, "default": KINDS}),
     )
     done = options.out.read_text().splitlines() if options.out.exists() else []
-    draw, possible, lines = random.Random(options.seed), places(options.root), list[str](done)
+    draw, possible, lines = random.Random(options.seed), places(options.root, options.kinds), list[str](done)
     for number_of in range(options.count):
         package = draw.choice(sorted(possible))
         kind = draw.choice(sorted(possible[package]))
