@@ -22,6 +22,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
 
 if TYPE_CHECKING:
+    from pacer.config.decode import Score
     from pacer.metrics.signature import ScoreResult
     from pacer.metrics.statistics.comparison import Scores
 
@@ -134,13 +135,8 @@ def score(
     """Score reports from any system, or PACER's predictions."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, METEOR and the readers end, too
     from pacer.metrics.pairing import Protocol
-    from pacer.metrics.signature import DEFAULTS
 
-    if params is None and records and PARAMS.exists():
-        params = PARAMS
-    settings = DEFAULTS if params is None else load_profile(params).score
-    asked = {"metrics": metric, "columns": None if columns is None else str(columns)}
-    settings = settings.model_copy(update={name: value for name, value in asked.items() if value})
+    settings = _settings_of(PARAMS if params is None and records and PARAMS.exists() else params, metric, columns)
     chosen = terminal.check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
@@ -171,6 +167,14 @@ def score(
     else:
         raise ConfigError("pass --references and --hypotheses, or --records and --predictions")
     _print_scores(result, out, settings.convention)
+
+
+def _settings_of(params: Path | None, metrics: list[str] | None, columns: Path | None) -> Score:
+    from pacer.metrics.signature import DEFAULTS
+
+    settings = DEFAULTS if params is None else load_profile(params).score
+    asked = {"metrics": metrics, "columns": None if columns is None else str(columns)}
+    return settings.model_copy(update={name: value for name, value in asked.items() if value})
 
 
 def _print_scores(result: ScoreResult | Scores, out: Path, convention: str) -> None:

@@ -83,8 +83,7 @@ def score(
         check_replaced(Path(out), [path for path in paths[1:] if path is not None and path.is_file()])
     if not isinstance(columns, str | Path | None):
         raise DataError(f"pacer.score: columns must be the path of a table, got {type(columns).__name__}")
-    if columns is not None:
-        settings = settings.model_copy(update={"columns": str(columns)})
+    settings = settings.model_copy(update={} if columns is None else {"columns": str(columns)})
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert, labels)))
     expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
     generated = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
@@ -92,10 +91,7 @@ def score(
         chosen = chosen.model_copy(update={"split": "test"})
     about = _about(expected, chosen)
     cases, counts = pair_reports(expected, generated, chosen)
-    files = {"references": expected, "hypotheses": generated}
-    read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
-    applied = read | chosen.model_dump() | counts | {"pairing": "by id" if "id" in generated.columns else "by position"}
-    origin = Origin(dict(zip(files, paths, strict=True)), about, protocol=applied)
+    origin = _origin({"references": expected, "hypotheses": generated}, paths, about, chosen.model_dump() | counts)
     folder = None if out is None else Path(out)
     result = score_cases(cases, folder, inputs, settings, origin, without, metrics_of(metrics))
     return Scores(*result, settings.convention)
@@ -125,6 +121,13 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
             "them; omit --clean-references"
         )
     return {"cleaner": protocol.clean_references}
+
+
+def _origin(files: Mapping[str, Reports], paths: Iterable[Path | None], about: Any, applied: Any) -> Origin:
+    """Return files, how the references were made, and how reports were read (``applied`` has the rest of it)."""
+    read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
+    pairing = {"pairing": "by id" if "id" in files["hypotheses"].columns else "by position"}
+    return Origin(dict(zip(files, paths, strict=True)), about, protocol=read | applied | pairing)
 
 
 def label_reports(reports: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED
-from pacer.commitments.answers import StoredAnswer
 from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import sample_records
 from pacer.commitments.targets import build_anchors
@@ -114,20 +113,6 @@ def build(
     records.write_parquet(table, row_group_size=7)
     audit = build_anchors(table, cache, out, kinds=kinds)
     return read_table(out, ANCHOR_SCHEMA, optional=DESCRIBED), audit
-
-
-def cache_line(record_id: str, raw: str, **changes: Any) -> dict[str, Any]:
-    """A line of a cache."""
-    answer = StoredAnswer(
-        record_id=record_id,
-        request_hash=f"hash of {record_id}",
-        provider="openai",
-        current=True,
-        raw=raw,
-        status="ok",
-        anchor=None,
-    )
-    return answer.model_dump() | changes
 
 
 def cached(out: Path) -> list[dict[str, Any]]:

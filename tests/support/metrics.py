@@ -29,7 +29,8 @@ TALK = ("the", "heart", "lungs", "is", "clear", "no", "effusions", "effusion", "
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
-def _state() -> dict[str, Tensor]:
+def checkpoint_state() -> dict[str, Tensor]:
+    """A CheXbert state dictionary without prefixes, small and random, made of plain modules."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         config = small_config()
@@ -57,12 +58,6 @@ def random_texts(seed: int, count: int = 40, least: int = 0) -> list[str]:
 
 
 @pytest.fixture
-def checkpoint_state() -> dict[str, Tensor]:
-    """A CheXbert state dictionary without prefixes, small and random, made of plain modules."""
-    return _state()
-
-
-@pytest.fixture
 def words() -> list[str]:
     """The pieces that the labeller knows, in the order of its vocabulary from id 5 on."""
     return list(WORDS)
@@ -86,7 +81,7 @@ def chexbert_directory(tmp_path: Path) -> Callable[..., Path]:
         small_config().save_pretrained(directory)
         (directory / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
         if state is None:
-            state = {"model_state_dict": {f"module.{key}": value for key, value in _state().items()}}
+            state = {"model_state_dict": {f"module.{key}": value for key, value in checkpoint_state().items()}}
         torch.save(state, directory / "chexbert.pth")
         return directory
 

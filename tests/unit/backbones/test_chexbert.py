@@ -8,7 +8,7 @@ from pacer.backbones.chexbert import CheXbert, CheXbertNetwork
 from pacer.backbones.observations import BLANK, NEGATIVE, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.core.errors import BackboneError
 from pacer.data.findings import FINDINGS
-from tests.support.metrics import small_config
+from tests.support.metrics import checkpoint_state, small_config
 
 
 def test_heads_and_classes_are_numbered_as_those_of_the_published_weights():
@@ -34,10 +34,10 @@ def test_batches_give_the_labels_of_single_reports(chexbert_directory, reports):
     assert not any(module.training for module in single.network.modules()), "dropout is never active"
 
 
-def test_scores_are_those_of_a_plain_bert_and_its_heads(checkpoint_state):
+def test_scores_are_those_of_a_plain_bert_and_its_heads():
     """The network leaves out what [CLS] does not need; the numbers are those of all positions."""
     network = CheXbertNetwork(BertModel(small_config()))
-    network.load_state_dict(checkpoint_state)
+    network.load_state_dict(checkpoint_state())
     plain = BertModel(small_config()).eval()
     plain.load_state_dict(network.bert.state_dict())
     ids = torch.randint(5, 21, (6, 30), generator=torch.Generator().manual_seed(0))
@@ -58,8 +58,8 @@ def test_cut_at_512_pieces_keeps_the_closing_piece(chexbert_directory, words):
     assert label([" ".join(text)])[0].tolist() == expected
 
 
-def test_accepts_both_generations_of_checkpoints(chexbert_directory, reports, checkpoint_state):
-    state = checkpoint_state
+def test_accepts_both_generations_of_checkpoints(chexbert_directory, reports):
+    state = checkpoint_state()
     positions = {"bert.embeddings.position_ids": torch.arange(512).expand(1, -1)}
     expected = CheXbert(chexbert_directory())(reports)
     for variant in (state, state | positions):
@@ -72,12 +72,12 @@ def test_accepts_both_generations_of_checkpoints(chexbert_directory, reports, ch
 HEAD = "linear_heads.3.weight"
 
 
-def test_refuses_everything_else(chexbert_directory, checkpoint_state):
-    lacking = {key: value for key, value in checkpoint_state.items() if key != HEAD}
+def test_refuses_everything_else(chexbert_directory):
+    lacking = {key: value for key, value in checkpoint_state().items() if key != HEAD}
     for content, named in (
         ({"model_state_dict": lacking}, rf"Missing key.*{HEAD}"),
-        ({"model_state_dict": checkpoint_state | {"more": torch.zeros(4, 16)}}, r"Unexpected key.*more"),
-        ({"state_dict": checkpoint_state}, "model_state_dict"),
+        ({"model_state_dict": checkpoint_state() | {"more": torch.zeros(4, 16)}}, r"Unexpected key.*more"),
+        ({"state_dict": checkpoint_state()}, "model_state_dict"),
         ([1, 2], "model_state_dict"),
     ):
         with pytest.raises(BackboneError, match=named):
@@ -89,9 +89,9 @@ class Payload:
         return os.mkdir, ("/tmp/pacer-payload-must-not-run",)
 
 
-def test_a_checkpoint_cannot_run_code(chexbert_directory, checkpoint_state):
+def test_a_checkpoint_cannot_run_code(chexbert_directory):
     with pytest.raises(BackboneError, match="cannot be read as weights"):
-        CheXbert(chexbert_directory({"model_state_dict": checkpoint_state, "extra": Payload()}))
+        CheXbert(chexbert_directory({"model_state_dict": checkpoint_state(), "extra": Payload()}))
     assert not os.path.exists("/tmp/pacer-payload-must-not-run")
 
 

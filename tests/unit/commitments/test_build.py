@@ -11,14 +11,20 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
-from pacer.commitments.answers import STATUSES, Reply, read_answer, read_answers, read_completion
+from pacer.commitments.answers import STATUSES, Reply, StoredAnswer, read_answer, read_answers, read_completion
 from pacer.commitments.labelling import system_prompt
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
 from pacer.core.errors import ConfigError, DataError
 from tests.support.cases import listed_cases
 from tests.support.endpoint import completion
-from tests.support.labelling import build, cache_line
+from tests.support.labelling import build
+
+
+def cache_line(record_id: str, raw: str) -> dict:
+    """A line of a cache."""
+    known = {"record_id": record_id, "request_hash": f"hash of {record_id}", "provider": "openai", "current": True}
+    return StoredAnswer(**known, raw=raw, status="ok", anchor=None).model_dump()
 
 
 def line(record_id: str, raw: str | None = None, **lists: list[str]) -> dict:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given
@@ -18,8 +18,30 @@ from pacer.commitments.rules.plain import without_prompt
 from pacer.commitments.rules.segments import located_segments, segments
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns, Rule, lines, literals
 from pacer.data.cleaning import clean_report
-from tests.support.sentences import SENTENCES, Sentence, anchor_of
+from tests.support.sentences import anchor_of
 
+_SIGNS = {"n": "\n", "t": "\t", "-": "\xad", "\\": "\\"}
+
+
+class Sentence(NamedTuple):
+    """A sentence and its reading; ``cleaned``: the cleaned sentence says the same."""
+
+    kind: str
+    cleaned: bool
+    reading: str
+    text: str
+
+
+def _sentence(line: str) -> Sentence:
+    kind, text, reading, sentence = line.split("\t")
+    return Sentence(kind, text == "both", reading, re.sub(r"\\(.)", lambda sign: _SIGNS[sign[1]], sentence))
+
+
+SENTENCES = [
+    _sentence(line)
+    for line in Path(__file__).with_name("sentences.tsv").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+]
 CASES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("cases.yaml"))
 SOME = ("pleural effusion", "pneumothorax", "pneumonia", "consolidation", "atelectasis", "fracture")
 TEXTS = st.one_of(
