@@ -3,9 +3,9 @@
     python bench/mutants.py OUT [--root CLONE] [--count 60] [--seed 0] [--kinds sign bound]    OUT: a line per fault
 
 A fault is one change of a fixed kind at a place in ``pacer/`` that is drawn by seed: first a package, then a kind that
-it has, then the place. The unit tests of the package run on it, then its integration tests (for a package without tests
-those of ``core``); it is found if one fails or runs for more than five minutes. Work in a clean clone, since its files
-are changed and restored. A stopped run continues. About half a minute on one core for each fault.
+it has, then the place. The unit tests of the package run on it, then its integration tests (of ``config`` those of
+``cli``); it is found if one fails or runs for more than five minutes. Work in a clean clone, since its files are
+changed and restored. A stopped run continues. About half a minute on one core for each fault.
 """
 
 import ast
@@ -73,7 +73,7 @@ def planted(text: str, node: ast.expr, new: str) -> str:
 
 def verdict(root: Path, package: str) -> str:
     """Return how the tests of a package end: found, survives, or time."""
-    tested = package if any((root / "tests").glob(f"*/{package}")) else "core"
+    tested = "cli" if package == "config" else package
     for kind in ("unit", "integration"):
         if (root / "tests" / kind / tested).is_dir():
             command = [sys.executable, "-m", "pytest", f"tests/{kind}/{tested}", *OPTIONS]
