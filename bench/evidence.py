@@ -295,13 +295,10 @@ def components(result: Stored) -> list[str]:
     lines = []
     for name, row in result["rows"].items():
         of_reports = [cells for cells in answers if cells[0] == name and cells[2:3] == ["report"]]
-        real, chance = (
-            short(fmean(float(cells[column].split()[0]) for cells in of_reports)) if of_reports else ""
-            for column in (3, 4)
-        )
         against = f1.get(f"{name} − {first}", "").rpartition(" ")[0]
         if of_reports and (against or name in (first, READ)):
-            lines.append([name, mean_of(row, "f1"), against, f"{real} ({chance})" if real else ""])
+            real, chance = (short(fmean(float(cells[column].split()[0]) for cells in of_reports)) for column in (3, 4))
+            lines.append([name, mean_of(row, "f1"), against, f"{real} ({chance})"])
     return table(["Row", "F1", f"− {first} (95 %), ✓ shown", "Open-I, F1 by rules (chance)"], lines)
 
 

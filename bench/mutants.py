@@ -44,14 +44,12 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr, str]]:
             yield "order", node, f"list({ast.unparse(values)})"
         case ast.keyword("how", ast.Constant(how) as value):
             yield "join", value, '"inner"' if how != "inner" else '"left"'
-        case ast.For(iter=values):
-            yield "swallowed record", values, f"list({ast.unparse(values)})[1:]"
-        case ast.comprehension(iter=values):
+        case ast.For(iter=values) | ast.comprehension(iter=values):
             yield "swallowed record", values, f"list({ast.unparse(values)})[1:]"
 
 
 def places(root: Path, kinds: Sequence[str]) -> dict[str, dict[str, list[tuple[Path, ast.expr, str]]]]:
-    """Return the possible faults by package and kind, outside of annotations and docstrings."""
+    """Return the possible faults by package and kind."""
     found: dict[str, dict[str, list[tuple[Path, ast.expr, str]]]] = {}
     for path in sorted((root / "pacer").glob("*/**/*.py")):
         package = path.relative_to(root / "pacer").parts[0]
