@@ -15,9 +15,10 @@ from ruamel.yaml.nodes import SequenceNode
 @cache
 def _read(path: Path) -> dict[str, list[tuple[str, Any]]]:
     """The cases of each kind, each with kind and line; the names of a mapping, which say what its cases are, go."""
-    yaml, text = YAML(typ="safe", pure=True), path.read_text(encoding="utf-8")
-    read = {}
-    for (kind, values), (_, node) in zip(yaml.load(text).items(), yaml.compose(text).value, strict=True):
+    yaml, read = YAML(typ="safe", pure=True), {}
+    tree = yaml.compose(path.read_text(encoding="utf-8"))
+    loaded = yaml.constructor.construct_document(tree)
+    for (kind, values), (_, node) in zip(loaded.items(), tree.value, strict=True):
         nodes = node.value if isinstance(node, SequenceNode) else [key for key, _ in node.value]
         names = [f"{kind}, {path.name} line {one.start_mark.line + 1}" for one in nodes]
         assert names, f"{path} has no case of the kind {kind}"

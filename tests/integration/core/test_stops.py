@@ -23,7 +23,6 @@ from ruamel.yaml import YAML
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory
 from pacer.metrics.signature import ScoreResult, Signature, read_result, write_result
-from tests.support.drive import contents
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
@@ -188,7 +187,7 @@ def test_scores_are_the_same_bytes(tmp_path: Path) -> None:
         command = "from pacer.cli import main; main()"
         arguments = ["--references", EXAMPLES / "references.csv", "--hypotheses", EXAMPLES / "pacer.csv", "--out", out]
         run(command, "score", *map(str, arguments), **environment)
-        files.append(contents(out))
+        files.append({path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()})
     assert files[0] and files[0] == files[1]
 
 
