@@ -11,7 +11,6 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
 
     rows           mean of each row over its replicates, ± standard deviation
     differences    planned differences with 95 % intervals and Holm's p; ✓ better, ✗ not, ? not shown
-    gains          as rows, with F1 by replicate and the planned differences of each row in F1
     seeds          F1 by the rules, F1 by CheXbert and BLEU-4 of each replicate
     contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
@@ -47,7 +46,7 @@ from pacer.studies.table import RowDifference, collect, compare_rows, student
 from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
-PAGES = (Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/default.md"))
+PAGES = (Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/commitment.md"))
 #: The row of README's table that is not compared with the first.
 READ = "PACER, read, agreement"
 #: Scores of the reports on Open-I (bench/openi_scores.py).
@@ -227,21 +226,6 @@ def differences(result: Stored) -> list[str]:
     return table(["Difference", *heads], lines)
 
 
-def gains(result: Stored) -> list[str]:
-    keys = present(result, ("precision", "recall", "f1", "bleu4"))
-    against: dict[str, list[str]] = {}
-    for label, text in tested(result, "f1").items():
-        name, base = label.split(" − ")
-        against.setdefault(name, []).append(f"{base}: {text}")
-    lines = []
-    for name, row in result["rows"].items():
-        by_replicate = ", ".join(map(short, row[MEAN]["f1"].values()))
-        cells = [cell(row[MEAN].get(key)) for key in keys]
-        lines.append([name, *cells, by_replicate, "; ".join(against.get(name, []))])
-    heads = [score_of(key).column for key in keys]
-    return table(["Row", *heads, "F1 by replicate", "F1 − another row's (95 %), Holm's p"], lines)
-
-
 def seeds(result: Stored) -> list[str]:
     keys = ("report_positive_f1", "f1", "bleu4")
     lines = [
@@ -330,7 +314,7 @@ def previous(result: Stored) -> list[str]:
 
 
 KINDS = {
-    kind.__name__: kind for kind in (rows, differences, gains, seeds, contexts, previous, attributes, lists, components)
+    kind.__name__: kind for kind in (rows, differences, seeds, contexts, previous, attributes, lists, components)
 }
 
 

@@ -283,13 +283,6 @@ def test_the_pieces_of_a_row_are_those_of_its_words(rules: tuple[Rule, ...]) -> 
         assert list(rule.pieces) == pieces_of(rule.words), f"the last cell of {rule.example!r} must be: {column}"
 
 
-def test_pieces() -> None:
-    """There is no set where a match may lack all of them."""
-    assert pieces_of(r"(?:no|without) (?:evidence of )?effusions?") == [{"no", "without"}, {"effusion"}]
-    assert pieces_of(r"possibl[ey]|maybe") == [{"possibl", "maybe"}]
-    assert pieces_of(r"(?:the )?\w+") == []
-
-
 def test_earlier_start_then_earlier_row_wins() -> None:
     one, two, three, four = (Rule("names", words, "", "") for words in ("b c", "b", "c d", "d"))
     words = ["a", "b", "c", "d"]
