@@ -313,9 +313,7 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {
-    kind.__name__: kind for kind in (rows, differences, seeds, contexts, previous, attributes, lists, components)
-}
+KINDS = {kind.__name__: kind for kind in (rows, differences, seeds, contexts, previous, attributes, lists, components)}
 
 
 def curve(name: str) -> str:
