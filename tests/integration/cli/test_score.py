@@ -264,8 +264,8 @@ STUDIES = (("a", "1", "2024-01-01", 0), ("a", "2", "2024-03-01", 2), ("b", "3", 
 
 
 def three_commands() -> list[list[str]]:
-    """The commands between the markers in README.md, as lists of arguments."""
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    """The commands between the markers in docs/data.md, as lists of arguments."""
+    text = (REPOSITORY / "docs" / "data.md").read_text(encoding="utf-8")
     block = re.search(r"<!-- evaluate-commands -->\n```bash\n(.*?)```", text, re.DOTALL)
     assert block is not None
     lines = block[1].replace("\\\n", " ").splitlines()
@@ -285,7 +285,7 @@ def table(repository: Path, world: World) -> Path:
             written.writerow((subject, study, day, "PA", path, f"Heart is normal. No effusion {study}."))
     named = f"source: files, format: table, root: own, images: {world.root / 'files'}, split: {{val: 0.0, test: 1.0}}"
     corpus = f"{{{named}, table: {{file: studies.csv, columns: {{}}}}}}"
-    (repository / "mine.yaml").write_text(f"extends: micro\ncorpus: {corpus}\n")
+    (repository / "other.yaml").write_text(f"extends: micro\ncorpus: {corpus}\n")
     return repository
 
 
