@@ -44,10 +44,10 @@ MARKS = {
     "matching": RIGHT,
 }
 LEGEND = (
-    (RIGHT, "as in the reference"),
+    (RIGHT, "finding as in the reference"),
     (OPPOSITE, "the reference says the opposite"),
     (OTHER_SIDE, "another side there"),
-    (OTHER_SEVERITY, "another severity there"),
+    (OTHER_SEVERITY, "other severity there"),
     (LESS_CERTAIN, "uncertain there"),
     (WRONG, "not in the reference"),
     (MISSING, "missing here"),
@@ -141,7 +141,7 @@ def findings(column: Column, report: ContextReport) -> None:
     """Draw the probabilities of the findings; those that the reference affirms are marked."""
     read = {name: values["present"] for name, values in (report.prediction.get("findings") or {}).items()}
     wanted, committed = report.score["reference_positive"], (report.prediction["anchor"] or {}).get("positive", [])
-    column.heading("Probability of findings, read from the tokens")
+    column.heading("Probability of findings (shaded: affirmed there)")
     for name in FINDINGS:
         if name in wanted or name in committed or read.get(name, 0) >= SHOWN:
             column.bar(name, read.get(name, 0), RIGHT if name in wanted else NEUTRAL)
@@ -156,7 +156,7 @@ def described(text: str) -> list[tuple[str, Attributes]]:
 def commitment(column: Column, report: ContextReport) -> None:
     """Write the findings that the list affirms, as it describes them, and those of the reference that it lacks."""
     anchor, there = Anchor.of_lists(report.prediction["anchor"] or {}), dict(described(report.record["report"]))
-    suspected = extract_anchor(report.record["report"]).uncertain
+    suspected = uncertain(report)
     column.heading("Commitment, generated: findings present")
     words: list[Word] = []
     for name in anchor.positive:
@@ -168,8 +168,18 @@ def commitment(column: Column, report: ContextReport) -> None:
                 colour = mark
         words.append((" ".join((*words_of(here), name)), colour))
     column.write(words or [("none", None)])
-    if missing := [(name, MISSING) for name in there if name not in anchor.positive]:
-        column.write([("missing:", None), *missing])
+    missing(column, report, anchor)
+
+
+def uncertain(report: ContextReport) -> Sequence[str]:
+    """Return the findings that the reference suspects."""
+    return extract_anchor(report.record["report"]).uncertain
+
+
+def missing(column: Column, report: ContextReport, anchor: Anchor) -> None:
+    """Write the findings that the reference affirms and a list or report does not."""
+    if names := [name for name, _ in described(report.record["report"]) if name not in anchor.positive]:
+        column.write([("missing:", None), *((name, MISSING) for name in names)])
 
 
 def context(column: Column, report: ContextReport) -> None:
@@ -184,9 +194,11 @@ def context(column: Column, report: ContextReport) -> None:
     column.heading("Report")
     words = [(word, span.marks) for span in report.generated for word in span.text.split()]
     column.write((word, next((MARKS[mark] for mark in MARKS if mark in marks), None)) for word, marks in words)
+    missing(column, report, extract_anchor(report.prediction["report"]))
     column.space()
-    column.heading("The reference affirms")
+    column.heading("The reference affirms (?: suspects)")
     texts = [" ".join((*words_of(known), name)) for name, known in described(report.record["report"])]
+    texts += [f"{name}?" for name in uncertain(report)]
     column.write(((text, NEUTRAL) for text in texts), style="italic")
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pacer.commitments.anchor import VALUES, Attributes
 from pacer.commitments.rules.extract import Mention, find_mentions
-from pacer.commitments.rules.table import Match, Patterns, Rule, expand, lines
+from pacer.commitments.rules.table import Match, Patterns, Rule, expand, lines, pieces
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 
@@ -26,7 +26,8 @@ def _table() -> Iterator[Rule]:
             groups[line["group"]] = f"(?:{words})"
         else:
             pattern = rf"\b(?:{words})(?!\w)".replace(" ", r"\s+")
-            yield Rule(line["says"], pattern, line["example"], line["reading"], anywhere=True)
+            known = {"anywhere": True, "pieces": pieces(line["pieces"])}
+            yield Rule(line["says"], pattern, line["example"], line["reading"], **known)
 
 
 TABLE = tuple(_table())

@@ -9,7 +9,7 @@ from pacer.config.strict import Fraction, Positive, PositiveFloat, Size, Strict
 #: How the depths of a patch are weighted, by name in ``refine.variant``: the class of :mod:`pacer.model` that does it.
 MIXERS = {
     "patchwise": "pacer.model.refine:Patchwise",  # the paper's
-    "global": "pacer.model.refine:Global",  # one mixture for all patches
+    "global": "pacer.model.refine:Global",  # one learned mixture for all patches and images
 }
 
 

@@ -6,10 +6,10 @@ direction. A phrase is **matching** if the other text says the same. It is **ref
 the generated report does not. It is **unverified** if a generated report says it and the reference, or the preceding
 commitment, does not. It is **opposite** if one text affirms the finding and the other denies it, and **less certain**
 if one of them leaves it uncertain. It has a **wrong side** or an **other severity** if both affirm the finding or leave
-it uncertain, with different sides or severities, by all that each says of it. It **contradicts** where the report
-affirms what its own commitment denies, or the reverse, or has another side. The rules of commitments
-(:mod:`pacer.commitments.rules.extract`) read the findings with their polarity, and
-:mod:`pacer.commitments.attributes` their sides, severities and courses.
+it uncertain, with different sides (by all that each says of it) or severities (of the phrase's sentence, if it has any,
+against all that the other text says). It **contradicts** where the report affirms what its own commitment denies, or
+the reverse, or has another side. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the findings
+with their polarity, and :mod:`pacer.commitments.attributes` their sides, severities and courses.
 """
 
 import re
@@ -83,14 +83,26 @@ def _described(attributes: Mapping[str, Attributes]) -> set[Statement]:
     return {(name, word) for name, known in attributes.items() for word in words(known.only(_DESCRIPTIONS))}
 
 
+def _sentence(report: str, at: int) -> str:
+    """Return the sentence with the character ``at``."""
+    ends = [end.end() for end in _SENTENCE.finditer(report)]
+    place = bisect_right(ends, at)
+    return report[ends[place - 1] if place else 0 : ends[place] if place < len(ends) else None]
+
+
+def _described_near(described: Collection[Statement], sentence: str) -> set[Statement]:
+    """Return the descriptions of a report, with the severities of one sentence where that has any."""
+    severities = {(name, word) for name, known in read_attributes(sentence).items() for word in known.severity}
+    named = {name for name, _ in severities}
+    return severities | {(name, word) for name, word in described if name not in named or word in _DESCRIPTIONS["side"]}
+
+
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
     """Return the start, end and statements of each wording of comparison: the course of each finding in its sentence;
     for a finding without one, and a sentence without a finding, the rule with its direction."""
     phrases = []
-    ends = [end.end() for end in _SENTENCE.finditer(report)]
     for start, end, rule in find_wording(report):
-        place = bisect_right(ends, start)
-        sentence = report[ends[place - 1] if place else 0 : ends[place] if place < len(ends) else None]
+        sentence = _sentence(report, start)
         direction = _DIRECTION.search(report[start:end].lower())
         compared = f"{rule} ({direction[0]})" if direction else rule
         known = read_attributes(sentence)
@@ -137,10 +149,11 @@ def spans(
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):
         here = [statement for left, right, statement in phrases if left <= start and end <= right]
-        known = {statement for statement in described if statement[0] in {name for name, _ in here}}
+        near = _described_near(described, _sentence(report, start)) if here else set()
+        known = {statement for statement in near if statement[0] in {name for name, _ in here}}
         compared = [s for s in here if compared_with != "commitment" or s[1] != LONGITUDINAL]
         checked = bool(compared) and other is not None
-        mark, difference = _compare(compared, described, other or (), compared_with) if checked else ("", "")
+        mark, difference = _compare(compared, near, other or (), compared_with) if checked else ("", "")
         against = "" if opposed.isdisjoint(here) else "the commitment says the opposite"
         against = against or _difference("side", here, described, own, "commitment")
         applies = {
@@ -154,7 +167,7 @@ def spans(
         meanings = tooltips | {"wrong-side": difference, "other-severity": difference, "contradicts": against}
         about += [meanings[mark] for mark in marks if mark in meanings]
         if named and checked:
-            marks_by_text = {name: _compare(compared, described, others, "reference") for name, others in named.items()}
+            marks_by_text = {name: _compare(compared, near, others, "reference") for name, others in named.items()}
             matching = sorted(
                 name for name, (mark, _) in marks_by_text.items() if mark in ("matching", "other-severity")
             )

@@ -9,9 +9,9 @@ which the tests check, and ``docs/commitments.md`` explains the columns.
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
-from importlib import import_module, resources
+from importlib import resources
 from operator import or_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Rule(NamedTuple):
@@ -21,7 +21,8 @@ class Rule(NamedTuple):
     ``clause``, ``statement``, ``degree``, which end the reach of others; of a name ``names``, ``denies``, ``same`` (the
     finding named last) or ``nothing`` (a look-alike). ``side`` is where a cue stands: ``before`` or ``after`` the
     finding, ``around`` (either), ``between`` two. ``reach``: in how many characters a finding after and before the cue
-    must stand. The name of a finding has no comma in it, unless ``with_commas``.
+    must stand. The name of a finding has no comma in it, unless ``with_commas``. ``pieces``: at most two sets of pieces
+    of words; every match contains a piece of each set, so other texts need not be searched.
     """
 
     says: str
@@ -33,6 +34,7 @@ class Rule(NamedTuple):
     with_commas: bool = True
     side: str = ""
     reach: tuple[int, int] = (0, 0)
+    pieces: tuple[frozenset[str], ...] = ()
 
 
 def lines(name: str, package: str = "pacer.commitments.rules") -> list[dict[str, str]]:
@@ -55,6 +57,11 @@ for _line in lines("words.tsv"):
     GROUPS[_line["group"]] = f"(?:{expand(_line['words'])})"
 
 
+def pieces(column: str) -> tuple[frozenset[str], ...]:
+    """Read a table's column of pieces: ``no, without & effusion``. Empty: every text is searched."""
+    return tuple(frozenset(choices.split(", ")) for choices in column.split(" & ") if choices)
+
+
 def _row(line: dict[str, str]) -> Rule:
     side, numbers = line.get("side", ""), [int(number) for number in line.get("reach", "").split(", ") if number]
     return Rule(
@@ -64,6 +71,7 @@ def _row(line: dict[str, str]) -> Rule:
         with_commas=line["says"] != "names" or line["start"] == "word, with commas",
         side=side,
         reach=(numbers[0] if side and side != "after" else 0, numbers[-1] if side and side != "before" else 0),
+        pieces=pieces(line["pieces"]),
     )
 
 
@@ -71,11 +79,6 @@ def _row(line: dict[str, str]) -> Rule:
 ABBREVIATIONS = {short: line["words"] for line in lines("abbreviations.tsv") for short in line["short"].split(", ")}
 NAMES, CUES = (tuple(map(_row, lines(table))) for table in ("names.tsv", "cues.tsv"))
 
-
-#: The parser of the standard library's regular expressions.
-_parser: Any = import_module("re._parser")
-
-_END: Any = (None, None)
 
 #: Maximum number of distinct words whose rows are cached.
 _WORDS = 1 << 16
@@ -87,37 +90,6 @@ class Match(NamedTuple):
     start: int
     end: int
     row: Rule
-
-
-def literals(words: str) -> list[frozenset[str]]:
-    """Return at most two sets of pieces of words: every match of a regular expression contains a piece of each. Text
-    without need not be searched. An empty set asks for nothing."""
-    return sorted(_choices(_parser.parse(words)), key=_shortest_length)[-2:] or [frozenset()]
-
-
-def _shortest_length(pieces: frozenset[str]) -> int:
-    return min(map(len, pieces), default=0)
-
-
-def _choices(items: Any) -> list[frozenset[str]]:
-    """Return the sets of pieces that a sequence of parsed items requires."""
-    choices: list[frozenset[str]] = []
-    run = ""
-    for operation, value in [*items, _END]:
-        if operation is _parser.LITERAL and chr(value) not in " -":
-            run += chr(value)
-            continue
-        if run:
-            choices.append(frozenset((run,)))
-            run = ""
-        if operation is _parser.SUBPATTERN:
-            choices += _choices(value[-1])
-        elif operation is _parser.BRANCH:
-            branches = [max(_choices(branch), key=_shortest_length, default=frozenset[str]()) for branch in value[1]]
-            choices.append(frozenset[str]().union(*branches) if all(branches) else frozenset())
-        elif operation in (_parser.MAX_REPEAT, _parser.MIN_REPEAT) and value[0] > 0:
-            choices += _choices(value[2])
-    return choices
 
 
 class Patterns:
@@ -133,9 +105,9 @@ class Patterns:
         self._searches = [(rank, re.compile(text)) for rank, text in enumerate(expressions)]
         self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
-            needed = literals(row.words)
-            for place, pieces in enumerate((needed[0], needed[-1])):
-                for piece in pieces or ("",):  # nothing at all is a piece of every word
+            needed = row.pieces or (frozenset([""]),)  # nothing at all is a piece of every word
+            for place, choices in enumerate((needed[0], needed[-1])):
+                for piece in choices:
                     self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
         self._candidate_rows = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])

@@ -264,8 +264,8 @@ STUDIES = (("a", "1", "2024-01-01", 0), ("a", "2", "2024-03-01", 2), ("b", "3", 
 
 
 def three_commands() -> list[list[str]]:
-    """The commands between the markers in README.md, as lists of arguments."""
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    """The commands between the markers in docs/serving.md, as lists of arguments."""
+    text = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
     block = re.search(r"<!-- evaluate-commands -->\n```bash\n(.*?)```", text, re.DOTALL)
     assert block is not None
     lines = block[1].replace("\\\n", " ").splitlines()
@@ -285,7 +285,7 @@ def table(repository: Path, world: World) -> Path:
             written.writerow((subject, study, day, "PA", path, f"Heart is normal. No effusion {study}."))
     named = f"source: files, format: table, root: own, images: {world.root / 'files'}, split: {{val: 0.0, test: 1.0}}"
     corpus = f"{{{named}, table: {{file: studies.csv, columns: {{}}}}}}"
-    (repository / "mine.yaml").write_text(f"extends: micro\ncorpus: {corpus}\n")
+    (repository / "other.yaml").write_text(f"extends: micro\ncorpus: {corpus}\n")
     return repository
 
 
@@ -307,20 +307,20 @@ def audited(pacer, ready: Path) -> Path:
 def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(pacer, ready: Path, world: World):
     outcomes = [pacer(*command) for command in three_commands()]
     assert [outcome.code for outcome in outcomes] == [0, 0, 0], [outcome.error for outcome in outcomes]
-    records = pl.read_parquet("mine/corpus/records.parquet")
+    records = pl.read_parquet("other/corpus/records.parquet")
     assert set(records["split"]) == {"test"}
-    scores, signature = read_json("mine/metrics/scores.json"), read_json("mine/metrics/signature.json")
+    scores, signature = read_json("other/metrics/scores.json"), read_json("other/metrics/signature.json")
     assert {name: scores[name]["n"] for name in ("sn", "sw")} == {"sn": 4, "sw": 1}
     assert not {"mn", "mw"} & scores.keys() and "Mean" in outcomes[2].out
     made = signature["predictions"]
     assert made["split"] == "all" and made["settings"]["num_beams"] == world.decode.num_beams
     assert made["settings"]["max_new_tokens"] == world.decode.max_new_tokens  # the export's, not those of params.yaml
-    assert read_json("mine/predictions.features/manifest.json")["encoding"]["depths"] == [1, 2, 3]
+    assert read_json("other/predictions.features/manifest.json")["encoding"]["depths"] == [1, 2, 3]
     # the reports are those of `pacer generate`, which knows nothing of records
     (image,) = (world.root / "files" / "p1" / "p10000003").glob("*/frontal.*")
     Path("cases.csv").write_text(f"frontal,view,sections\n{image},PA,findings\n")
     assert pacer("generate", "--model", "models/mine", "--cases", "cases.csv", "--out", "reports.jsonl").code == 0
-    line = next(line for line in read_jsonl("mine/predictions/sn.jsonl") if line["record_id"] == "sn-3")
+    line = next(line for line in read_jsonl("other/predictions/sn.jsonl") if line["record_id"] == "sn-3")
     assert read_jsonl("reports.jsonl")[0]["generated"] == line["generated"]
 
 
@@ -330,7 +330,7 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, audited: Path):
     assert refused.code == 1 and "has no records for context mw in split all" in refused.error
     assert pacer(*decode, "--context", "other").error == "error: --context other: expected one of sn, sw, mn, mw\n"
     assert pacer(*decode, "--context", "sn").code == 0
-    assert sorted(path.name for path in Path("mine/predictions").glob("*.jsonl")) == ["sn.jsonl"]
+    assert sorted(path.name for path in Path("other/predictions").glob("*.jsonl")) == ["sn.jsonl"]
     outcome = pacer(*score)
     assert outcome.code == 0 and "4 of 5 records of split all: contexts sn" in outcome.out
 
@@ -354,7 +354,7 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited:
 
 
 def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path):
-    assert pacer("use", "mine.yaml").code == 0
+    assert pacer("use", "other.yaml").code == 0
     source, main = (runpy.run_path(str(REPOSITORY / "stages" / f"{name}.py"))["main"] for name in ("source", "corpus"))
     source()
     with pytest.raises(DataError, match="split train, which the phases train on, has no records for context sn; fix"):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.attributes import TABLE as ATTRIBUTES
 from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.commitments.rules.plain import without_prompt
 from pacer.commitments.rules.segments import located_segments, segments
-from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns, Rule, lines, literals
+from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns, Rule, lines
 from pacer.data.cleaning import clean_report
 from tests.support.sentences import anchor_of
 
@@ -242,11 +244,43 @@ def test_any_text(text: str) -> None:
     assert_found(text)
 
 
-def test_literals() -> None:
-    """Pieces of words of which every match has one of each set; none where a match may lack them all."""
-    assert literals(r"(?:no|without) (?:evidence of )?effusions?") == [{"no", "without"}, {"effusion"}]
-    assert literals(r"possibl[ey]|maybe") == [{"possibl", "maybe"}]
-    assert literals(r"(?:the )?\w+") == [frozenset()]
+#: The parser of the standard library's regular expressions, which has no public name.
+PARSER: Any = import_module("re._parser")
+
+
+def shortest(pieces: frozenset[str]) -> int:
+    return min(map(len, pieces), default=0)
+
+
+def required(items: Any) -> list[frozenset[str]]:
+    """Sets of pieces of words: every match of the parsed items contains a piece of each."""
+    sets, run = [], ""
+    for operation, value in [*items, (None, None)]:
+        if operation is PARSER.LITERAL and chr(value) not in " -":
+            run += chr(value)
+            continue
+        if run:
+            sets.append(frozenset((run,)))
+            run = ""
+        if operation is PARSER.SUBPATTERN:
+            sets += required(value[-1])
+        elif operation is PARSER.BRANCH:
+            branches = [max(required(branch), key=shortest, default=frozenset()) for branch in value[1]]
+            sets.append(frozenset().union(*branches) if all(branches) else frozenset())
+        elif operation in (PARSER.MAX_REPEAT, PARSER.MIN_REPEAT) and value[0] > 0:
+            sets += required(value[2])
+    return sets
+
+
+def pieces_of(words: str) -> list[frozenset[str]]:
+    return [pieces for pieces in sorted(required(PARSER.parse(words)), key=shortest)[-2:] if pieces]
+
+
+@pytest.mark.parametrize("rules", [NAMES, CUES, ATTRIBUTES], ids=["names", "cues", "attributes"])
+def test_the_pieces_of_a_row_are_those_of_its_words(rules: tuple[Rule, ...]) -> None:
+    for rule in rules:
+        column = " & ".join(", ".join(sorted(pieces)) for pieces in pieces_of(rule.words))
+        assert list(rule.pieces) == pieces_of(rule.words), f"the last cell of {rule.example!r} must be: {column}"
 
 
 def test_earlier_start_then_earlier_row_wins() -> None:
