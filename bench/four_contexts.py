@@ -156,7 +156,7 @@ def described(text: str) -> list[tuple[str, Attributes]]:
 def commitment(column: Column, report: ContextReport) -> None:
     """Write the findings that the list affirms, as it describes them, and those of the reference that it lacks."""
     anchor, there = Anchor.of_lists(report.prediction["anchor"] or {}), dict(described(report.record["report"]))
-    suspected = uncertain(report)
+    suspected = reference(report).uncertain
     column.heading("Commitment, generated: findings present")
     words: list[Word] = []
     for name in anchor.positive:
@@ -171,14 +171,14 @@ def commitment(column: Column, report: ContextReport) -> None:
     missing(column, report, anchor)
 
 
-def uncertain(report: ContextReport) -> Sequence[str]:
-    """Return the findings that the reference suspects."""
-    return extract_anchor(report.record["report"]).uncertain
+def reference(report: ContextReport) -> Anchor:
+    """Return the findings that the reference states."""
+    return extract_anchor(report.record["report"])
 
 
 def missing(column: Column, report: ContextReport, anchor: Anchor) -> None:
     """Write the findings that the reference affirms and a list or report does not."""
-    if names := [name for name, _ in described(report.record["report"]) if name not in anchor.positive]:
+    if names := [name for name in reference(report).positive if name not in anchor.positive]:
         column.write([("missing:", None), *((name, MISSING) for name in names)])
 
 
@@ -198,7 +198,7 @@ def context(column: Column, report: ContextReport) -> None:
     column.space()
     column.heading("The reference affirms (?: suspects)")
     texts = [" ".join((*words_of(known), name)) for name, known in described(report.record["report"])]
-    texts += [f"{name}?" for name in uncertain(report)]
+    texts += [f"{name}?" for name in reference(report).uncertain]
     column.write(((text, NEUTRAL) for text in texts), style="italic")
 
 

@@ -26,8 +26,8 @@ def _table() -> Iterator[Rule]:
             groups[line["group"]] = f"(?:{words})"
         else:
             pattern = rf"\b(?:{words})(?!\w)".replace(" ", r"\s+")
-            known = {"anywhere": True, "pieces": pieces(line["pieces"])}
-            yield Rule(line["says"], pattern, line["example"], line["reading"], **known)
+            rule = Rule(line["says"], pattern, line["example"], line["reading"], anywhere=True)
+            yield rule._replace(pieces=pieces(line["pieces"]))
 
 
 TABLE = tuple(_table())
