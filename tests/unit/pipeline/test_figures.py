@@ -41,7 +41,8 @@ def values(file: str, decimals: int | str, *paths: list[str]) -> list[str]:
         for key in path:
             value = value[key]
         value = fmean(value.values()) if isinstance(value, dict) else value
-        found.append(f"{100 * value:.0f}" if decimals == "percent" else str(round(value, int(decimals))))
+        forms = {"percent": f"{100 * value:.0f}", "short": evidence.short(value)}
+        found.append(forms.get(str(decimals)) or str(round(value, int(decimals))))
     return found
 
 
