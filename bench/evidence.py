@@ -14,7 +14,8 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
     seeds          F1 by the rules, F1 by CheXbert and BLEU-4 of each replicate
     contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
-    attributes     how often side, severity and course agree with the reference, and with those of other patients
+    attributes     how often side, severity and course agree with the reference, and with those of other patients, in
+                   the first row and those with attributes
     components     F1 of each row that Open-I has too, its planned difference, and its F1 on Open-I
     lists          F1 of reports, of generated lists, of read lists, and of reports for the references' lists
 """
@@ -250,8 +251,10 @@ def contexts(result: Stored) -> list[str]:
 
 
 def attributes(result: Stored) -> list[str]:
-    lines = []
+    first, lines = next(iter(result["rows"])), []
     for label, row in result["rows"].items():
+        if label != first and not label.endswith("attributes"):
+            continue
         cells = [label]
         for kind in ATTRIBUTES:
             given, dealt = row[MEAN].get(f"attributes_{kind}", {}), row[MEAN].get(f"{kind}_dealt", {})
