@@ -11,11 +11,11 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
 
     rows           mean of each row over its replicates, ± standard deviation
     differences    planned differences with 95 % intervals and Holm's p; ✓ better, ✗ not, ? not shown
-    gains          as rows, with F1 by replicate and the planned differences of each row in F1
     seeds          F1 by the rules, F1 by CheXbert and BLEU-4 of each replicate
     contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
-    attributes     how often side, severity and course agree with the reference, and with those of other patients
+    attributes     how often side, severity and course agree with the reference, and with those of other patients, in
+                   the first row and those with attributes
     components     F1 of each row that Open-I has too, its planned difference, and its F1 on Open-I
     lists          F1 of reports, of generated lists, of read lists, and of reports for the references' lists
 """
@@ -47,7 +47,7 @@ from pacer.studies.table import RowDifference, collect, compare_rows, student
 from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
-PAGES = (Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/default.md"))
+PAGES = (Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/commitment.md"))
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/answers.md")
 #: Charts by study.
@@ -225,21 +225,6 @@ def differences(result: Stored) -> list[str]:
     return table(["Difference", *heads], lines)
 
 
-def gains(result: Stored) -> list[str]:
-    keys = present(result, ("precision", "recall", "f1", "bleu4"))
-    against: dict[str, list[str]] = {}
-    for label, text in tested(result, "f1").items():
-        name, base = label.split(" − ")
-        against.setdefault(name, []).append(f"{base}: {text}")
-    lines = []
-    for name, row in result["rows"].items():
-        by_replicate = ", ".join(map(short, row[MEAN]["f1"].values()))
-        cells = [cell(row[MEAN].get(key)) for key in keys]
-        lines.append([name, *cells, by_replicate, "; ".join(against.get(name, []))])
-    heads = [score_of(key).column for key in keys]
-    return table(["Row", *heads, "F1 by replicate", "F1 − another row's (95 %), Holm's p"], lines)
-
-
 def seeds(result: Stored) -> list[str]:
     keys = ("report_positive_f1", "f1", "bleu4")
     lines = [
@@ -266,8 +251,10 @@ def contexts(result: Stored) -> list[str]:
 
 
 def attributes(result: Stored) -> list[str]:
-    lines = []
+    first, lines = next(iter(result["rows"])), []
     for label, row in result["rows"].items():
+        if label != first and not label.endswith("attributes"):
+            continue
         cells = [label]
         for kind in ATTRIBUTES:
             given, dealt = row[MEAN].get(f"attributes_{kind}", {}), row[MEAN].get(f"{kind}_dealt", {})
@@ -299,7 +286,7 @@ def components(result: Stored) -> list[str]:
         if of_reports and (against or name == first):
             real, chance = (short(fmean(float(cells[column].split()[0]) for cells in of_reports)) for column in (3, 4))
             lines.append([name, mean_of(row, "f1"), against, f"{real} ({chance})"])
-    return table(["Row", "F1", f"− {first} (95 %), ✓ above 0", "Open-I, F1 by rules (chance)"], lines)
+    return table(["Row", "F1", f"− {first} (95 %), ✓ above 0, ? not shown", "Open-I, F1 by rules (chance)"], lines)
 
 
 def mean_of(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
@@ -329,9 +316,7 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {
-    kind.__name__: kind for kind in (rows, differences, gains, seeds, contexts, previous, attributes, lists, components)
-}
+KINDS = {kind.__name__: kind for kind in (rows, differences, seeds, contexts, previous, attributes, lists, components)}
 
 
 def curve(name: str) -> str:

@@ -1,6 +1,6 @@
 """README's first picture: one study in the four contexts, with what PACER reads, commits to and writes in each.
 
-    python bench/four_contexts.py docs/figures/four_contexts.png            the contexts side by side
+    python bench/four_contexts.py docs/figures/four_contexts.png            two above two
     python bench/four_contexts.py docs/figures/two_contexts.png --narrow    SN above MW, for a small screen
 
 Run it in the root of the repository, on the outputs that the report page was made from. The study is not chosen by how
@@ -9,7 +9,7 @@ well its reports are: :func:`chosen_study` has the rule.
 
 import base64
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ MARKS = {
     "matching": RIGHT,
 }
 LEGEND = (
-    (RIGHT, "finding as in the reference"),
+    (RIGHT, "as in the reference, which may give no severity"),
     (OPPOSITE, "the reference says the opposite"),
     (OTHER_SIDE, "another side there"),
     (OTHER_SEVERITY, "other severity there"),
@@ -54,7 +54,7 @@ LEGEND = (
     (COMPARES, "compares as the reference does"),
 )
 #: Size of the two forms in inches; what stays empty below is cut.
-WIDE, NARROW = (13, 11), (5.2, 18)
+WIDE, NARROW = (9.4, 18), (5.2, 18)
 #: Findings are shown from this probability on, and if reference or commitment affirm them.
 SHOWN = 0.3
 #: A word and the colour behind it, or None.
@@ -168,7 +168,7 @@ def commitment(column: Column, report: ContextReport) -> None:
                 colour = mark
         words.append((" ".join((*words_of(here), name)), colour))
     column.write(words or [("none", None)])
-    missing(column, report, anchor)
+    missing(column, report, anchor.positive)
 
 
 def reference(report: ContextReport) -> Anchor:
@@ -176,9 +176,9 @@ def reference(report: ContextReport) -> Anchor:
     return extract_anchor(report.record["report"])
 
 
-def missing(column: Column, report: ContextReport, anchor: Anchor) -> None:
-    """Write the findings that the reference affirms and a list or report does not."""
-    if names := [name for name in reference(report).positive if name not in anchor.positive]:
+def missing(column: Column, report: ContextReport, mentioned: Collection[str]) -> None:
+    """Write the findings that the reference affirms and that are not mentioned."""
+    if names := [name for name in reference(report).positive if name not in mentioned]:
         column.write([("missing:", None), *((name, MISSING) for name in names)])
 
 
@@ -194,7 +194,8 @@ def context(column: Column, report: ContextReport) -> None:
     column.heading("Report")
     words = [(word, span.marks) for span in report.generated for word in span.text.split()]
     column.write((word, next((MARKS[mark] for mark in MARKS if mark in marks), None)) for word, marks in words)
-    missing(column, report, extract_anchor(report.prediction["report"]))
+    written = extract_anchor(report.prediction["report"])
+    missing(column, report, [*written.positive, *written.negative, *written.uncertain])  # these are marked
     column.space()
     column.heading("The reference affirms (?: suspects)")
     texts = [" ".join((*words_of(known), name)) for name, known in described(report.record["report"])]
@@ -220,7 +221,7 @@ def main() -> None:
     results = read_results(*data, Path("predictions"), Path("metrics"), load_params())
     case = study_case(results, chosen_study(results))
     reports = [report for report in case.reports if not options.narrow or report.record["context"] in ("sn", "mw")]
-    columns, line, size, share = (1, 0.235, NARROW, 0.3) if options.narrow else (len(reports), 0.2, WIDE, 0.42)
+    columns, line, size, share = (1, 0.235, NARROW, 0.3) if options.narrow else (2, 0.2, WIDE, 0.3)
     figure = Figure(figsize=size, dpi=160)
     wide, high = size
     upper = legend(figure, line)

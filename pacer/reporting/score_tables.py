@@ -271,5 +271,5 @@ def caution(signature: Signature) -> str | None:
         )
     frozen = (signature.predictions or {}).get("stand_ins") or []
     if frozen:
-        notes.append(f"Frozen stand-ins, made by this pipeline: {', '.join(frozen)}.")
+        notes.append(f"Frozen models that are stand-ins, made by this pipeline: {', '.join(frozen)}.")
     return " ".join(notes) or None

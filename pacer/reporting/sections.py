@@ -84,9 +84,9 @@ def scores(results: Results) -> Section:
     split = ", ".join(sorted(set(results.decoded["split"])))
     table = score_tables.score_table(
         values,
-        caption="Precision (P), recall (R) and F1 of the labeller's findings over all records of a context in split "
-        f"{split}, and language scores; the mean is the plain mean of the contexts. Compare models within a context, "
-        "but not contexts with each other: references state what the sources of their context show.",
+        caption="Precision (P), recall (R) and F1 of the labeller's findings over the decoded records of a context in "
+        f"split {split}, and language scores; the mean is the plain mean of the contexts. Compare models within a "
+        "context, but not contexts with each other: references state what the sources of their context show.",
         intervals=results.intervals,
         notes=(f"{results.resampling} CIDEr has no interval: its word weights depend on all reports in a context.",),
     )

@@ -235,7 +235,7 @@ class Reporter:
         notes = self.notes + case.notes
         if invented := unsupported_comparisons(extracted.report, case.prior):
             about = f"{case.context.upper()}: comparisons not supported by a previous report"
-            notes += (f"{about}: {', '.join(invented)}",)
+            notes = (f"{about}: {', '.join(invented)}", *notes)
         return Result(
             name=case.name,
             context=case.context,

@@ -95,7 +95,7 @@ async function write(changed = {}) {
     const answer = await fetch("report", { method: "POST", body, signal: own.signal });
     html = await answer.text();
     if (!answer.ok && answer.status !== 422) throw new Error(html);
-    said = html.includes("<article") ? "Done: see Results." : "";
+    said = html.includes("<article") ? "Done." : "";
   } catch (error) {
     if (own.signal.aborted) return;
     html = problem(error);
