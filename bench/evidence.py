@@ -17,6 +17,7 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
     attributes     how often side, severity and course agree with the reference, and with those of other patients, in
                    the first row and those with attributes
     components     F1 of each row that Open-I has too, its planned difference, and its F1 on Open-I
+    radiographs    the rows that Open-I has, as `bench/openi_scores.py` scored them there
     lists          F1 of reports, of generated lists, of read lists, and of reports for the references' lists
 """
 
@@ -274,17 +275,40 @@ def lists(result: Stored) -> list[str]:
     return table(["Row", *keys.values()], lines)
 
 
+def on_open_i() -> list[list[str]]:
+    """Return the cells of each line of Open-I's answers that has three or more."""
+    lines = [line.strip("| ").split(" | ") for line in OPENI.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if len(line) > 2]
+
+
+def over_seeds(name: str, third: str, *columns: int) -> list[str]:
+    """Return means over the seeds of a row, from the lines of Open-I's answers whose third cell starts so."""
+    found = [line for line in on_open_i() if line[0] == name and line[2].startswith(third)]
+    figures = [[line[column].split()[0] for line in found if line[column] != "–"] for column in columns]
+    return [short(fmean(map(float, one))) if one else "" for one in figures]
+
+
+def radiographs(_: Stored) -> list[str]:
+    lines = []
+    for name in dict.fromkeys(line[0] for line in on_open_i() if line[2] == "report"):
+        cells = [name]
+        for text in ("commitment", "report"):
+            f1, chance, other = over_seeds(name, text, 3, 4, 6)
+            cells += [f"{f1} ({chance})" if f1 else "", other]
+        lines.append([*cells, *over_seeds(name, ".", 5, 7)])
+    heads = ["F1 of commitments", "another's", "F1 of reports", "another's", "BLEU-4", "ROUGE-L"]
+    return table(["Row, mean of three seeds (chance)", *heads], lines)
+
+
 def components(result: Stored) -> list[str]:
     first, f1 = next(iter(result["rows"])), tested(result, "f1")
-    answers = [line.strip("| ").split(" | ") for line in OPENI.read_text(encoding="utf-8").splitlines()]
     lines = []
     for name, row in result["rows"].items():
-        of_reports = [cells for cells in answers if cells[0] == name and cells[2:3] == ["report"]]
         planned = {label.partition(" − ")[2]: text for label, text in f1.items() if label.startswith(f"{name} − ")}
         base = first if first in planned else next(iter(planned), "")
         against = f"over {base}: " * (base not in ("", first)) + planned.get(base, "").rpartition(" ")[0]
-        if of_reports and (against or name == first):
-            real, chance = (short(fmean(float(cells[column].split()[0]) for cells in of_reports)) for column in (3, 4))
+        real, chance, _ = over_seeds(name, "report", 3, 4, 6)
+        if real and (against or name == first):
             lines.append([name, mean_of(row, "f1"), against, f"{real} ({chance})"])
     return table(["Row", "F1", f"− {first} (95 %), ✓ above 0, ? not shown", "Open-I, F1 by rules (chance)"], lines)
 
@@ -316,7 +340,8 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {kind.__name__: kind for kind in (rows, differences, seeds, contexts, previous, attributes, lists, components)}
+KINDS = {kind.__name__: kind for kind in (rows, differences, seeds, contexts, previous, attributes, lists)}
+KINDS |= {kind.__name__: kind for kind in (components, radiographs)}
 
 
 def curve(name: str) -> str:
@@ -333,9 +358,8 @@ def with_tables(page: str) -> str:
     """Return a page with all its tables as the committed files give them."""
 
     def written(block: re.Match[str]) -> str:
-        if not (path := RESULTS / f"{block[2]}.json").exists():
-            return block[0]
-        result = read_json(path)
+        path = RESULTS / f"{block[2]}.json"
+        result = read_json(path) if path.exists() else {}
         return block[1] + "\n".join(KINDS[block[3]](result)) + block[4]
 
     return BLOCK.sub(written, page)

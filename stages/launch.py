@@ -26,27 +26,33 @@ _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 def main() -> None:
     if not any(name in os.environ for name in _ALLOCATOR):
         os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
-    import psutil
     import torch
-    from accelerate.commands.config import default_config_file
-    from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     from pacer.core.devices import share_cores
 
-    launched = "ACCELERATE_MIXED_PRECISION" in os.environ  # by accelerate, which sets it always
-    if launched or not (torch.cuda.device_count() > 1 or Path(default_config_file).exists()):
-        share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), THREADS)
-        run_script()
-        return
-    from accelerate.commands.accelerate_cli import main as accelerate
+    if "ACCELERATE_MIXED_PRECISION" not in os.environ:  # accelerate sets it in the processes that it starts
+        from accelerate.commands.config import default_config_file
+
+        if torch.cuda.device_count() > 1 or Path(default_config_file).exists():
+            start_several()
+            return
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), THREADS)
+    run_script()
+
+
+def start_several() -> None:
+    """Run the script in several processes, or with the settings of accelerate's configuration."""
+    import psutil
+    from accelerate.commands.launch import main as accelerate_launch
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     logging.getLogger("accelerate.commands.launch").setLevel(logging.ERROR)  # it warns of defaults, which are intended
-    sys.argv = ["accelerate", "launch", "--quiet", *sys.argv]
+    sys.argv = ["accelerate-launch", "--quiet", *sys.argv]
     # Ctrl-C comes here, where a second one ends everything, instead of to torch's launcher
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")
     try:
-        accelerate()
+        accelerate_launch()
     except ChildFailedError as error:
         first = error.get_first_failure()[1]
         reason = f"was killed ({first.signal_name()})" if first.exitcode < 0 else f"failed (exit code {first.exitcode})"

@@ -41,8 +41,18 @@ def values(file: str, decimals: int | str, *paths: list[str]) -> list[str]:
         for key in path:
             value = value[key]
         value = fmean(value.values()) if isinstance(value, dict) else value
-        forms = {"percent": f"{100 * value:.0f}", "short": evidence.short(value)}
+        forms = {"percent": f"{100 * value:.0f}", "short": evidence.short(value), "two": evidence.short(value, 2)}
         found.append(forms.get(str(decimals)) or str(round(value, int(decimals))))
+    return found
+
+
+def cells(file: str, *places: tuple[str, int, int]) -> list[str]:
+    """Figures without sign: each is the mean of those at this place of a cell, over the lines that start so."""
+    lines, found = (ROOT / file).read_text(encoding="utf-8").splitlines(), []
+    for start, cell, number in places:
+        rows = [line.split("|") for line in lines if re.match(start, line)]
+        figures = [re.findall(r"\d*\.\d+", row[cell])[number] for row in rows]
+        found.append(evidence.short(fmean(map(float, figures)), len(figures[0].partition(".")[2])))
     return found
 
 
@@ -90,7 +100,7 @@ def populations() -> list[str]:
     return [f"{share:.3f}"[1:] for share in (*map(max, zip(*worst[:-2], strict=True)), max(map(max, worst)))]
 
 
-@cases(__file__, "differences", "values", "extremes", "seen", "promises", "populations")
+@cases(__file__, "differences", "values", "cells", "extremes", "seen", "promises", "populations")
 def test_sentences_quote_the_committed_figures(kind: str, case: list[Any]) -> None:
     page, sentence, *arguments = case
     figures = globals()[kind](*arguments)
