@@ -59,9 +59,6 @@ STILL = MODEL | {group: MODEL[group] | {"dropout": 0.0} for group in ("interface
 NODE = Path(__file__).with_name("node.yaml").read_text()
 
 
-# -- what is trained ------------------------------------------------------------------------------------------------
-
-
 def parameters(model: dict, **groups: dict) -> Params:
     """The micro profile with the model ``model`` and short phases; ``groups`` change single values."""
     changes = {
@@ -187,9 +184,6 @@ def ended(process: subprocess.Popen) -> tuple[int, str]:
     return process.returncode, output
 
 
-# -- a job, in the process that does it -----------------------------------------------------------------------------
-
-
 def perform(task: dict[str, Any]) -> None:
     """Run the phase of ``task`` with its points and records in place."""
 
@@ -229,9 +223,6 @@ def perform_all(paths: list[str]) -> None:
         Accelerator.end_training = end if last else lambda self: None
         perform(read_json(path))
         torch.optim.AdamW.step = step
-
-
-# -- processes for jobs, forked where everything is imported already -------------------------------------------------
 
 
 def _begin(do: Callable[[dict[str, Any]], None], path: str) -> None:

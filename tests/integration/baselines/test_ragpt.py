@@ -43,9 +43,6 @@ def compressed_by(model: Pacer, sources: SourceStates) -> Tensor:
 K, PROMPTS = 3, 18
 
 
-# -- the bank --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def several(records: pl.DataFrame) -> pl.DataFrame:
     """The records with two examinations for each subject."""
@@ -104,9 +101,6 @@ def test_too_few_entries_of_other_subjects_are_refused() -> None:
     keys = F.normalize(torch.randn(5, 4), dim=-1)
     with pytest.raises(DataError, match=r"ragpt\.bank\.neighbours"):
         nearest(keys, keys, "aabbc", "aabbc", 4)
-
-
-# -- the modules -----------------------------------------------------------------------------------------------------
 
 
 def test_the_generator_follows_its_formula() -> None:
@@ -209,9 +203,6 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     whole = batch.availability.all(1)
     assert torch.equal(found.inputs[whole, 1 + PROMPTS :], theirs[whole, 1 + PROMPTS :])
     assert found.depth_weights is not None
-
-
-# -- the stage -------------------------------------------------------------------------------------------------------
 
 
 def test_it_is_trained_and_decoded_with_its_bank(

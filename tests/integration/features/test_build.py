@@ -49,9 +49,6 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return batches
 
 
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: torch.dtype) -> None:
     tensors = {"states": torch.randn(7, 2, 3, 5).to(dtype), "mask": torch.randint(0, 2, (7, 3)).to(torch.uint8)}
@@ -62,9 +59,6 @@ def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: tor
         write_shard(tmp_path / "shard", entries, batches)
         metadata = {"entries": json.dumps(entries)}
         assert (tmp_path / "shard").read_bytes() == safetensors.torch.save(whole, metadata=metadata)
-
-
-# -- damage ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("harm", [cut, Path.unlink])
@@ -127,9 +121,6 @@ def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(tmp_path: Path, 
     safetensors.torch.save_file({"states": torch.zeros(2, 3)}, out / "images-0.safetensors", metadata)
     assert take_over(out, scratch, {"images": {"img0": "key 0"}}) == {"images": {}}
     assert "images-0.safetensors is damaged: " in capsys.readouterr().out
-
-
-# -- plan and unreadable images -------------------------------------------------------------------------------------
 
 
 def test_the_plan_is_announced(

@@ -190,9 +190,6 @@ def test_wrong_arguments_are_refused(runs, tmp_path):
         compare(*runs)
 
 
-# -- several trainings of either system ------------------------------------------------------------------------------
-
-
 def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, runs):
     others = run(tmp_path / "c", 3, 0.5), run(tmp_path / "d", 4, 0.8)
     single = [compare(*pair, resamples=300).scores["mean"] for pair in (runs, others)]

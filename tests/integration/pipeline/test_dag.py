@@ -62,34 +62,34 @@ def _leaves(changes: dict) -> set[str]:
 
 
 LAUNCH = Path(__file__).resolve().parents[3] / "stages" / "launch.py"
+ONE = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "mixed_precision": "no"}
+ONE |= {"num_processes": 1, "use_cpu": True}
+TWO = ONE | {"distributed_type": "MULTI_GPU", "num_machines": 1, "num_processes": 2, "main_process_port": 0}
 
 
-CONFIGURATION = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "mixed_precision": "no"}
-CONFIGURATION |= {"num_processes": 1, "use_cpu": True}
+def launched(folder: Path, body: str, configuration: dict | None) -> subprocess.CompletedProcess[str]:
+    """Launch a stage with this body of its ``main`` and this configuration of accelerate."""
+    script = folder / "script.py"
+    script.write_text(f"import os, signal, sys, time\ndef main():\n    {body}\n")
+    if configuration:
+        (folder / "accelerate").mkdir()
+        (folder / "accelerate" / "default_config.yaml").write_text(json.dumps(configuration))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE")}
+    environment = clean | {"HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, LAUNCH, script, "one", "--two"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize(
-    ("configured", "body", "code", "error"), [(True, "pass", 0, ""), (False, "sys.exit('it failed')", 1, "it failed\n")]
+    ("configuration", "end", "code", "error"), [(ONE, "None", 0, ""), (None, "sys.exit('it failed')", 1, "it failed\n")]
 )
 def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
-    configured: bool, body: str, code: int, error: str, tmp_path: Path
+    configuration: dict | None, end: str, code: int, error: str, tmp_path: Path
 ) -> None:
-    script = tmp_path / "script.py"
-    words = f"    print(sys.argv[1:], os.environ.get('ACCELERATE_USE_CPU'))\n    {body}\n"
-    script.write_text(f"import os, sys\ndef main():\n{words}")
-    if configured:
-        (tmp_path / "accelerate").mkdir()
-        (tmp_path / "accelerate" / "default_config.yaml").write_text(json.dumps(CONFIGURATION))
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE")}
-    done = subprocess.run(
-        [sys.executable, LAUNCH, script, "one", "--two"],
-        capture_output=True,
-        text=True,
-        env=clean | {"HF_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""},
-    )
-    said = f"['one', '--two'] {True if configured else None}\n"
+    done = launched(tmp_path, f"print(sys.argv[1:], os.environ.get('ACCELERATE_USE_CPU')); {end}", configuration)
+    said = f"['one', '--two'] {True if configuration else None}\n"
     assert (done.returncode, done.stdout) == (code, said) and done.stderr.endswith(error)
-    assert configured or done.stderr == error
+    assert configuration or done.stderr == error
 
 
 @pytest.mark.parametrize(
@@ -100,20 +100,7 @@ def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
     ],
 )
 def test_a_process_that_ends_ends_the_others_with_one_line(end: str, reason: str, tmp_path: Path) -> None:
-    script, home = tmp_path / "script.py", tmp_path / "accelerate"
-    last = f"    {end} if os.environ['RANK'] == '1' else time.sleep(600)\n"
-    script.write_text(f"import os, signal, sys, time\ndef main():\n{last}")
-    home.mkdir()
-    several = CONFIGURATION | {"distributed_type": "MULTI_GPU", "num_machines": 1, "num_processes": 2}
-    (home / "default_config.yaml").write_text(json.dumps(several | {"main_process_port": 0}))
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE")}
-    done = subprocess.run(
-        [sys.executable, LAUNCH, script],
-        capture_output=True,
-        text=True,
-        env=clean | {"HF_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""},
-        timeout=120,
-    )
+    done = launched(tmp_path, f"{end} if os.environ['RANK'] == '1' else time.sleep(600)", TWO)
     told = f"error: process 1 on this machine {reason}, so the others were stopped; run the same command again"
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(told), done.stderr
     assert "Traceback" not in done.stderr, done.stderr
