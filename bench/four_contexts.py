@@ -33,7 +33,7 @@ from pacer.reporting.results import ContextReport, ExampleCase, Results, read_re
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
 RIGHT, MISSING, WRONG, COMPARES, NEUTRAL = "#d9efdf", "#fdeec2", "#f7dcea", "#dceaf8", "#eef1f4"
-OPPOSITE, OTHER_SIDE, LESS_CERTAIN, OTHER_SEVERITY = "#f4b3a2", "#e4d6f2", "#f6e3a8", "#e3e8bd"
+OPPOSITE, OTHER_SIDE, LESS_CERTAIN, OTHER_SEVERITY = "#f4b3a2", "#e4d6f2", "#e6d3bc", "#e3e8bd"
 MARKS = {
     "opposite": OPPOSITE,
     "wrong-side": OTHER_SIDE,
@@ -44,7 +44,7 @@ MARKS = {
     "matching": RIGHT,
 }
 LEGEND = (
-    (RIGHT, "as in the reference, which may give no severity"),
+    (RIGHT, "in both reports; one may give no severity"),
     (OPPOSITE, "the reference says the opposite"),
     (OTHER_SIDE, "another side there"),
     (OTHER_SEVERITY, "other severity there"),

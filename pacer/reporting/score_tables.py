@@ -257,8 +257,8 @@ def _clinical(signature: Signature) -> dict[str, Any]:
 
 
 def caution(signature: Signature) -> str | None:
-    """Return a warning if models are stand-ins or of unknown origin; else None."""
-    notes = []
+    """Return a warning if the corpus is generated, or models are stand-ins or of unknown origin; else None."""
+    notes = ["The corpus is generated: scores say nothing about radiology."] if signature.data.get("truth") else []
     labeller = signature.standin_labeller
     if signature.clinical is None:
         notes.append("CheXbert's precision, recall and F1 need its weights; pass --chexbert DIR.")
