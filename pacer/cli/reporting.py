@@ -239,11 +239,9 @@ def compare(
     from pacer.metrics.calls import compare as compare_systems
 
     compared = compare_systems(places, convention=convention)
-    losses = compared.losses(allowed)
+    losses = compared.beyond(allowed)
     (second, pair), *further = compared.others.items()
-    table = compared.table() if further else pair.table()
-    if not further:
-        table = replace(table, notes=(f"A = {compared.first}, B = {second}", *table.notes))
+    table = compared.table() if further else pair.table(compared.first, second)
     if as_json:
         print(json.dumps(asdict(compared), indent=2, ensure_ascii=False))
     else:
@@ -252,8 +250,8 @@ def compare(
         write_json(out / "comparison.json", asdict(compared))
         write_text(out / "table.md", table.markdown())
         write_text(out / "table.tex", table.latex())
-    if losses:
-        print(*losses, sep="\n", file=sys.stderr)
+    print(*(f"{sentence}\n" for sentence, _ in losses), sep="", end="", file=sys.stderr)
+    if any(is_certain for _, is_certain in losses):
         raise typer.Exit(3)
 
 

@@ -65,7 +65,7 @@ class Comparison(Displayed):
         notes += [f"{name}: {' and '.join(two)}; {change}; {same}" for name, two, change in self.versions]
         return notes
 
-    def table(self) -> Table:
+    def table(self, first: str = "A", second: str = "B") -> Table:
         """Return both scores, their difference with its interval, and the p value, by context and score."""
         rows = [
             (row_name(context), score_of(key).heading, *_both(one), number(one.units), *one.cells(one.p))
@@ -82,7 +82,8 @@ class Comparison(Displayed):
         if self.units < bootstrap.LEAST_UNITS:
             few = bootstrap.too_few(self.units, f"{self.unit} ids")
             notes.append(f"{few}; p values are valid for any sample size, but only large differences can be detected")
-        heads = ("Context", "Score", "A", "B", UNITS[self.unit].capitalize(), "B − A", f"{PERCENT} interval", "p")
+        units, change = UNITS[self.unit].capitalize(), f"{second} − {first}"
+        heads = ("Context", "Score", first, second, units, change, f"{PERCENT} interval", "p")
         rules, notes = first_cell_changes(rows), (*notes, *self.notes)
         return Table(heads, tuple(rows), text_columns=2, rules=rules, notes=notes)
 
@@ -153,7 +154,12 @@ class Comparisons(Displayed):
         difference is beyond the allowed loss (score -> from 0 on), an increase where lower values are better. Raises a
         ConfigError if a system is not compared by the score, or a loss is negative; a DataError if there is no
         interval."""
-        counts, losses = Counter(row.score for row in self.tested), []
+        return [sentence for sentence, is_certain in self.beyond(max_loss) if is_certain]
+
+    def beyond(self, max_loss: Mapping[str, float]) -> list[tuple[str, bool]]:
+        """Return a sentence for each loss beyond the allowed one, and whether its whole interval is; raises as
+        :meth:`losses`."""
+        counts, sentences = Counter(row.score for row in self.tested), []
         known = [key for key, count in counts.items() if count == len(self.others)]
         for key, most in max_loss.items():
             if key not in known:
@@ -166,10 +172,14 @@ class Comparisons(Displayed):
                         f"--max-loss={key}: {system} has no interval: the difference is undefined, or there are too "
                         "few patients"
                     )
-                if (found.low if score_of(key).better == "lower" else -found.high) > most:
-                    interval = f"{signed(found.low)}…{signed(found.high)}"
-                    losses.append(f"{system} loses more than {most:g} in {key} against {self.first}: {interval}")
-        return losses
+                lower = score_of(key).better == "lower"
+                loss, least = (found.difference, found.low) if lower else (-found.difference, -found.high)
+                if max(loss, least) > most:
+                    doubt = "" if least > most else f"{signed(found.difference)}, not certainly beyond it, "
+                    interval = f"{doubt}{signed(found.low)}…{signed(found.high)}"
+                    said = f"{system} loses more than {most:g} in {key} against {self.first}: {interval}"
+                    sentences.append((said, least > most))
+        return sentences
 
     def table(self) -> Table:
         """Return a row for each score and system."""

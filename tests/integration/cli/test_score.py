@@ -114,7 +114,7 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
     assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
-    assert "A = scores, B = others" in outcome.out and "B − A" in outcome.out
+    assert " scores " in outcome.out.splitlines()[0] and "others − scores" in outcome.out.splitlines()[0]
     assert "no intervals: 4 record ids are too few; at least" in outcome.out.replace("\n", " ")
     assert re.search(r"ROUGE-L .* – +[01]\.\d+$", outcome.out, re.MULTILINE)
     assert "p values are valid for any sample size" in outcome.out
@@ -173,6 +173,8 @@ def test_several_systems_are_compared_in_one_table(pacer: Callable[..., Outcome]
     loss = pacer(*command, "--max-loss", "rougeL=0.6")
     assert loss.code == 3 and loss.error.startswith("a=b loses more than 0.6 in rougeL against same: −")
     assert loss.error.count("\n") == 1
+    doubtful = pacer("compare", "runs/same", "half=runs/other", "--max-loss", "rougeL=0.4")
+    assert doubtful.code == 0 and ", not certainly beyond it, −" in doubtful.error
     for wrong, reason in (("nope=0.1", "nope: .*; choose from report_positive_f1, "), ("bleu4", "such as f1=0.02")):
         refused = pacer(*command, "--max-loss", wrong)
         assert refused.code == 1 and re.search(reason, refused.error)
