@@ -26,6 +26,7 @@ from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
 from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.reporting.score_tables import signature_line
 from tests.support.cases import listed_cases
+from tests.integration.core.test_stops import STRANGE
 from tests.support.metrics import efficacy, random_texts, score_predictions
 
 REPORTS = [
@@ -289,14 +290,15 @@ def script(folder: Path, text: str) -> Path:
 
 
 def test_scores_of_any_resample_equal_the_original_package(monkeypatch):
-    """Line breaks and letters outside ASCII change nothing, and neither does a foreign locale."""
+    """Line breaks and letters outside ASCII change nothing, and neither does a strange environment."""
     monkeypatch.setenv("PATH", str(Path(JAVA).parent))
     references, hypotheses = random_texts(1), random_texts(2)
     hypotheses[:8] = references[:8]  # perfect matches are counted in a way of their own
     hypotheses[8] += " épanchement"
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
-    rows = meteor_statistics(meteor_counts([text.replace(" ", "\n") for text in references], hypotheses))
-    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    with monkeypatch.context() as strange:
+        for name, value in STRANGE.items():
+            strange.setenv(name, value)
+        rows = meteor_statistics(meteor_counts([text.replace(" ", "\n") for text in references], hypotheses))
     draw = np.random.default_rng(1)
     theirs = original_meteor.Meteor()
     try:
