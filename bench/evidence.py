@@ -57,8 +57,8 @@ BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOT
 #: F1 that differs by no more than this is said not to differ (docs/evidence.md).
 SMALL = 0.01
 #: Columns of the tables; a study without one of them leaves it out.
-ROWS = ("precision", "recall", "f1", "report_positive_f1", "bleu4", "rougeL", "contradiction_rate")
-DIFFERENCES = ("f1", "report_positive_f1", "bleu4", "contradiction_rate")
+ROWS = ("precision", "recall", "f1", "report_positive_f1", "report_negative_f1", "bleu4", "rougeL", "contradiction_rate")
+DIFFERENCES = ("f1", "report_positive_f1", "report_negative_f1", "bleu4", "contradiction_rate")
 #: F1 of affirmed findings with the previous report, and what it is compared with.
 PREVIOUS = {
     "without it": "prior_f1_without",
@@ -309,8 +309,10 @@ def components(result: Stored) -> list[str]:
         against = f"over {base}: " * (base not in ("", first)) + planned.get(base, "").rpartition(" ")[0]
         real, chance, _ = over_seeds(name, "report", 3, 4, 6)
         if real and (against or name == first):
-            lines.append([name, mean_of(row, "f1"), against, f"{real} ({chance})"])
-    return table(["Row", "F1", f"− {first} (95 %), ✓ above 0, ? not shown", "Open-I, F1 by rules (chance)"], lines)
+            denied = mean_of(row, "report_negative_f1")
+            lines.append([name, mean_of(row, "f1"), against, denied, f"{real} ({chance})"])
+    heads = ["Row", "F1", f"− {first} (95 %), ✓ above 0, ? not shown", "F1 of denied findings"]
+    return table([*heads, "Open-I, F1 by rules (chance)"], lines)
 
 
 def mean_of(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
