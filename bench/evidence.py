@@ -11,7 +11,7 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
 
     rows           mean of each row over its replicates, ± standard deviation
     differences    planned differences with 95 % intervals and Holm's p; ✓ better, ✗ not, ? not shown
-    seeds          F1 by the rules, F1 by CheXbert and BLEU-4 of each replicate
+    seeds          F1 by the rules, F1 by CheXbert, BLEU-4 and F1 of denied findings of each replicate
     contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
     previous       what the previous report contributes, by context
     attributes     how often side, severity and course agree with the reference, and with those of other patients, in
@@ -48,7 +48,8 @@ from pacer.studies.table import RowDifference, collect, compare_rows, student
 from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
-PAGES = (Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md"), Path("bench/results/commitment.md"))
+PAGES = [Path("README.md"), *(Path("docs", f"{name}.md") for name in ("evidence", "results"))]
+PAGES += [Path("bench/results", f"{name}.md") for name in ("commitment", "seeds")]
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/answers.md")
 #: Charts by study.
@@ -227,7 +228,7 @@ def differences(result: Stored) -> list[str]:
 
 
 def seeds(result: Stored) -> list[str]:
-    keys = ("report_positive_f1", "f1", "bleu4")
+    keys = present(result, ("report_positive_f1", "f1", "bleu4", "report_negative_f1"))
     lines = [
         [name, *(", ".join(map(short, row[MEAN][key].values())) for key in keys)]
         for name, row in result["rows"].items()
