@@ -200,7 +200,7 @@ def _check_unedited(name: str) -> None:
     try:
         if _profile_in_use(PARAMS) is not None:
             return
-        reason = f"{PARAMS} matches no profile in {CONFIGS} (it was edited, or written from your own file)"
+        reason = f"{PARAMS} matches no profile in {CONFIGS} (it was edited, as by `dvc exp run -S`, or is your own)"
     except ConfigError as error:
         reason = f"{error} ({PARAMS} was edited, or comes from a different version)"
     raise ConfigError(

@@ -33,11 +33,11 @@ FILES = ("docs/examples/references.csv", "docs/examples/pacer.csv")
 
 
 def stated() -> list[str]:
-    """Arguments of the first `pacer score` of README.md."""
+    """Arguments of README.md's `pacer score` of PACER's reports, into the folder `scores`."""
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    command = re.search(r"^\S*pacer (score --references .*)$", text, re.MULTILINE)
+    command = re.search(rf"^pacer (score --references .* {FILES[1]} --out) \S+$", text, re.MULTILINE)
     assert command is not None
-    return shlex.split(command[1], comments=True)
+    return [*shlex.split(command[1]), "scores"]
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from pacer.metrics.score import decoded_records
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
 from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.reporting.score_tables import signature_line
-from tests.support.cases import listed_cases
 from tests.integration.core.test_stops import STRANGE
+from tests.support.cases import listed_cases
 from tests.support.metrics import efficacy, random_texts, score_predictions
 
 REPORTS = [

@@ -1,9 +1,11 @@
-"""Commands of one study at the same time."""
+"""Commands of one study at the same time, and a terminal that is closed."""
 
 import shlex
+import signal
 
 from pacer.studies.run import commands
 from pacer.studies.study import load_study
+from tests.integration.studies.test_run import assert_it_ends
 from tests.support.studies import STUDY, TinyRepository, working
 
 
@@ -23,3 +25,7 @@ def test_commands_of_a_study_run_at_the_same_time_and_make_each_stage_once(tiny:
     assert [len(tiny.ran(stage)) for stage in ("source", "train", "score")] == [1, 1, 2]
     assert any("waiting for another run to finish it" in text for text in told)
     assert len(tiny.call("study", "run", "tiny", "--print").splitlines()) == 6 and working(tiny) == []
+
+
+def test_a_study_ends_with_its_terminal(tiny: TinyRepository) -> None:
+    assert_it_ends(tiny, signal.SIGHUP)
