@@ -167,7 +167,7 @@ class Comparisons(Displayed):
             if not most >= 0:
                 raise ConfigError(f"--max-loss={key}: expected a non-negative loss, got {most:g}")
             for system, found in ((row.system, row.difference) for row in self.tested if row.score == key):
-                if found.low is None or found.high is None:
+                if found.difference is None or found.low is None or found.high is None:
                     raise DataError(
                         f"--max-loss={key}: {system} has no interval: the difference is undefined, or there are too "
                         "few patients"
