@@ -125,7 +125,7 @@ def scores_of(references: dict[str, str], texts: dict[tuple[str, str], str], che
         "ROUGE-L": cases["rougeL"].to_numpy(),
         "METEOR": cases["meteor"].to_numpy(),
         "CIDEr": np.asarray(cider),
-        "positive F1": averaged(polarity_rows(cases, "positive"), "f1"),
+        "positive F1": averaged(polarity_rows(cases, "positive", "report"), "f1"),
         "attributes": attribute_share(attributes),
         **{kind: attribute_share(attributes, kind) for kind in KINDS},
         "1 − repetition": 1 - cases["hypothesis_repetition"].cast(pl.Float64).to_numpy(),
