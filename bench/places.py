@@ -59,7 +59,7 @@ def main() -> None:
     lines = []
     for name, station in stations.items():
         values = dict.fromkeys(FROM_PATCHES, torch.cat(station))
-        _, about = fit_attributes(values, anchors, np.arange(len(rows)), prior, patients, folds)
+        _, _, about = fit_attributes(values, anchors, np.arange(len(rows)), prior, patients, folds)
         shares = [name]
         for kind in FROM_PATCHES:
             known = about[kind]["findings"].values()
