@@ -11,7 +11,7 @@ given, which is a stand-in where no other is at hand.
 import itertools
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +34,7 @@ DOSES, UNCHANGED = (0.25, 0.5, 1.0), "unchanged"
 BRITISH = {"edema": "oedema", "visualized": "visualised", "tumor": "tumour", "center": "centre"}
 SIDES = {"left": "right", "right": "left"}
 SEVERITIES, COURSES = (
-    dict(pair.split(":") for pair in pairs.split())
+    {word: other for word, _, other in (pair.partition(":") for pair in pairs.split())}
     for pairs in (
         "mild:severe severe:mild small:large large:small moderate:severe mildly:severely severely:mildly "
         "moderately:severely",
@@ -45,7 +45,7 @@ SEVERITIES, COURSES = (
 )
 
 
-def exchanged(words: dict[str, str], text: str) -> str:
+def exchanged(words: Mapping[str, str], text: str) -> str:
     """Replace words by others; the case of the first letter stays."""
 
     def other(found: re.Match[str]) -> str:

@@ -22,7 +22,7 @@ A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. N
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -158,7 +158,7 @@ def agreement(folder: Path) -> dict[str, float]:
     dealt = [exchange(cases, ["hypothesis"], ["context"], seed) for seed in range(DEALS)]
     values: dict[str, float] = {}
     sums = [
-        [np.sum(attribute_counts(part), axis=0) for part in one.partition_by("context", maintain_order=True)]
+        [np.array(attribute_counts(part)).sum(axis=0) for part in one.partition_by("context", maintain_order=True)]
         for one in (cases, *dealt)
     ]
     for place, kind in enumerate(ATTRIBUTES, len(ATTRIBUTES)):
@@ -332,9 +332,11 @@ def mean_of(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
 
 def paired(values: Values, others: Values) -> str:
     """Return the mean difference of two scores over replicates, with Student's interval."""
-    one = student([value - others[key] for key, value in values.items()])
-    interval = f" ({short(one.low, sign='+')} to {short(one.high, sign='+')})" if one.low is not None else ""
-    return short(one.difference, sign="+") + interval
+    gaps = [value - others[key] for key, value in values.items()]
+    one = student(gaps)
+    known = one.low is not None and one.high is not None
+    interval = f" ({short(one.low, sign='+')} to {short(one.high, sign='+')})" if known else ""
+    return short(fmean(gaps), sign="+") + interval
 
 
 def previous(result: Stored) -> list[str]:
@@ -352,8 +354,8 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-KINDS = {kind.__name__: kind for kind in (rows, differences, seeds, contexts, previous, attributes, lists)}
-KINDS |= {kind.__name__: kind for kind in (components, radiographs)}
+TABLES: tuple[Callable[[Stored], list[str]], ...] = (rows, differences, seeds, contexts, previous, attributes, lists)
+KINDS = {kind.__name__: kind for kind in (*TABLES, components, radiographs)}
 
 
 def curve(name: str) -> str:
@@ -370,8 +372,7 @@ def with_tables(page: str) -> str:
     """Return a page with all its tables as the committed files give them."""
 
     def written(block: re.Match[str]) -> str:
-        path = RESULTS / f"{block[2]}.json"
-        result = read_json(path) if path.exists() else {}
+        result = {} if KINDS[block[3]] is radiographs else read_json(RESULTS / f"{block[2]}.json")
         return block[1] + "\n".join(KINDS[block[3]](result)) + block[4]
 
     return BLOCK.sub(written, page)

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -43,11 +44,12 @@ def film(seed: int, size: tuple[int, int]) -> Image.Image:
 def write_backbones(folder: Path, preset: Preset) -> None:
     """Write a random encoder with its image processor, and a small BERT."""
     torch.manual_seed(0)
-    sizes = {"num_hidden_layers": preset.layers, "num_attention_heads": preset.heads, "image_size": preset.edge}
+    sizes: dict[str, Any] = {"num_hidden_layers": preset.layers, "num_attention_heads": preset.heads}
+    sizes["image_size"] = preset.edge
     Dinov2Model(Dinov2Config(hidden_size=preset.hidden, patch_size=14, **sizes)).save_pretrained(folder / "vision")
-    edges = {"size": {"shortest_edge": preset.edge}, "crop_size": {"height": preset.edge, "width": preset.edge}}
-    grey = {"image_mean": [0.5307] * 3, "image_std": [0.2583] * 3}
-    BitImageProcessorPil(**edges, **grey).save_pretrained(folder / "vision")
+    pixels: dict[str, Any] = {"image_mean": [0.5307] * 3, "image_std": [0.2583] * 3}
+    pixels |= {"size": {"shortest_edge": preset.edge}, "crop_size": {"height": preset.edge, "width": preset.edge}}
+    BitImageProcessorPil(**pixels).save_pretrained(folder / "vision")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "edema"]
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     BertModel(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder / "text")

@@ -22,6 +22,8 @@ from measuring import options_of
 
 SECONDS = 300
 KINDS = ("sign", "bound", "mask", "join", "order", "swallowed record", "seed")
+SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]]
+SWAPPED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile", "quick")
 
 
@@ -32,7 +34,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr, str]]:
             other = ast.Sub() if isinstance(op, ast.Add) else ast.Add()
             yield "sign", node, ast.unparse(ast.BinOp(left, other, right))
         case ast.Compare(left, [ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op], [right]):
-            other = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}[type(op)]()
+            other = SWAPPED[type(op)]()
             yield "bound", node, ast.unparse(ast.Compare(left, [other], [right]))
         case ast.UnaryOp(ast.Invert() | ast.Not(), operand):
             yield "mask", node, f"({ast.unparse(operand)})"

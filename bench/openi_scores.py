@@ -9,7 +9,7 @@ are given for all test reports, and for those that do not occur word for word am
 resample patients; they apply to these trained models, not to other training runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -242,7 +242,7 @@ def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> li
     return table(["row", "seed", *LANGUAGE], lines)
 
 
-def scored(references: Sequence[str], written: Sequence[str]) -> Mapping[str, float | None]:
+def scored(references: Iterable[str], written: Iterable[str]) -> Mapping[str, float | None]:
     """Return the language scores of pairs."""
     sides = {"reference": references, "hypothesis": written}
     pairs = pl.DataFrame({side: [" ".join(text.split()) for text in texts] for side, texts in sides.items()})

@@ -170,7 +170,8 @@ def has_enough(one: FindingUse, right: str) -> bool:
     if right == Verdict.THERE:
         return "place" in one.pairs and one.needed is not None and one.pairs["place"] >= one.needed
     effect = one.effects.get("place" if right == Verdict.NOT_THERE else "any picture")
-    return effect is not None and effect.low is not None and (effect.high - effect.low) / 2 <= ENOUGH
+    known = effect and effect.low is not None and effect.high is not None
+    return bool(known and (effect.high - effect.low) / 2 <= ENOUGH)
 
 
 def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:

@@ -97,7 +97,7 @@ def sides_of(model: Pacer, phase: Phase, ways: Sequence[str]) -> list[Side]:
     else:
         ours = theirs = Pacer(model.language, model.endpoint_norm, model.router, model.interface)
     weights = {"trajectory": 1.0, "emphasis": phase.losses.lambda_tlw}
-    weights |= {"consistency": phase.losses.lambda_cons, "drift": phase.losses.lambda_drift}
+    weights |= {"consistency": phase.losses.lambda_cons or 0.0, "drift": phase.losses.lambda_drift or 0.0}
 
     def our_loss(batch: TrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
         computed = objective(ours, batch, phase.losses)

@@ -180,7 +180,7 @@ def build_signature(
         versions={name: version_of(name) for name in _PACKAGES} | {"rules": rules_version()},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
-        predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"} or None,  # are ids
+        predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"} or None,  # study ids
     )
 
 
