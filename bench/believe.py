@@ -11,7 +11,7 @@ given, which is a stand-in where no other is at hand.
 import itertools
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -33,19 +33,15 @@ from pacer.phantom.world import make_world
 DOSES, UNCHANGED = (0.25, 0.5, 1.0), "unchanged"
 BRITISH = {"edema": "oedema", "visualized": "visualised", "tumor": "tumour", "center": "centre"}
 SIDES = {"left": "right", "right": "left"}
-SEVERITIES, COURSES = (
-    {word: other for word, _, other in (pair.partition(":") for pair in pairs.split())}
-    for pairs in (
-        "mild:severe severe:mild small:large large:small moderate:severe mildly:severely severely:mildly "
-        "moderately:severely",
-        "increased:decreased decreased:increased worsening:improving improving:worsening worsened:improved "
-        "improved:worsened worse:better increase:decrease decrease:increase improvement:worsening progressed:improved "
-        "new:decreased unchanged:increased stable:decreased persistent:new",
-    )
-)
+SEVERITIES = {"mild": "severe", "severe": "mild", "small": "large", "large": "small", "moderate": "severe"}
+SEVERITIES |= {"mildly": "severely", "severely": "mildly", "moderately": "severely"}
+COURSES = {"increased": "decreased", "decreased": "increased", "increase": "decrease", "decrease": "increase"}
+COURSES |= {"worsening": "improving", "improving": "worsening", "worsened": "improved", "improved": "worsened"}
+COURSES |= {"worse": "better", "improvement": "worsening", "progressed": "improved", "new": "decreased"}
+COURSES |= {"unchanged": "increased", "stable": "decreased", "persistent": "new"}
 
 
-def exchanged(words: Mapping[str, str], text: str) -> str:
+def exchanged(words: dict[str, str], text: str) -> str:
     """Replace words by others; the case of the first letter stays."""
 
     def other(found: re.Match[str]) -> str:
