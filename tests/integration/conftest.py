@@ -2,9 +2,12 @@
 
 import pytest
 
-from tests.support.metrics import *
-from tests.support.models import *
-from tests.support.serving import *
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the fixtures, with torch and transformers, but not in the process that only hands tests to workers."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses"):
+        for name in ("metrics", "models", "serving"):
+            config.pluginmanager.import_plugin(f"tests.support.{name}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
