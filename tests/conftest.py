@@ -1,5 +1,6 @@
 """What holds for every test: how many examples a property gets, and how many threads a process."""
 
+import gc
 import os
 
 import pytest
@@ -11,6 +12,7 @@ for name, examples in {"quick": 10, "default": 25, "thorough": 300}.items():
     # A busy machine is no reason to fail. Only `make thorough` draws anew: CI judges each change by the same examples.
     settings.register_profile(name, deadline=None, max_examples=examples, derandomize=name != "thorough")
 settings.load_profile("default")
+gc.set_threshold(20_000, 50, 50)  # a worker holds a million objects, and few of them die
 
 pytest.register_assert_rewrite("tests.support")
 

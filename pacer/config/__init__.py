@@ -7,8 +7,8 @@ packages need can be imported from here, the rest from its module.
 from pacer.config.backbones import Backbone, Features
 from pacer.config.corpus import Corpus, Labelling
 from pacer.config.decode import Decode
-from pacer.config.params import Params, load_params, parse_params
+from pacer.config.params import Params, load_params
 from pacer.config.strict import Natural, Positive, Strict, read_params, validated
 
 __all__ = ["Backbone", "Corpus", "Decode", "Features", "Labelling", "Natural", "Params", "Positive", "Strict"]
-__all__ += ["load_params", "parse_params", "read_params", "validated"]
+__all__ += ["load_params", "read_params", "validated"]

@@ -20,7 +20,7 @@ from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajecto
 from pacer.config.strict import Strict, read_mapping, read_params, validated
 from pacer.config.training import Batches, Calibrate, Parent, Schedule, Train
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import Locks
+from pacer.core.io import Locks, parse_yaml
 
 #: Folder of the profiles, and the key with which a file names the profile that it extends.
 CONFIGS, EXTENDS = Path("configs"), "extends"
@@ -88,11 +88,6 @@ def load_params(path: str | Path = "params.yaml") -> Params:
     return read_params(path, Params)
 
 
-def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
-    """Validate a plain dictionary, as :func:`~pacer.config.strict.validated` does."""
-    return validated(raw, origin, Params)
-
-
 def check_splits(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], params: Params) -> None:
     """Raise a DataError, before features are computed, if a split that a later stage needs has no record; ``contexts``
     has the counts by context and split, as in the corpus's audit."""
@@ -135,7 +130,7 @@ def profile_text(path: str | Path) -> str:
 def load_profile(path: str | Path) -> Params:
     """Read and validate a parameter file, complete or not. Raises a ConfigError as :func:`profile_text` does, or if a
     value is not valid."""
-    return validated(YAML(typ="safe").load(profile_text(path)), str(path), Params)
+    return validated(parse_yaml(profile_text(path)), str(path), Params)
 
 
 def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> CommentedMap:

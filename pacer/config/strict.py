@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from pacer.core.errors import ConfigError
+from pacer.core.io import parse_yaml
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 #: Whole numbers that every library takes, as seeds for example.
@@ -37,16 +38,16 @@ Groups = TypeVar("Groups", bound=Strict)
 def read_params(path: str | Path, kind: type[Groups]) -> Groups:
     """Read and validate a parameter file of the given groups. Raises a ConfigError that lists all problems: the file is
     missing, is not YAML, or has invalid values."""
-    return validated(read_mapping(path, YAML(typ="safe")), str(path), kind)
+    return validated(read_mapping(path), str(path), kind)
 
 
-def read_mapping(path: str | Path, yaml: YAML) -> Any:
-    """Read the groups of a parameter file with ``yaml``, without validation. Raises a ConfigError if it is missing, is
-    not YAML, or is not a mapping."""
+def read_mapping(path: str | Path, yaml: YAML | None = None) -> Any:
+    """Read the groups of a parameter file, as plain values or by ``yaml``, without validation. Raises a ConfigError if
+    it is missing, is not YAML, or is not a mapping."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        YAML(typ="safe").load(text)  # refuses keys that are no plain values
-        raw = yaml.load(text)
+        plain = parse_yaml(text)  # refuses keys that are no plain values
+        raw = yaml.load(text) if yaml else plain
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; correct the path, or run the command from the root of the repository"

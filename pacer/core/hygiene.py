@@ -7,7 +7,7 @@ import unicodedata
 from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 
-from ruamel.yaml import YAML
+from pacer.core.io import yaml_beside
 
 #: Vertical tab, form feed and other line ends: Word and printers write them.
 LINE_ENDS = "[\x0b\x0c\x85\u2028\u2029]"
@@ -26,7 +26,7 @@ def fault_of(text: str) -> str | None:
     return f"character {fault.start() + 1:,} is {kind} U+{ord(fault[0]):04X}; use plain text"
 
 
-_TABLE = YAML(typ="safe").load(Path(__file__).with_name("hygiene.yaml"))
+_TABLE = yaml_beside(__file__, "hygiene.yaml")
 #: Pattern of each kind of residue of another format in a text; also polars'.
 RESIDUE: dict[str, str] = _TABLE["residue"]
 ANY_RESIDUE = "|".join(RESIDUE.values())

@@ -3,6 +3,7 @@
 Nothing is ever half-written under its final name: content goes to a temporary path next to the target, then is renamed.
 """
 
+import copy
 import errno
 import fcntl
 import gzip
@@ -15,10 +16,13 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from io import BufferedReader
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Self
+
+from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError, PacerError
 
@@ -30,6 +34,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _SECOND_TRY = 0.1
 #: Name in the scratch directory of the output that is being replaced.
 _ASIDE = "replaced"
+#: By the parser in Python: ruamel prefers libyaml's where it is installed, which refuses `?` in the words of a list.
+_plain_values = lru_cache(maxsize=64)(lambda text: YAML(typ="safe", pure=True).load(text))
 
 
 def hash_bytes(content: bytes) -> str:
@@ -137,6 +143,16 @@ def read_json(path: str | Path, **options: Any) -> Any:
             return json.loads(file.read().decode("utf-8-sig"), **options)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON: {_reason(error)}") from None
+
+
+def yaml_beside(module: str, name: str) -> Any:
+    """Return the plain values in the YAML file ``name`` that lies beside a module; ``module``: its ``__file__``."""
+    return parse_yaml(Path(module).with_name(name).read_text(encoding="utf-8"))
+
+
+def parse_yaml(text: str) -> Any:
+    """Return the plain values in a YAML text. Raises a YAMLError if it is malformed."""
+    return copy.deepcopy(_plain_values(text))
 
 
 @contextmanager

@@ -2,16 +2,15 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 from rich.filesize import decimal
-from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.audits import Check, counted, number, share
 from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.io import yaml_beside
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.greyscale import MISSING
 from pacer.data.images import DECODED
@@ -32,7 +31,7 @@ WORDING_LIMIT, LEFT_OUT_LIMIT, GAP_LIMIT = 0.05, 0.1, 36_525
 _NAMED, _VALUES = 5, 8
 
 #: Titles of the readers' notes and what cures them, by topic.
-_TOPICS = YAML(typ="safe").load(Path(__file__).with_name("topics.yaml"))
+_TOPICS = yaml_beside(__file__, "topics.yaml")
 
 
 def audit_corpus(

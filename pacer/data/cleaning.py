@@ -25,10 +25,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+from pacer.core.io import yaml_beside
 
 #: (run, replacement, maximum number of passes). A run longer than 2**passes is not reduced to one character.
 _RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 8))
@@ -78,7 +77,7 @@ def _sentences(text: str, punctuation: dict[int, Any]) -> str:
 _ITEM = re.compile(r"(?<![\w.,/:(-])\(?(\d{1,2})[.)](?=\s|[^\W\d_]|$)")
 #: A number as it is written: with its point or comma, or as a fraction or date.
 _NUMBER = re.compile(r"(?:(?<![\w.])\.)?\d+(?:[.,/]\d+)*")
-_TEXT = YAML(typ="safe").load(Path(__file__).with_name("cleaning.yaml"))
+_TEXT = yaml_beside(__file__, "cleaning.yaml")
 #: What ``decimals`` replaces, by table: the signs that a text needs, a pattern, what takes its place.
 _REPLACED: dict[str, list[tuple[list[str], re.Pattern[str], str]]] = {
     name: [(signs, re.compile(pattern, re.MULTILINE), new) for signs, pattern, new, *_ in _TEXT[name]]

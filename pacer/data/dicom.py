@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 from functools import cache, partial
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
-from ruamel.yaml import YAML
 
+from pacer.core.io import yaml_beside
 from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, full_range, sound_range
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _MADE = ("ImageType", "SeriesDescription", "DerivationDescription", "Acquisition
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
-_OTHER_PARTS = re.compile("|".join(YAML(typ="safe").load(Path(__file__).with_name("dicom.yaml"))["other parts"]))
+_OTHER_PARTS = re.compile("|".join(yaml_beside(__file__, "dicom.yaml")["other parts"]))
 _CHEST = {"CHEST", "THORAX", "LUNG", "LUNGS", "CXR"}
 
 

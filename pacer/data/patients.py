@@ -1,16 +1,15 @@
 """Doubts about who a patient is: ids that stand for nobody, that differ only in their spelling, or that have far more
 studies than others; DICOM headers that name another patient or day."""
 
-from pathlib import Path
 from typing import Any
 
 import polars as pl
-from ruamel.yaml import YAML
 
+from pacer.core.io import yaml_beside
 from pacer.data.account import Account
 from pacer.data.values import quoted
 
-TABLE: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("patients.yaml"))
+TABLE: dict[str, Any] = yaml_beside(__file__, "patients.yaml")
 _WORDS, _BESIDE = ("|".join(TABLE["no patient"][name]) for name in ("words", "beside"))
 #: Ids that are only punctuation and zeros, or words for no patient.
 _NOBODY = rf"(?i)^(?:[0\W_]*|-1|[\W_]*(?:(?:{_BESIDE})[\W_]+)*(?:{_WORDS})(?:[\W_]+(?:{_BESIDE}|{_WORDS}))*[\W_]*)$"

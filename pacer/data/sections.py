@@ -11,12 +11,10 @@ a report may have several examinations, and findings without a heading.
 import re
 from functools import lru_cache
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ruamel.yaml import YAML
-
 from pacer.core.hygiene import LINE_ENDS, LOST, RESIDUE
+from pacer.core.io import yaml_beside
 from pacer.data.dicom import other_part
 from pacer.data.values import quoted
 
@@ -38,7 +36,7 @@ _HEADING = re.compile(
     r"|((?:FINAL )?ADDENDUM|FINAL REPORT|FINDINGS?|IMPRESSION)[ \t\r]*$)",
     re.M,
 )
-_TEXT = YAML(typ="safe").load(Path(__file__).with_name("headings.yaml"))
+_TEXT = yaml_beside(__file__, "headings.yaml")
 _FRAGMENT = re.compile(r"<([a-z ]+)>")
 
 

@@ -10,12 +10,11 @@ words inside them ("in stable condition" masks "stable").
 
 import re
 from itertools import takewhile
-from pathlib import Path
 
-from ruamel.yaml import YAML
+from pacer.core.io import yaml_beside
 
 #: The fragments, the phrases without comparison by kind, and the phrases of each rule.
-_TEXT = YAML(typ="safe").load(Path(__file__).with_name("wording.yaml"))
+_TEXT = yaml_beside(__file__, "wording.yaml")
 _FRAGMENTS: dict[str, str] = {}
 
 

@@ -5,14 +5,14 @@ portable, because intubated patients are examined in bed.)
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-from ruamel.yaml import YAML
+
+from pacer.core.io import yaml_beside
 
 #: Body traits; :func:`draw_body` draws one number for each. See the comments of the file.
-_TRAITS: dict[str, list[float] | None] = YAML(typ="safe").load(Path(__file__).with_name("anatomy.yaml"))
+_TRAITS: dict[str, list[float] | None] = yaml_beside(__file__, "anatomy.yaml")
 
 Distractor = Literal["skin fold", "buttons", "underwire", "folded sleeve"]
 

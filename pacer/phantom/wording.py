@@ -1,12 +1,10 @@
 """The wording of the phantom's reports (``wording.yaml``): noun phrases of findings, and sentences with them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal, NamedTuple, TypeVar
 
-from ruamel.yaml import YAML
-
+from pacer.core.io import yaml_beside
 from pacer.phantom.world import FindingState, PhantomStudy
 
 Style = Literal["terse", "plain", "prose", "numbered"]
@@ -53,7 +51,7 @@ class Phrase(NamedTuple):
         return " and ".join(f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in self.text.split(" and "))
 
 
-_TABLES = YAML(typ="safe").load(Path(__file__).with_name("wording.yaml"))
+_TABLES = yaml_beside(__file__, "wording.yaml")
 #: All wordings, an attribute for each table of ``wording.yaml``; see its comments. Most frames are grouped by style.
 WORDING = SimpleNamespace(**_TABLES | {"phrases": {name: Names(**names) for name, names in _TABLES["phrases"].items()}})
 

@@ -8,12 +8,11 @@ function of (seed, patient, study); nothing depends on dictionary or hash order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from ruamel.yaml import YAML
 
+from pacer.core.io import yaml_beside
 from pacer.data.findings import FINDINGS
 from pacer.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
 
@@ -46,7 +45,7 @@ class FindingPrior(NamedTuple):
     chronic: bool = False
 
 
-_WORLD = YAML(typ="safe").load(Path(__file__).with_name("world.yaml"))
+_WORLD = yaml_beside(__file__, "world.yaml")
 #: Priors by finding, in drawing order.
 FINDING_PRIORS = {finding: FindingPrior(**finding_prior) for finding, finding_prior in _WORLD["findings"].items()}
 #: ``share`` of patients with each trait, and the ``shifts`` of log-odds that it causes.

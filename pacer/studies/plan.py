@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from pacer.config import Params, Strict, validated
 from pacer.config.baselines import BaselineParams
 from pacer.core.errors import ConfigError
-from pacer.core.io import hash_json
+from pacer.core.io import hash_json, parse_yaml
 from pacer.studies.study import BASELINE_KEY, Overrides, Study
 
 PARAMS, BASELINE_PARAMS = "params.yaml", BASELINE_KEY.removesuffix(":")
@@ -78,7 +78,7 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
     returns the text of a file of the repository, ``code`` hashes of files and folders that no stage makes. Raises a
     ConfigError if a file or a row's parameters are invalid, or a target is not a stage that scores."""
     files = [PARAMS] + [BASELINE_PARAMS] * any(row.target for row in study.rows)
-    in_use = {file: YAML(typ="safe").load(read(file)) for file in files}
+    in_use = {file: parse_yaml(read(file)) for file in files}
     pipelines = {row.target: read_stages(read, row.target) for row in study.rows if row.files is None}
     hashes = code({dep for stages in pipelines.values() for s in stages for dep, maker in s.deps.items() if not maker})
     runs = []
@@ -135,7 +135,7 @@ def is_within(path: str, folder: str) -> bool:
 def _stages(text: str) -> dict[str, Stage]:
     """Return the stages of a ``dvc.yaml`` by their names."""
     stages = {}
-    for name, stage in YAML(typ="safe").load(text)["stages"].items():
+    for name, stage in parse_yaml(text)["stages"].items():
         params: dict[str, list[str]] = {}
         for entry in stage.get("params", []):
             for file, keys in (entry if isinstance(entry, dict) else {PARAMS: [entry]}).items():
@@ -153,10 +153,9 @@ def _paths(entries: list) -> dict[str, dict[str, Any]]:
 
 def with_baselines(pipeline: str, baselines: str, run: Run) -> str:
     """Return the text of a ``dvc.yaml`` with the stages of ``run`` that are a baseline's."""
-    written = io.StringIO()
-    merged, added = (YAML(typ="safe").load(text) for text in (pipeline, baselines))
-    merged["stages"] |= {name: stage for name, stage in added["stages"].items() if name in run.keys}
-    YAML(typ="safe").dump(merged, written)
+    merged, written = parse_yaml(pipeline), io.StringIO()
+    merged["stages"] |= {name: stage for name, stage in parse_yaml(baselines)["stages"].items() if name in run.keys}
+    YAML(typ="safe", pure=True).dump(merged, written)
     return written.getvalue()
 
 

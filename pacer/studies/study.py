@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, JsonValue, model_validator
-from ruamel.yaml import YAML
 
 from pacer.config import Strict, read_params
 from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
+from pacer.core.io import parse_yaml
 from pacer.metrics.display import Mark
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of
@@ -186,7 +186,7 @@ class PublishedTable:
 def load_published() -> Mapping[str, PublishedTable]:
     """Load all tables of ``pacer/studies/published.yaml``, by name."""
     tables = {}
-    for name, table in YAML(typ="safe").load(PUBLISHED.read_text(encoding="utf-8"))["tables"].items():
+    for name, table in parse_yaml(PUBLISHED.read_text(encoding="utf-8"))["tables"].items():
         for block in table["blocks"]:
             for system, values in block["rows"].items():
                 block["rows"][system] = dict(zip(table["metrics"], map(_printed_value, values.split()), strict=True))

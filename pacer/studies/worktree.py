@@ -27,7 +27,7 @@ from pydantic import JsonValue
 from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.io import awaited, read_json, write_json, write_text
+from pacer.core.io import awaited, parse_yaml, read_json, write_json, write_text
 from pacer.core.machine import core_count
 from pacer.studies import plan
 
@@ -267,7 +267,7 @@ class Worktree:
         if lock | known == lock:
             return False
         with (self.tree / LOCK).open("w", encoding="utf-8") as written:
-            YAML(typ="safe").dump({"schema": "2.0", "stages": lock | known}, written)
+            YAML(typ="safe", pure=True).dump({"schema": "2.0", "stages": lock | known}, written)
         return True
 
     def has_stages(self, run: plan.Run, stages: Iterable[str]) -> bool:
@@ -286,7 +286,7 @@ class Worktree:
 
     def _lock(self) -> dict[str, Any]:
         path = self.tree / LOCK
-        return YAML(typ="safe").load(path.read_text(encoding="utf-8"))["stages"] if path.exists() else {}
+        return parse_yaml(path.read_text(encoding="utf-8"))["stages"] if path.exists() else {}
 
     def _configure(self) -> None:
         config, folder = RawConfigParser(strict=False), self.tree / ".dvc"

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from ruamel.yaml import YAML
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoConfig,
@@ -17,7 +16,7 @@ from transformers import (
     ViTImageProcessorPil,
 )
 
-from pacer.core.io import read_json, write_json
+from pacer.core.io import read_json, write_json, yaml_beside
 from pacer.phantom.language import phantom_tokenizer, sample_texts
 
 WIDTH, BLOCKS, SIZE, PATCH = 16, 3, 56, 14
@@ -30,7 +29,7 @@ SHAPE: dict[str, Any] = {
     "patch_size": PATCH,
 }
 ENCODERS = ("dinov2", "dinov2_with_registers", "dinov3_vit", "vit", "siglip_vision_model")
-LANGUAGES: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("languages.yaml"))
+LANGUAGES: dict[str, dict[str, Any]] = yaml_beside(__file__, "languages.yaml")
 #: What splits a text before byte pairs are merged, of Qwen's tokenizers and Llama 3's.
 _SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

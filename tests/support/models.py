@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 import torch
 from filelock import FileLock
-from ruamel.yaml import YAML
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -22,7 +21,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from pacer.core.io import write_json
+from pacer.core.io import write_json, yaml_beside
 from pacer.decoding.reader import CLASSES, FROM_PATCHES, AttributeReader, FindingsReader
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
@@ -41,7 +40,7 @@ from pacer.training.examples import Examples, RecordTable
 from tests.support.made_records import anchors_of, few_records
 
 #: Settings of the tiny model, as in ``params.yaml``, and the configurations of its frozen parts.
-MODEL: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("model.yaml"))
+MODEL: dict[str, dict[str, Any]] = yaml_beside(__file__, "model.yaml")
 FROZEN: dict[str, dict[str, Any]] = MODEL.pop("frozen")
 WIDTH, GRID = 16, 4
 QUERIES: int = MODEL["interface"]["num_queries"]

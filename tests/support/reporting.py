@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
-from ruamel.yaml import YAML
 from safetensors.numpy import save_file
 
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.commitments.anchor import POLARITIES
 from pacer.config import Params
+from pacer.core.io import yaml_beside
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_records
@@ -22,7 +22,7 @@ from pacer.data.source import point_to_files
 from tests.support.corpus import files_config, record
 from tests.support.profiles import profile
 
-GIVEN = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+GIVEN = yaml_beside(__file__, "reporting.yaml")
 SENTENCES = tuple(GIVEN["sentences"])
 
 

@@ -11,15 +11,15 @@ from typing import Self
 
 import pytest
 from filelock import FileLock
-from ruamel.yaml import YAML
 
+from pacer.core.io import parse_yaml
 from tests.support.forks import forking_python
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]
 #: Its `sitecustomize.py` takes from every process what macOS lacks.
 MACOS = Path(__file__).with_name("macos")
-STAGES = tuple(YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"])
+STAGES = tuple(parse_yaml((ROOT / "dvc.yaml").read_text())["stages"])
 #: Stages one after another in one process: importing takes longer than they do in miniature. Each has as many threads
 #: as in a process of its own: results depend on the number, and the launcher uses all cores.
 SCRIPTS = """
@@ -88,7 +88,7 @@ class Repository:
 
     def without_dvc(self, *names: str) -> None:
         """Run these stages of the pipeline."""
-        stages = YAML(typ="safe").load(self.folder / "dvc.yaml")["stages"]
+        stages = parse_yaml((self.folder / "dvc.yaml").read_text())["stages"]
         self.run_in_one_process(*(stages[name]["cmd"].removeprefix("exec python ") for name in names))
 
 

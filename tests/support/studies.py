@@ -8,15 +8,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ruamel.yaml import YAML
 
+from pacer.core.io import yaml_beside
 from pacer.studies.worktree import MARK
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]
 PACER = (sys.executable, "-c", "from pacer.cli import main; main()")
 
-FILES: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+FILES: dict[str, str] = yaml_beside(__file__, "studies.yaml")
 STUDY = FILES["studies/tiny.yaml"]
 #: ``.told/runs``: a line for each stage that ran; while ``.told/hang`` is there, the stage `score` does not end.
 STAGE = """\

@@ -11,7 +11,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
-from pacer.config import Params, parse_params
+from pacer.config import Params, validated
 from pacer.core.contexts import context_of
 from pacer.core.io import write_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
@@ -41,7 +41,7 @@ def parameters(**groups: dict) -> Params:
     }
     for group, changed in (*changes.items(), *groups.items()):
         values[group] |= changed
-    return parse_params(values)
+    return validated(values, "params", Params)
 
 
 def record_table(records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> RecordTable:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
-from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.hygiene import is_empty
+from pacer.core.io import yaml_beside
 from pacer.data.account import Account
 from pacer.data.priors import YEAR_FIRST
 from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
@@ -26,7 +26,7 @@ from pacer.data.values import mapped, quoted
 #: Columns for the paths of a study's images, in a table with one row per study.
 _IMAGES = ("frontal", "lateral")
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
-_SCRIPTS: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_name("table.yaml"))
+_SCRIPTS: dict[str, str] = yaml_beside(__file__, "table.yaml")
 #: Columns with at most so many values, or of such a name, may hold the split; folders of images may only hint at it.
 _FEW, _FOLDERS = 10, "image folders"
 _NAMED_SPLIT = r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)"

@@ -12,10 +12,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ruamel.yaml import YAML
-
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
+from pacer.core.io import yaml_beside
 from pacer.data.dicom import header_view, other_part
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
@@ -36,7 +35,7 @@ _IN_FULL = {
     re.compile(r"\bPOSTER(?:O|IOR)[-_\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
     re.compile(r"\bANTER(?:O|IOR)[-_\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
 }
-_WORDS: dict[str, list] = YAML(typ="safe").load(Path(__file__).with_name("views.yaml"))
+_WORDS: dict[str, list] = yaml_beside(__file__, "views.yaml")
 _FRONTAL, _LATERAL, _DECUBITUS, _OBLIQUE = (
     set(_WORDS[kind]) for kind in ("frontal", "lateral", "decubitus", "oblique")
 )

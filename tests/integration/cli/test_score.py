@@ -12,10 +12,9 @@ from threading import Event
 
 import polars as pl
 import pytest
-from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import read_json, read_jsonl
+from pacer.core.io import parse_yaml, read_json, read_jsonl
 from pacer.metrics.calls import score
 from pacer.metrics.nlg import MeteorError
 from pacer.metrics.signature import read_result
@@ -134,7 +133,7 @@ def test_the_file_for_continuous_integration_fails_on_a_loss(pacer: Callable[...
     """The file in docs/evaluation.md, with reports that are worse, and with the released ones."""
     page = (REPOSITORY / "docs" / "evaluation.md").read_text(encoding="utf-8")
     [block] = re.findall(r"```yaml\n(reports:.*?)```", page, re.DOTALL)
-    lines = YAML(typ="safe").load(block)["reports"]["script"]
+    lines = parse_yaml(block)["reports"]["script"]
     assert len(block.splitlines()) == 5
     texts = [f"Small left effusion number {number} is seen." for number in range(20)]
     for name, reports in (("references", texts), ("released", texts), ("new", ["No edema."] * 20)):

@@ -13,11 +13,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from ruamel.yaml import YAML
 
 from pacer.config import Labelling
 from pacer.core.errors import PacerError
-from pacer.core.io import read_json, write_json
+from pacer.core.io import read_json, write_json, yaml_beside
 from pacer.data.schemas import RECORD_SCHEMA
 from tests.support.endpoint import Drop, Endpoint, Reply, answer, completion, good
 from tests.support.labelling import KEY, REPORTS, build, cached, record
@@ -162,7 +161,7 @@ def test_an_answer_is_on_disk_before_its_slot_asks_again(endpoint, label, tmp_pa
 
 ROOT = Path(__file__).parents[3]
 SLOTS = 16
-TEXTS = YAML(typ="safe").load(Path(__file__).with_name("troubles.yaml"))
+TEXTS = yaml_beside(__file__, "troubles.yaml")
 #: What labels the sample in a folder, and the status of an answer of each kind that the server gives.
 SCRIPT, STATUS = TEXTS["script"], TEXTS["status"]
 

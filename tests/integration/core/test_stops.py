@@ -18,15 +18,14 @@ from typing import Any
 import polars as pl
 import psutil
 import pytest
-from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_directory
+from pacer.core.io import atomic_directory, yaml_beside
 from pacer.metrics.signature import ScoreResult, Signature, read_result, write_result
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
-TEXTS = YAML(typ="safe").load(Path(__file__).with_name("stops.yaml"))
+TEXTS = yaml_beside(__file__, "stops.yaml")
 #: Scripts of stages: one that works; one in the middle of what a stop does not interrupt; one in the same place that
 #: another process has asked to stop; one whose work is a callback, which lets no exception out; and one that is still
 #: importing.

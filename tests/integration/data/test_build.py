@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.io import read_json
+from pacer.core.io import read_json, yaml_beside
 from pacer.data.build_corpus import build_corpus
 from pacer.data.cleaning import CLEANERS
 from pacer.data.findings import FINDINGS
@@ -179,7 +178,7 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
 
 SECRET = "Zephyrine opacity"
 COLUMNS = ("subject", "study", "view", "image", "date", "time", "findings", "impression", "indication", "split")
-KINDS = YAML(typ="safe").load(Path(__file__).with_name("build.yaml"))["kinds"]
+KINDS = yaml_beside(__file__, "build.yaml")["kinds"]
 
 
 def rows_of(images: Path) -> tuple[list[dict[str, Any]], dict[int, tuple[str | None, str]]]:

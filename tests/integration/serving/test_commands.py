@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
-from pacer.core.io import read_jsonl
+from pacer.core.io import read_jsonl, yaml_beside
 from pacer.data.schemas import ABOUT, read_about
 from pacer.serving.case import GENERATED_NOTE, Case, _key, read_cases, report_cases
 from pacer.serving.package import export_model
@@ -248,7 +248,7 @@ def test_a_list_with_other_attributes_is_another_case(describing: Reporter, case
 
 
 SCRIPT = ROOT / "docs" / "examples" / "rexrank.py"
-STUDIES = YAML(typ="safe").load(Path(__file__).with_name("commands.yaml"))["rexrank"]
+STUDIES = yaml_beside(__file__, "commands.yaml")["rexrank"]
 
 
 def run(folder: Path, *arguments: str) -> None:

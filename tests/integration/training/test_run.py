@@ -12,7 +12,7 @@ import torch
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from pacer.config import Params, parse_params
+from pacer.config import Params, validated
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.model.assemble import load_model
@@ -98,12 +98,12 @@ def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monk
     monkeypatch.setattr(Examples, "batch", noting)
     logged = phase("parent", params, "warmup")
     assert seen == {"mw"}
-    validated = {key for _, values in logged for key in values if key.startswith("validation/")}
-    assert validated == {"validation/mw", "validation/mean"}
+    scores = {key for _, values in logged for key in values if key.startswith("validation/")}
+    assert scores == {"validation/mw", "validation/mean"}
     with pytest.raises(ConfigError, match=r"parent.contexts has mn, but corpus.contexts does not"):
         values = params.model_dump()
         values["corpus"]["contexts"] = ["sn", "mw"]
-        parse_params(values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}})
+        validated(values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}}, "params", Params)
 
 
 @pytest.mark.parametrize(("group", "key", "value", "words"), listed_cases(__file__, "other starts"))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from ruamel.yaml import YAML
 
+from pacer.core.io import yaml_beside
 from pacer.metrics.columns import read_score_columns
 from tests.integration.cli.test_installed import ROOT, clone, score_and_compare
 
-GIVEN = YAML(typ="safe").load(Path(__file__).with_name("radeval.yaml"))
+GIVEN = yaml_beside(__file__, "radeval.yaml")
 RECORDED = GIVEN["recorded"]
 
 

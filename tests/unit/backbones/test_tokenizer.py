@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from transformers import AutoTokenizer
 
 from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.core.errors import BackboneError
+from pacer.core.io import yaml_beside
 from pacer.model.assemble import load_tokenizer
 from pacer.phantom.language import sample_texts
 
 #: Vicuna's, what decides about ids.
-SETTINGS: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("tokenizer.yaml"))
+SETTINGS: dict[str, Any] = yaml_beside(__file__, "tokenizer.yaml")
 
 
 @pytest.fixture(scope="module", params=["blanks last", "blanks by frequency"])

@@ -18,7 +18,7 @@ from pacer.backbones.make_backbones import MODELS, unpack
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.backbones.pointers import fingerprint, is_standin, load_frozen, provenance, resolve
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.config import Backbone, parse_params
+from pacer.config import Backbone, Params, validated
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_bytes, hash_file, read_json, write_json
@@ -157,9 +157,9 @@ def test_they_load_as_what_they_stand_for(tmp_path: Path) -> None:
 def test_settings_of_another_model_ask_for_one_that_is_trained(group: str | None, changes: dict, message: str) -> None:
     backbones = PHANTOM["backbones"] | (changes if group is None else {group: PHANTOM["backbones"][group] | changes})
     with pytest.raises(ConfigError, match=message):
-        parse_params(PHANTOM | {"backbones": backbones})
+        validated(PHANTOM | {"backbones": backbones}, "params", Params)
     trained = {role: {"provider": "standin"} for role in MODELS}
-    assert parse_params(PHANTOM | {"backbones": backbones | trained}).backbones.seed == backbones["seed"]
+    assert validated(PHANTOM | {"backbones": backbones | trained}, "params", Params).backbones.seed == backbones["seed"]
 
 
 COMMIT = "c" * 40

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from pacer.cli.command import app
+from pacer.core.io import parse_yaml
 from pacer.metrics.scores import SCORES
 from tests.support.cli import REPOSITORY
 
@@ -124,9 +124,8 @@ def test_scripts_exist() -> None:
 
 
 def test_parameters_and_stages_of_dvc_exist() -> None:
-    read = YAML(typ="safe").load
-    params = read((REPOSITORY / "params.yaml").read_text())
-    stages = set(read((REPOSITORY / "dvc.yaml").read_text())["stages"])
+    params = parse_yaml((REPOSITORY / "params.yaml").read_text())
+    stages = set(parse_yaml((REPOSITORY / "dvc.yaml").read_text())["stages"])
     keys, targets = set(), set()
     for page, words in named("dvc"):
         for option, value in itertools.pairwise(words):
@@ -239,9 +238,8 @@ def test_files_exist(words: set[str]) -> None:
 
 
 def test_parameters_exist() -> None:
-    read = YAML(typ="safe").load
     profiles = ("params.yaml", "baselines/params.yaml", *(name for name in TRACKED if name.startswith("configs/")))
-    params = [read((REPOSITORY / name).read_text()) for name in profiles]
+    params = [parse_yaml((REPOSITORY / name).read_text()) for name in profiles]
     lost = []
     for page, _, name in NAMES:
         key = re.split(r"[:=]", name)[0]
@@ -256,7 +254,7 @@ def test_parameters_exist() -> None:
 
 
 def test_stages_exist() -> None:
-    stages = set(YAML(typ="safe").load((REPOSITORY / "dvc.yaml").read_text())["stages"])
+    stages = set(parse_yaml((REPOSITORY / "dvc.yaml").read_text())["stages"])
     named = {stage for _, line in LINES for stage in re.findall(r"\b[Ss]tage `(\w+)`", line)}
     assert named and named <= stages
 

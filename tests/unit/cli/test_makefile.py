@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pacer.cli.command import Finding, diagnose, models
-from pacer.config import Params, parse_params
+from pacer.config import Params, validated
 from tests.support.cases import listed_cases
 from tests.support.cli import REPOSITORY
 from tests.support.profiles import profile
@@ -67,7 +67,7 @@ def changed(name: str, **groups: dict) -> Params:
     values = profile(name).model_dump()
     for group, changes in groups.items():
         values[group] |= changes
-    return parse_params(values)
+    return validated(values, "params", Params)
 
 
 def found(title: str, params: Params) -> dict[str, Finding]:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from ruamel.yaml import YAML
 
 from pacer.config import Params, load_params
 from pacer.config.decode import Score
 from pacer.config.params import load_profile, profile_text
 from pacer.core.errors import ConfigError
+from pacer.core.io import yaml_beside
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score import ORIGINALS
 from pacer.studies.study import load_published
@@ -21,7 +21,6 @@ from tests.support.profiles import profile
 
 REPOSITORY = Path(__file__).parents[3]
 PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))
-read_yaml = YAML(typ="safe").load
 
 
 def overlaid(folder: Path, text: str) -> Params:
@@ -62,7 +61,7 @@ def test_an_overlay_changes_its_values_and_keeps_the_comments_of_the_rest(tmp_pa
     )
 
 
-TABLES = read_yaml(Path(__file__).with_name("profiles.yaml"))
+TABLES = yaml_beside(__file__, "profiles.yaml")
 
 
 @pytest.mark.parametrize("group", TABLES["published"])

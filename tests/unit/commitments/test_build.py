@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
 from pacer.commitments.answers import STATUSES, Reply, StoredAnswer, read_answer, read_answers, read_completion
@@ -16,6 +15,7 @@ from pacer.commitments.labelling import system_prompt
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import yaml_beside
 from tests.support.cases import listed_cases
 from tests.support.endpoint import completion
 from tests.support.labelling import build
@@ -162,7 +162,7 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str | dict, mes
         read_answers(tmp_path / "cache.jsonl")
 
 
-RULES: dict[int, list[str]] = YAML(typ="safe").load(Path(__file__).with_name("prompt_rules.yaml"))
+RULES: dict[int, list[str]] = yaml_beside(__file__, "prompt_rules.yaml")
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,10 @@
 """Anchors as text: rendering and parsing are inverses, and parsing forgives what a generator gets wrong."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import (
     FINDINGS,
@@ -23,8 +21,9 @@ from pacer.commitments.anchor import (
     render_anchor,
 )
 from pacer.core.errors import DataError
+from pacer.core.io import yaml_beside
 
-CASES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("render.yaml"))
+CASES: dict[str, Any] = yaml_beside(__file__, "render.yaml")
 _FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)), min_size=13, max_size=13)
 
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 from safetensors.torch import save_file
 
 from pacer.core.errors import ConfigError, DataError
@@ -23,11 +22,22 @@ from pacer.core.io import (
     check_replaceable,
     files_below,
     numbered_jsonl,
+    parse_yaml,
     read_journal,
     read_json,
     read_jsonl,
 )
 from pacer.core.outputs import FOLDERS, check_folders
+
+
+def test_yaml_is_read_alike_where_libyaml_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libyaml refuses these words; what one reader changes, the next does not see."""
+    monkeypatch.setattr("ruamel.yaml.main.CParser", lambda *_: pytest.fail("ruamel took libyaml's parser"))
+    for _ in range(2):
+        words = parse_yaml("words: [ribs?, params.yaml:seed]")["words"]
+        assert words == ["ribs?", "params.yaml:seed"]
+        words.clear()
+    assert [file for file in (ROOT / "pacer").rglob("*.py") if 'YAML(typ="safe")' in file.read_text()] == []
 
 
 def test_an_output_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp_path: Path) -> None:
@@ -177,7 +187,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_folders_are_those_of_the_pipeline_and_the_baselines() -> None:
-    stages = [YAML(typ="safe").load(ROOT / name)["stages"] for name in ("dvc.yaml", "baselines/stages.yaml")]
+    stages = [parse_yaml((ROOT / name).read_text())["stages"] for name in ("dvc.yaml", "baselines/stages.yaml")]
     outs = [
         out for part in stages for stage in part.values() for key in ("outs", "metrics") for out in stage.get(key, ())
     ]

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
-from pacer.config import Params, parse_params
+from pacer.config import Params, validated
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import load_strictly, load_weights, read_record, specification_of
@@ -197,5 +197,5 @@ def test_parameters_that_do_not_describe_the_file(params, released, alike, tmp_p
     values = params.model_dump()
     values[group] |= change
     with pytest.raises(CheckpointError, match=message):
-        adopt_llm_rg4(released, parse_params(values), alike, tmp_path / "llm_rg4")
+        adopt_llm_rg4(released, validated(values, "params", Params), alike, tmp_path / "llm_rg4")
     assert not (tmp_path / "llm_rg4").exists()

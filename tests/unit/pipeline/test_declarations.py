@@ -13,17 +13,17 @@ from typing import Any
 
 import polars as pl
 import pytest
-from ruamel.yaml import YAML
 
 from pacer.config.model import MIXERS
+from pacer.core.io import parse_yaml
 from pacer.data.schemas import read_table
 from pacer.model.checkpoint import specification_of
 from pacer.training.run import Inputs
 from tests.support.profiles import profile
 from tests.support.stage_deps import DEFINITIONS, ROOT, imports, script_of, with_deps
 
-PIPELINE = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
-BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "stages.yaml")["stages"]
+PIPELINE = parse_yaml((ROOT / "dvc.yaml").read_text())["stages"]
+BASELINES = parse_yaml((ROOT / "baselines" / "stages.yaml").read_text())["stages"]
 STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 #: Packages from the bottom to the top; one may use what stands in a row above its own.
 LEVELS = (

@@ -11,9 +11,8 @@ import numpy as np
 import promise
 import pytest
 import release_check
-from ruamel.yaml import YAML
 
-from pacer.core.io import read_json
+from pacer.core.io import parse_yaml, read_json
 from pacer.metrics.signature import read_scores
 from pacer.studies.study import load_study
 from tests.support.cases import cases, listed_cases
@@ -63,7 +62,7 @@ def extremes(file: str, start: str, cell: int) -> list[str]:
 
 
 def seen() -> list[str]:
-    known = YAML(typ="safe").load(release_check.SEEN.read_text(encoding="utf-8"))
+    known = parse_yaml(release_check.SEEN.read_text(encoding="utf-8"))
     return [" to ".join(dict.fromkeys(f"{known[end]:.2f}".lstrip("0") for end in ("low", "high")))]
 
 

@@ -9,11 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
-from pacer.core.io import read_json
+from pacer.core.io import parse_yaml, read_json, yaml_beside
 from pacer.studies.plan import Run, overridden, plan, read_stages
 from pacer.studies.run import StudyRunner
 from pacer.studies.study import Study, load_published, load_study
@@ -101,7 +100,7 @@ def test_the_conventional_study_is_the_papers_profile() -> None:
     """On mimic_rg4_sn the study changes nothing but the controls of decoding, which that profile does not run."""
     params = yaml_of("mimic_rg4_sn")
     [run] = planned(load_study(STUDIES, "conventional_sn"), params)
-    assert run.values["params.yaml"] == YAML(typ="safe").load(params)
+    assert run.values["params.yaml"] == parse_yaml(params)
 
 
 def test_a_sweep_is_judged_on_validation_cases() -> None:
@@ -127,7 +126,7 @@ def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(tm
     assert read(tmp_path, swapped).labels == ["1-2", "2-1"]
 
 
-@pytest.mark.parametrize(("old", "new", "told"), YAML(typ="safe").load(Path(__file__).with_name("wrong_studies.yaml")))
+@pytest.mark.parametrize(("old", "new", "told"), yaml_beside(__file__, "wrong_studies.yaml"))
 def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, told: str) -> None:
     assert len(planned(read(tmp_path, GOOD), MICRO)) == 4 and old in GOOD
     with pytest.raises(ConfigError, match=re.escape(told)):
@@ -135,17 +134,16 @@ def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, to
 
 
 def test_overrides_change_only_their_values_and_keep_the_comments() -> None:
-    yaml = YAML(typ="safe")
     text = yaml_of("micro")
     changed = overridden(
         text,
         {"calibrate.lambda_cons": 0.1, "commit.route": "direct", "decode.controls": [], "corpus.contexts": ["sn"]},
         "here",
     )
-    expected = yaml.load(text)
+    expected = parse_yaml(text)
     expected["calibrate"]["lambda_cons"], expected["commit"]["route"] = 0.1, "direct"
     expected["corpus"]["contexts"], expected["decode"]["controls"] = ["sn"], []
-    assert yaml.load(changed) == expected
+    assert parse_yaml(changed) == expected
     comments = [line.partition("# ")[2] for line in text.splitlines() if "# " in line]
     # the comment of a list whose length changes may go; all others stay
     assert len([line for line in changed.splitlines() if line.partition("# ")[2] in comments]) >= len(comments) - 2

@@ -8,10 +8,9 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
-from pacer.core.io import write_json
+from pacer.core.io import parse_yaml, write_json
 from pacer.metrics.display import Table
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference
@@ -223,7 +222,7 @@ def values(name: str, block: str, system: str) -> dict[str, float]:
 def test_tables_have_the_papers_size_and_every_value_its_form() -> None:
     sizes = [(name, len(table.metrics), [len(b.rows) for b in table.blocks]) for name, table in TABLES.items()]
     assert sizes == [tuple(size.values[0]) for size in listed_cases(__file__, "sizes")]
-    raw = YAML(typ="safe").load(PUBLISHED.read_text(encoding="utf-8"))["tables"]
+    raw = parse_yaml(PUBLISHED.read_text(encoding="utf-8"))["tables"]
     rows = [row for table in raw.values() for block in table["blocks"] for row in block["rows"].values()]
     assert all(re.fullmatch(r"--|([*_]?)\d\.\d{3}\1", value) for row in rows for value in row.split())
     for name, table in TABLES.items():

@@ -1,17 +1,16 @@
 """The phases' objective and its gradients against loops over samples, from the paper's equations, in float64."""
 
 from dataclasses import fields
-from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import pytest
 import torch
-from ruamel.yaml import YAML
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.io import yaml_beside
 from pacer.data.prompt import instruction
 from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer
@@ -24,7 +23,7 @@ from tests.support.reference import Sample, Token, Weights
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
 COMMITMENT = 0.25
-GIVEN = YAML(typ="safe").load(Path(__file__).with_name("reference.yaml"))
+GIVEN = yaml_beside(__file__, "reference.yaml")
 #: Rows of the records, the route of each, and whether all of them have one context.
 BATCHES: dict[str, tuple[list[int], list[bool]]] = GIVEN["batches"]
 PHASES = {

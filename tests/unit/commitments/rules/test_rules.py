@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.attributes import TABLE as ATTRIBUTES
@@ -19,6 +18,7 @@ from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.commitments.rules.plain import without_prompt
 from pacer.commitments.rules.segments import located_segments, segments
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns, Rule, lines
+from pacer.core.io import yaml_beside
 from pacer.data.cleaning import clean_report
 from tests.support.sentences import anchor_of
 
@@ -44,7 +44,7 @@ SENTENCES = [
     for line in Path(__file__).with_name("sentences.tsv").read_text(encoding="utf-8").splitlines()
     if not line.startswith("#")
 ]
-CASES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("cases.yaml"))
+CASES: dict[str, Any] = yaml_beside(__file__, "cases.yaml")
 SOME = ("pleural effusion", "pneumothorax", "pneumonia", "consolidation", "atelectasis", "fracture")
 TEXTS = st.one_of(
     st.lists(st.sampled_from([*CASES["words"].split(), "\n", "\n\n"]), max_size=30).map(" ".join),
