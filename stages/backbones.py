@@ -7,7 +7,7 @@ from pacer.backbones.external import check_settings
 from pacer.backbones.make_backbones import MODELS, locate_backbones, make_standins
 from pacer.backbones.pointers import resolve
 from pacer.config import load_params
-from pacer.core.io import atomic_directory
+from pacer.core.io import hash_file, hash_json, publish, scratch_directory
 from pacer.data.prompt import instruction
 from pacer.data.schemas import read_images, read_records
 
@@ -16,9 +16,12 @@ def main() -> None:
     params, corpus = load_params(), Path("data/corpus")
     records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
-    with atomic_directory(Path("models/backbones")) as out:
-        locate_backbones(params.backbones, out)
+    out, tables = Path("models/backbones"), (hash_file(corpus / name) for name in ("records.parquet", "images.parquet"))
+    depends_on = [params.backbones.model_dump(mode="json"), params.prompt.unknown_view, *tables]
+    with scratch_directory(out, hash_json(depends_on)) as directory:
+        locate_backbones(params.backbones, directory)
         for role in MODELS:
             located = getattr(params.backbones, role).provider in ("hub", "local")
-            check_settings(params, role, resolve(out / role) if located else None)
-        make_standins(params.backbones, records, images, instruct, out)
+            check_settings(params, role, resolve(directory / role) if located else None)
+        make_standins(params.backbones, records, images, instruct, directory)
+        publish(directory, out)

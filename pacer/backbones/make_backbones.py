@@ -39,8 +39,8 @@ def locate_backbones(config: Backbones, out: Path) -> None:
 
 
 def unpack(role: str, out: Path) -> None:
-    """Write a model that comes with the package into ``out``, which must not exist yet, in the format of the model that
-    it replaces."""
+    """Write a model that comes with the package into ``out``, in the format of the model that it replaces."""
+    shutil.rmtree(out, ignore_errors=True)  # what a stopped process left
     card = read_json(CARD)
     shutil.copytree(CARD.parent / role, out, copy_function=shutil.copyfile)
     if role == "chexbert":
@@ -55,7 +55,7 @@ def unpack(role: str, out: Path) -> None:
 def make_standins(
     config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
 ) -> None:
-    """Train every model whose provider is ``standin``, in at most as many processes as there are cores.
+    """Train the models of provider ``standin`` that ``out`` lacks, in at most as many processes as there are cores.
 
     The models depend only on the settings, not on the number of cores or the order in which training ends.
 
@@ -66,7 +66,8 @@ def make_standins(
     Raises:
         DataError: there is no train record. BackboneError: the first error of a training; the others are stopped.
     """
-    wanted = [role for role in MODELS if getattr(config, role).provider == "standin"]
+    missing = [role for role in MODELS if not (out / role / PROVENANCE).exists()]  # written last
+    wanted = [role for role in missing if getattr(config, role).provider == "standin"]
     if not wanted:
         return
     data = load_data(config, records, images)

@@ -163,6 +163,7 @@ def build_signature(
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
+    readers = sorted(path for path in Path(rules.__file__).parent.iterdir() if path.is_file())  # tables and code
     return Signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
@@ -177,7 +178,8 @@ def build_signature(
         columns=named,
         counts=counts,
         counted={name: context_counts(part, settings.convention, named["scores"]) for name, part in parts.items()},
-        versions={name: version_of(name) for name in _PACKAGES} | {"rules": rules_version()},
+        versions={name: version_of(name) for name in _PACKAGES}
+        | {"rules": hash_json(list(map(hash_file, readers)))[:8]},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"} or None,  # study ids
@@ -190,12 +192,6 @@ def version_of(package: str) -> str | None:
         return version("pacer-cxr" if package == "pacer" else package)  # another project has the bare name
     except PackageNotFoundError:
         return None
-
-
-def rules_version() -> str:
-    """Return a short hash of the rules that read findings: of their tables and their code."""
-    files = sorted(path for path in Path(rules.__file__).parent.iterdir() if path.is_file())
-    return hash_json([hash_file(path) for path in files])[:8]
 
 
 def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Stand-ins side by side: what is made does not depend on who ends first, and a failure is one clear error."""
+"""Stand-ins side by side: a failure is one clear error, and what was finished is not trained again."""
 
 import os
 import signal
@@ -9,10 +9,11 @@ import pytest
 
 from pacer.backbones import make_backbones
 from pacer.backbones.make_backbones import MODELS, make_standins
+from pacer.backbones.pointers import PROVENANCE
 from pacer.config import Backbone
 from pacer.config.backbones import Backbones
 from pacer.core.errors import BackboneError, DataError
-from pacer.core.io import hash_file
+from pacer.core.io import hash_file, write_json
 from pacer.data.prompt import instruction
 from tests.support.profiles import profile
 
@@ -32,8 +33,7 @@ NOTHING = pl.DataFrame(schema={"split": pl.String})
 
 
 def make(out: Path, **settings) -> dict[str, str]:
-    config = SMALL.model_copy(update=settings)
-    make_standins(config, NOTHING, NOTHING, instruction, out)
+    make_standins(SMALL.model_copy(update=settings), NOTHING, NOTHING, instruction, out)
     return {str(file.relative_to(out)): hash_file(file) for file in sorted(out.rglob("*")) if file.is_file()}
 
 
@@ -44,6 +44,9 @@ def test_the_first_error_ends_the_others(tmp_path: Path, monkeypatch: pytest.Mon
     changes |= {"text_standin": SMALL.text_standin.model_copy(update={"texts": 1})}
     with pytest.raises(BackboneError, match=r"could not be trained: .*DataError: .* at least 2 texts .*, got 1"):
         make(tmp_path, **changes)
+    for role in ("language", "text"):
+        write_json(tmp_path / role / PROVENANCE, {})
+    make(tmp_path, **changes)  # what was finished is not trained again
 
 
 def test_a_killed_process_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
