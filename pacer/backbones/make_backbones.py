@@ -66,8 +66,8 @@ def make_standins(
     Raises:
         DataError: there is no train record. BackboneError: the first error of a training; the others are stopped.
     """
-    missing = [role for role in MODELS if not (out / role / PROVENANCE).exists()]  # written last
-    wanted = [role for role in missing if getattr(config, role).provider == "standin"]
+    standins = [role for role in MODELS if getattr(config, role).provider == "standin"]
+    wanted = _lacking(standins, out)
     if not wanted:
         return
     data = load_data(config, records, images)
@@ -78,6 +78,12 @@ def make_standins(
         spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
     except ProcessException as error:
         raise BackboneError(f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}") from error
+    if stopped := _lacking(standins, out):  # a process that gets SIGINT ends as if it had finished
+        raise BackboneError(f"training of {' and '.join(stopped)} was stopped; run the same command again to go on")
+
+
+def _lacking(roles: Sequence[str], out: Path) -> list[str]:
+    return [role for role in roles if not (out / role / PROVENANCE).exists()]  # which is written last
 
 
 def _train_share(

@@ -11,7 +11,7 @@ from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 from pacer.core.audits import number
 
 #: What the numbers of :func:`score_cell` in brackets are, below a table.
-IN_BRACKETS = "in brackets: the number of findings, or records, scored"
+IN_BRACKETS = "in brackets: the number of findings or records that count"
 
 Mark = Literal["best", "second"]
 MARKS: tuple[Mark, ...] = get_args(Mark)

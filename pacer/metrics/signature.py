@@ -228,7 +228,7 @@ _NOTES = {
     "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that their column is right",
     "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, [INST], <think>): {count}; "
     "the prompt is removed; {only} of them contain nothing else and are scored as empty reports",
-    "blank_hypotheses": "note: reports without text (blank, a word like nan, no closed box): {count}; scored as empty",
+    "blank_hypotheses": "note: reports without text (blank, nan, nothing to extract): {count}; scored as empty",
     **{
         f"{kind}_{side}": f"{{count}} of {{pairs}} {side} {note.replace('{side}', side)}"
         for kind, note in _SIDE_NOTES.items()

@@ -57,8 +57,8 @@ class Comparison(Displayed):
     def notes(self) -> list[str]:
         """What the scores count and are computed over, and in which versions the runs differ."""
         counting = any(any(tested.counts) for scores in self.scores.values() for tested in scores.values())
-        both = f"{UNITS[self.unit]}: those counted in both runs; an interval needs at least {bootstrap.LEAST_UNITS}"
-        notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {both}"] * counting
+        least = f"an interval needs {bootstrap.LEAST_UNITS} {UNITS[self.unit]} that count in both runs"
+        notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {least}"] * counting
         notes += [f"{name}: compared over {n:,} of {self.records:,} records" for name, n in self.partial.items()]
         notes += [f"{name} is left out: only one run has this score" for name in self.left_out]
         same = "score both with the same version"
@@ -74,7 +74,7 @@ class Comparison(Displayed):
         ]
         labelled = any("f1" in scores for scores in self.scores.values())
         notes = [
-            f"{self.records:,} records, resampled by {self.unit} ({self.units:,}); "
+            f"{self.records:,} records, {self.units:,} {UNITS[self.unit]} resampled; "
             f"{self.resamples:,} bootstrap samples and as many randomizations, seed {bootstrap.SEED}; "
             f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without --chexbert'}; "
             "p values are not corrected for the number of rows"
@@ -163,7 +163,7 @@ class Comparisons(Displayed):
         known = [key for key, count in counts.items() if count == len(self.others)]
         for key, most in max_loss.items():
             if key not in known:
-                raise ConfigError(f"--max-loss={key}: not compared for all systems; choose from {', '.join(known)}")
+                raise ConfigError(f"--max-loss={key}: not a score of all systems; choose from {', '.join(known)}")
             if not most >= 0:
                 raise ConfigError(f"--max-loss={key}: expected a non-negative loss, got {most:g}")
             for system, found in ((row.system, row.difference) for row in self.tested if row.score == key):
@@ -175,10 +175,10 @@ class Comparisons(Displayed):
                 lower = score_of(key).better == "lower"
                 loss, least = (found.difference, found.low) if lower else (-found.difference, -found.high)
                 if max(loss, least) > most:
-                    doubt = "" if least > most else f"{signed(found.difference)}, not certainly beyond it, "
-                    interval = f"{doubt}{signed(found.low)}…{signed(found.high)}"
-                    said = f"{system} loses more than {most:g} in {key} against {self.first}: {interval}"
-                    sentences.append((said, least > most))
+                    interval = f"({PERCENT} interval {signed(found.low)}…{signed(found.high)})"
+                    doubt = "" if least > most else ", which may be chance, so the check passes"
+                    said = f"{system} loses more than {most:g} in {key} against {self.first}: "
+                    sentences.append((f"{said}{signed(found.difference)} {interval}{doubt}", least > most))
         return sentences
 
     def table(self) -> Table:
@@ -190,7 +190,7 @@ class Comparisons(Displayed):
         one = next(iter(self.others.values()))
         tests = sum(row.p_holm is not None for row in self.tested)
         notes = [
-            f"{one.records:,} records, resampled by {one.unit} ({one.units:,}); context {list(one.scores)[-1]}; p is "
+            f"{one.records:,} records, {one.units:,} {UNITS[one.unit]} resampled; context {list(one.scores)[-1]}; p is "
             f"corrected for all {tests} differences from {self.first} (Holm)"
         ]
         systems: dict[str, list[str]] = {}

@@ -56,8 +56,18 @@ def test_a_killed_process_is_one_clear_error(tmp_path: Path, monkeypatch: pytest
         make(tmp_path)
 
 
+def test_a_stopped_process_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_backbones, "_train_share", stopped)
+    with pytest.raises(BackboneError, match="training of vision and language and chexbert and text was stopped"):
+        make(tmp_path)
+
+
 def killed(number: int, *arguments: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stopped(number: int, *arguments: object) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_corpus_without_train_records_is_refused(tmp_path: Path) -> None:

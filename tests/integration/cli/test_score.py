@@ -117,7 +117,7 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     assert "no intervals: 4 record ids are too few; at least" in outcome.out.replace("\n", " ")
     assert re.search(r"ROUGE-L .* – +[01]\.\d+$", outcome.out, re.MULTILINE)
     assert "p values are valid for any sample size" in outcome.out
-    assert "4 records, resampled by record (4)" in outcome.out
+    assert "4 records, 4 records resampled" in outcome.out
     signature = Path("others/signature.json")
     signature.write_text(signature.read_text().replace('"numpy": "', '"numpy": "0.'))
     told = pacer("compare", "scores", "others").out.replace("\n", " ")
@@ -173,7 +173,7 @@ def test_several_systems_are_compared_in_one_table(pacer: Callable[..., Outcome]
     assert loss.code == 3 and loss.error.startswith("a=b loses more than 0.6 in rougeL against same: −")
     assert loss.error.count("\n") == 1
     doubtful = pacer("compare", "runs/same", "half=runs/other", "--max-loss", "rougeL=0.4")
-    assert doubtful.code == 0 and ", not certainly beyond it, −" in doubtful.error
+    assert doubtful.code == 0 and doubtful.error.endswith("), which may be chance, so the check passes\n")
     for wrong, reason in (("nope=0.1", "nope: .*; choose from report_positive_f1, "), ("bleu4", "such as f1=0.02")):
         refused = pacer(*command, "--max-loss", wrong)
         assert refused.code == 1 and re.search(reason, refused.error)

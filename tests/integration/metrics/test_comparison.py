@@ -110,7 +110,7 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
     assert len(table.rows) == len(found.tested) and "all 14 differences from base (Holm)" in table.notes[0]
     assert repr(found).endswith(table.notes[-1])
     with pytest.raises(
-        ConfigError, match=r"^max_loss=\"f1\": not compared for all systems; choose from report_positive_f1, "
+        ConfigError, match=r"^max_loss=\"f1\": not a score of all systems; choose from report_positive_f1, "
     ):
         replace(found, tested=found.tested[1:]).losses({"f1": 0.1})  # one system lacks it
 
