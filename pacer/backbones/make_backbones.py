@@ -1,6 +1,7 @@
 """Collect the four frozen models in one directory, as pointers, unpacked or trained."""
 
 import shutil
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,9 +41,8 @@ def locate_backbones(config: Backbones, out: Path) -> None:
 
 def unpack(role: str, out: Path) -> None:
     """Write a model that comes with the package into ``out``, in the format of the model that it replaces."""
-    shutil.rmtree(out, ignore_errors=True)  # what a stopped process left
     card = read_json(CARD)
-    shutil.copytree(CARD.parent / role, out, copy_function=shutil.copyfile)
+    shutil.copytree(CARD.parent / role, out, copy_function=shutil.copyfile, dirs_exist_ok=True)
     if role == "chexbert":
         weights = load_file(out / WEIGHTS).items()
         state = {name: weight.float() if weight.is_floating_point() else weight for name, weight in weights}
@@ -66,8 +66,8 @@ def make_standins(
     Raises:
         DataError: there is no train record. BackboneError: the first error of a training; the others are stopped.
     """
-    standins = [role for role in MODELS if getattr(config, role).provider == "standin"]
-    wanted = _lacking(standins, out)
+    missing = [role for role in MODELS if not (out / role / PROVENANCE).exists()]  # written last
+    wanted = [role for role in missing if getattr(config, role).provider == "standin"]
     if not wanted:
         return
     data = load_data(config, records, images)
@@ -78,18 +78,13 @@ def make_standins(
         spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
     except ProcessException as error:
         raise BackboneError(f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}") from error
-    if stopped := _lacking(standins, out):  # a process that gets SIGINT ends as if it had finished
-        raise BackboneError(f"training of {' and '.join(stopped)} was stopped; run the same command again to go on")
-
-
-def _lacking(roles: Sequence[str], out: Path) -> list[str]:
-    return [role for role in roles if not (out / role / PROVENANCE).exists()]  # which is written last
 
 
 def _train_share(
     number: int, shares: Sequence[Sequence[str]], config: Backbones, data: TrainingData, instruct: Instruct, out: Path
 ) -> None:
     """Train and write the models of one process, with provenance; on one thread, as more threads round differently."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it would end as if it had finished; the first process stops it
     from transformers.utils import logging
 
     from pacer.backbones.standins import bert, language, vision  # not needed in the first process

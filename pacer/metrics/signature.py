@@ -178,8 +178,7 @@ def build_signature(
         columns=named,
         counts=counts,
         counted={name: context_counts(part, settings.convention, named["scores"]) for name, part in parts.items()},
-        versions={name: version_of(name) for name in _PACKAGES}
-        | {"rules": hash_json(list(map(hash_file, readers)))[:8]},
+        versions={name: version_of(name) for name in _PACKAGES} | {"rules": hash_json([*map(hash_file, readers)])[:8]},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"} or None,  # study ids

@@ -17,14 +17,10 @@ from tests.support.building import CONFIG
 from tests.support.real import DATA, real
 
 
-def images_of(folder: Path) -> pl.DataFrame:
-    paths = sorted(str(path) for path in folder.rglob("*") if path.suffix in (".jpg", ".jpeg", ".png", ".dcm"))
-    return pl.DataFrame({"image_id": [str(Path(path).relative_to(folder)) for path in paths], "path": paths})
-
-
 @pytest.mark.parametrize(("corpus", "count"), [("openi/images", 6087), ("covid", 229), ("dicom", 2)])
 def test_all_images_pass(backbones: Path, tmp_path: Path, corpus: str, count: int) -> None:
-    images = images_of(real(corpus))
+    paths = sorted(str(path) for path in real(corpus).rglob("*") if path.suffix in (".jpg", ".jpeg", ".png", ".dcm"))
+    images = pl.DataFrame({"image_id": [str(Path(path).relative_to(real(corpus))) for path in paths], "path": paths})
     assert len(images) == count
     for mode in ("states", "pixels"):
         config = CONFIG.model_copy(update={"mode": mode, "batch_size": 64, "shard_size": 512, "workers": 2})

@@ -33,10 +33,8 @@ from pacer.core.outputs import FOLDERS, check_folders
 def test_yaml_is_read_alike_where_libyaml_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """libyaml refuses these words; what one reader changes, the next does not see."""
     monkeypatch.setattr("ruamel.yaml.main.CParser", lambda *_: pytest.fail("ruamel took libyaml's parser"))
-    for _ in range(2):
-        words = parse_yaml("words: [ribs?, params.yaml:seed]")["words"]
-        assert words == ["ribs?", "params.yaml:seed"]
-        words.clear()
+    parse_yaml(text := "[ribs?, params.yaml:seed]").clear()
+    assert parse_yaml(text) == ["ribs?", "params.yaml:seed"]
     assert [file for file in (ROOT / "pacer").rglob("*.py") if 'YAML(typ="safe")' in file.read_text()] == []
 
 

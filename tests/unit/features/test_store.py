@@ -32,11 +32,6 @@ ENCODING = {"mode": "states", "encoders": {}, "depths": [1, 3], "dtype": "float3
 ENCODING |= {"rounding": 1}
 
 
-def write_index(path: Path, column: str, entries: list[tuple[str, str, int]]) -> None:
-    schema = {column: pl.String, "shard": pl.String, "row": pl.Int64}
-    pl.DataFrame(entries, schema=schema, orient="row").write_parquet(path)
-
-
 def write_store(directory: Path, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """A store of 23 images and 7 previous reports; returns the states of each image and text, and each text's mask."""
     rows: dict[str, Tensor] = {}
@@ -59,7 +54,8 @@ def write_store(directory: Path, dtype: torch.dtype = torch.float32) -> dict[str
                 rows[key] = stored["states"][row]
                 if kind == "priors":
                     rows[f"mask of {key}"] = stored["mask"][row].bool()
-        write_index(directory / name, column, entries)
+        schema = {column: pl.String, "shard": pl.String, "row": pl.Int64}
+        pl.DataFrame(entries, schema=schema, orient="row").write_parquet(directory / name)
     write_json(directory / MANIFEST, {"encoding": ENCODING})
     return rows
 
