@@ -219,7 +219,7 @@ def _profile_in_use(params: Path) -> str | None:
 def doctor(params: ParamsFile = PARAMS) -> None:
     """Check what a run needs: packages, models, files, disk."""
     config, lacking = load_profile(params), False
-    console.print(f"{params}: {_profile_in_use(params) or 'valid; it matches no profile'}")
+    console.print(f"{params}: {_profile_in_use(params) or 'valid; no profile has the same values'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in diagnose(config):
         console.print(f"\n{title}")

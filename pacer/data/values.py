@@ -15,7 +15,7 @@ MIMIC_PATH = r"(?:^|[/\\])p(\d+)[/\\]s(\d+)[/\\]"
 DATE_FORMS = (
     "expected a valid date as YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, with or without a time and zone, "
     "YYYYMMDDHHMMSS, or seconds or milliseconds since 1970 (not micro- or nanoseconds, nor spreadsheet days such as "
-    "43831); years need four digits. For forms such as 05/06/2018, which are ambiguous, set corpus.table.dates. If a "
+    "43831); years need four digits. For forms such as 05.06.2018 or 05/06/2018, set corpus.table.dates. If a "
     "number gives only the order of a patient's studies, map it to `order` in corpus.table.columns"
 )
 TIME_FORMS = (

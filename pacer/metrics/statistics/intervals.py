@@ -214,8 +214,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         if name == "Reports" and control:  # the sentences above say it
             continue
         sentences.append(
-            f"{name} match their references not measurably better than other patients' references (F1): "
-            f"{', '.join(contexts)}."
+            f"F1 of {name.lower()} is not shown to be above F1 with other patients' references: {', '.join(contexts)}."
         )
     return sentences
 
