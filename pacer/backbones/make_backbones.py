@@ -84,7 +84,7 @@ def _train_share(
     number: int, shares: Sequence[Sequence[str]], config: Backbones, data: TrainingData, instruct: Instruct, out: Path
 ) -> None:
     """Train and write the models of one process, with provenance; on one thread, as more threads round differently."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it would end as if it had finished; the first process stops it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # with Python's handler torch would take it for one that has finished
     from transformers.utils import logging
 
     from pacer.backbones.standins import bert, language, vision  # not needed in the first process

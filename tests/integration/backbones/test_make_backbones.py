@@ -56,12 +56,12 @@ def test_a_killed_process_is_one_clear_error(tmp_path: Path, monkeypatch: pytest
         make(tmp_path)
 
 
-def test_only_the_first_process_is_stopped_by_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's others end as if they had finished."""
-    monkeypatch.setattr(signal, "signal", lambda *what: what == (signal.SIGINT, signal.SIG_IGN) and ignoring.append(1))
-    ignoring: list[int] = []
+def test_a_process_that_is_interrupted_has_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch sends SIGINT to it when the first process dies."""
+    monkeypatch.setattr(signal, "signal", lambda *what: what == (signal.SIGINT, signal.SIG_DFL) and ending.append(1))
+    ending: list[int] = []
     make_backbones._train_share(0, [[]], SMALL, NOTHING, instruction, tmp_path)
-    assert ignoring
+    assert ending
 
 
 def killed(number: int, *arguments: object) -> None:
