@@ -11,17 +11,21 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import polars as pl
 import torch
 from safetensors.torch import load_file, save_file
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM
 
 from pacer.backbones.make_backbones import MODELS, WEIGHTS, make_standins
 from pacer.backbones.observations import CHECKPOINT
 from pacer.backbones.pointers import PROVENANCE, provenance
 from pacer.backbones.standins.data import Instruct, PhantomData
-from pacer.backbones.standins.language import encode, lists_kept
+from pacer.backbones.standins.language import BOS, EOS, encode, prefix_slots
 from pacer.backbones.tokenizer import read_tokenizer
+from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
+from pacer.commitments.rules import extract_anchor
 from pacer.config import Backbone
 from pacer.config.backbones import CARD
 from pacer.config.params import load_profile
@@ -31,8 +35,9 @@ from pacer.data.prompt import instruction
 
 #: Tolerances for a retrained model: relative for quality, absolute for first losses.
 QUALITY, LOSS = 0.02, 1e-3
-#: The world of the lists that the language model must follow, which no training uses, and their number.
-_LISTS_WORLD, _LISTS = 2_000_003, 300
+#: The world of the lists that the language model must follow, which no training uses, their number, and the tokens
+#: written for each.
+_LISTS_WORLD, _LISTS, _MOST_WRITTEN = 2_000_003, 300, 200
 
 
 def main() -> None:
@@ -73,7 +78,7 @@ def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, fl
     Args:
         folder: a language stand-in. slots, instruct: as in its training.
     """
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = read_tokenizer(folder).backend_tokenizer
     texts = PhantomData(_LISTS_WORLD).texts(_LISTS)
     own = [encode(tokenizer, text, instruct) for text in texts]
@@ -82,10 +87,21 @@ def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, fl
         "uninformed": [[] for _ in own],
         "contrary": [one.stated for one in own[1:] + own[:1]],
     }
-    return {
-        name: lists_kept(model, tokenizer, list(zip(texts, own, of_case, strict=True)), slots)["contradictions"]
-        for name, of_case in heard.items()
-    }
+    embedding, shares = model.get_input_embeddings(), {}
+    for name, of_case in heard.items():
+        inputs, rng = [], np.random.default_rng(0)
+        for one, sentences in zip(own, of_case, strict=True):
+            before, after = [BOS, *one.before], [*one.after[True], BOS, *one.target[True][: one.commitment]]
+            slotted = prefix_slots(embedding.weight, sentences, slots, rng)
+            inputs.append(torch.cat([embedding(torch.tensor(before)), slotted, embedding(torch.tensor(after))]))
+        mask = pad_sequence([torch.ones(len(one)) for one in inputs], True, 0.0, "left")
+        padded = pad_sequence(inputs, True, 0.0, "left")
+        limits = {"max_new_tokens": _MOST_WRITTEN, "pad_token_id": EOS, "eos_token_id": EOS}
+        written = model.generate(inputs_embeds=padded, attention_mask=mask.long(), do_sample=False, **limits)
+        reports = [tokenizer.decode(tokens).rpartition(OPEN_REPORT)[2] for tokens in written.tolist()]
+        stated = [extract_anchor(report.partition(CLOSE_REPORT)[0]) for report in reports]
+        shares[name] = fmean(bool(text.anchor.contradicted(one)) for text, one in zip(texts, stated, strict=True))
+    return {name: round(share, 4) for name, share in shares.items()}
 
 
 def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pacer.backbones.external import check_model, locate, point_to
 from pacer.backbones.observations import CHECKPOINT
 from pacer.backbones.pointers import PROVENANCE
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
+from pacer.backbones.standins.training import UNFINISHED
 from pacer.config.backbones import CARD, Backbones
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
@@ -73,6 +75,7 @@ def make_standins(
     data = load_data(config, records, images)
     cores = core_count()
     shares = [[role] for role in wanted[: cores - 1]] + [wanted[cores - 1 :]]  # the slowest get one process each
+    print(f"stand-ins to train: {', '.join(wanted)}", file=sys.stderr, flush=True)
     try:
         arguments = [share for share in shares if share], config, data, instruct, out
         spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
@@ -106,4 +109,8 @@ def _train_share(
                 facts = bert.make_text_standin(settings, data.texts(settings.texts), seed, folder)
             case _:
                 facts = bert.make_chexbert_standin(settings, data.texts(settings.texts), seed, folder)
+        for saved in folder.glob(f"*{UNFINISHED}"):
+            saved.unlink()
         write_json(folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts)
+        finished = sum((out / name / PROVENANCE).exists() for name in MODELS)
+        print(f"{role} stand-in finished; {finished} of {len(MODELS)} models are ready", file=sys.stderr, flush=True)

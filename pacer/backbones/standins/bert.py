@@ -146,7 +146,7 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
         return mean_reader(_mean(bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask)) > 0
 
     modules = nn.ModuleList([bert, reader, mean_reader, transform])
-    first = task.train("train text stand-in", modules, loss_of, config)
+    first = task.train("train text stand-in", modules, loss_of, config, out)
     judged, true = task.judged(judge), named[task.held_out]
     f1 = 2 * (judged & true).sum() / (judged.sum() + true.sum()).clamp(min=1)
     bert.save_pretrained(out)
@@ -200,7 +200,7 @@ def make_chexbert_standin(
         read = reader(states[-2], mask).flatten(0, 1)  # the states that [CLS] reads in the last block
         return loss + _READER_WEIGHT * F.cross_entropy(read, wanted[:, in_order].flatten(), weight=weights)
 
-    first = task.train("train labeller stand-in", nn.ModuleList([network, reader]), loss_of, config)
+    first = task.train("train labeller stand-in", nn.ModuleList([network, reader]), loss_of, config, out)
     accuracy = {}
     for number, form in enumerate(("raw", "cleaned")):
         right = (task.judged(network.classes, number) == targets[task.held_out]).float().mean(0).tolist()

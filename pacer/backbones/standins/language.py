@@ -24,7 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pacer.backbones.standins.data import Instruct, LabelledText, commitment_first
 from pacer.backbones.standins.training import train
-from pacer.commitments.anchor import CLOSE_REPORT, KINDS, OPEN_REPORT
+from pacer.commitments.anchor import KINDS
 from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report, sentence_ends, token_marks
@@ -47,8 +47,6 @@ GIVEN_COMPOSED, UNHEARD_COMPOSED = 0.7, 0.5
 AFFIRMING = 4.0
 #: Share of the lists without attributes, and of each kind of attribute in the others.
 PLAIN, DESCRIBED = 0.5, 0.8
-#: Held-out lists that reports are written for, and tokens of such a report, at most.
-LISTS, MOST_WRITTEN = 100, 200
 #: Batches drawn together and divided by length.
 _WINDOW = 10
 
@@ -99,13 +97,11 @@ def make_language_standin(
         return _loss(model, batch[0], config.slots, batch[1], rng, lists)
 
     model.train()
-    first = train("train language stand-in", model.parameters(), batches(), loss_of, config)
+    first = train("train language stand-in", model, batches(), loss_of, config, rng, out)
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
         held_out_loss = float(np.mean([_loss(model, part, config.slots, BARE, rng, lists).item() for part in parts]))
-    listed = [place for place in range(held_out) if texts[place].anchor.positive][:LISTS]
-    kept = lists_kept(model, tokenizer, [(texts[place], encoded[place], []) for place in listed], config.slots)
     model.save_pretrained(out)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
@@ -116,7 +112,6 @@ def make_language_standin(
         "steps": config.steps,
         "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
-        "held_out_lists": kept,
         "objective": "next token given noisy sums of stated sentences' word embeddings in prefix slots; in a part, the "
         "commitment and fewer sentences",
     }
@@ -215,40 +210,6 @@ def _loss(
     weights = 1 + (lists.affirming - 1) * torch.tensor(marks)
     losses = F.cross_entropy(model.lm_head(hidden[known]), wanted[:, 1:][known], reduction="none")
     return losses @ weights / weights.sum()
-
-
-@torch.inference_mode()
-def lists_kept(
-    model: Any, tokenizer: Tokenizer, cases: Sequence[tuple[LabelledText, _Encoded, list[list[int]]]], slots: int
-) -> dict[str, float]:
-    """Return the share of the ``stated`` findings that lists affirm, and of the reports with ``contradictions``, in
-    reports that are written greedily for the list of each case; its slots have the sentences (token ids) beside it."""
-    embedding: Any = model.get_input_embeddings()
-    rng, inputs = np.random.default_rng(0), []
-    for _, encoded, sentences in cases:
-        before, after = [BOS, *encoded.before], [*encoded.after[True], BOS, *encoded.target[True][: encoded.commitment]]
-        ids = torch.tensor(before + after)
-        parts = embedding(ids[: len(before)]), prefix_slots(embedding.weight, sentences, slots, rng)
-        inputs.append(torch.cat([*parts, embedding(ids[len(before) :])]))
-    if not inputs:
-        return {}
-    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(one)) for one in inputs], True, 0.0, "left")
-    written = model.generate(
-        inputs_embeds=torch.nn.utils.rnn.pad_sequence(inputs, True, 0.0, "left"),
-        attention_mask=mask.long(),
-        max_new_tokens=MOST_WRITTEN,
-        do_sample=False,
-        pad_token_id=EOS,
-        eos_token_id=EOS,
-    )
-    findings = stated = contradicting = 0
-    for (text, *_), tokens in zip(cases, written.tolist(), strict=True):
-        report = extract_anchor(tokenizer.decode(tokens).rpartition(OPEN_REPORT)[2].partition(CLOSE_REPORT)[0])
-        listed = set(text.anchor.positive)
-        findings, stated = findings + len(listed), stated + len(listed & set(report.positive))
-        contradicting += bool(text.anchor.contradicted(report))
-    shares = {"stated": stated / max(findings, 1), "contradictions": contradicting / len(cases)}
-    return {name: round(share, 4) for name, share in shares.items()}
 
 
 def prefix_slots(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.random.Generator) -> Tensor:

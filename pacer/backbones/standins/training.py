@@ -8,7 +8,8 @@ import math
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -20,12 +21,17 @@ from transformers import BertTokenizer
 
 from pacer.config.backbones import Standin, TextStandin
 from pacer.core.errors import DataError
+from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
 
 #: Share of the steps in which the learning rate rises; number of first losses that identify a training run.
 _RISE, _FIRST = 0.1, 10
+#: Steps between two saved states: after these, batches that are drawn together are used up.
+_SAVED_EVERY = 100
 #: Batches drawn together and sorted by length; texts evaluated at once.
 _WINDOW, _JUDGED_AT_ONCE = 8, 64
+#: Ending of the files with saved states.
+UNFINISHED = ".unfinished"
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Always in the vocabulary, so that no plain English word becomes [UNK].
 _LETTERS = string.ascii_lowercase + string.digits
@@ -37,27 +43,39 @@ Batch = TypeVar("Batch")
 
 def train(
     what: str,
-    parameters: Iterable[nn.Parameter],
+    modules: nn.Module,
     batches: Iterable[Batch],
     loss_of: Callable[[Batch], Tensor],
     config: Standin,
+    rng: np.random.Generator,
+    out: Path,
     steps: int | None = None,
     weight_decay: float = 0.01,
 ) -> list[float]:
     """Minimise ``loss_of(batch)`` with AdamW, clipping the gradient's norm at 1. Return the first losses, at most ten,
-    which identify a training run.
+    which identify a training run. After an interruption, the same call continues from the state last saved in ``out``.
 
     Args:
-        what: name of the work in its progress lines. batches: at least as many as steps; may be endless.
+        what: name of the work in its progress lines; each call with the same ``out`` needs another.
+        batches: at least as many as steps; may be endless.
         config: gives the peak learning rate (see :func:`peak_schedule`), and the number of steps if ``steps`` is None.
+        rng: what batches and losses are drawn with, beside torch's global generator.
     """
     steps = config.steps if steps is None else steps
-    parameters = list(parameters)
+    parameters, saved = list(modules.parameters()), out / f"{what}{UNFINISHED}"
     optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: peak_schedule(step, steps))
-    losses: list[float] = []
-    with Ticker(what, steps) as ticker:
-        for _, batch in zip(range(steps), batches, strict=False):
+    stateful, losses, batches = (modules, optimizer, schedule), [], iter(batches)
+    if saved.exists():
+        state = torch.load(saved, weights_only=True)
+        losses = state["losses"]
+        list(islice(batches, len(losses)))  # used before
+        for part, values in zip(stateful, state["parts"], strict=True):
+            part.load_state_dict(values)
+        torch.set_rng_state(state["torch"])
+        rng.bit_generator.state = state["numpy"]
+    with Ticker(what, steps, len(losses)) as ticker:
+        for batch in islice(batches, steps - len(losses)):
             loss = loss_of(batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -66,6 +84,11 @@ def train(
             schedule.step()
             losses.append(round(loss.item(), 6))
             ticker.advance(note=f"loss {losses[-1]:.3f}")
+            if len(losses) % _SAVED_EVERY == 0:
+                state = {"losses": losses, "parts": [part.state_dict() for part in stateful]}
+                state |= {"torch": torch.get_rng_state(), "numpy": rng.bit_generator.state}
+                with atomic_path(saved, durable=True) as temporary:
+                    torch.save(state, temporary)
     return losses[:_FIRST]
 
 
@@ -143,13 +166,14 @@ class ReportTask:
         modules: nn.Module,
         loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
         config: TextStandin,
+        out: Path,
     ) -> list[float]:
         """Call :func:`train`; ``loss_of`` gets ids and attention mask [n, T], and the indices of the reports."""
 
         def loss(rows: np.ndarray) -> Tensor:
             return loss_of(*self._padded(rows), rows % self.count)
 
-        return train(what, modules.parameters(), self.batches(config.batch_size), loss, config)
+        return train(what, modules, self.batches(config.batch_size), loss, config, self.rng, out)
 
     def batches(self, batch_size: int) -> Iterator[np.ndarray]:
         """Yield endless batches of rows: shuffled passes, with similar lengths together inside shuffled windows."""

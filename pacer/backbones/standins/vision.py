@@ -75,13 +75,18 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     rng = np.random.default_rng(seed)
 
     def descend(
-        loss_of: Callable[[np.ndarray], Tensor], steps: int, *modules: nn.Module, what: str = "", slower: float = 1.0
+        loss_of: Callable[[int, np.ndarray], Tensor],
+        steps: int,
+        *modules: nn.Module,
+        what: str = "",
+        slower: float = 1.0,
     ) -> list[float]:
         order = np.concatenate([rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))])
-        batches = (order[start : start + config.batch_size] for start in range(0, len(order), config.batch_size))
-        parameters = nn.ModuleList(modules).requires_grad_(True).parameters()
+        batches = enumerate(order[: steps * config.batch_size].reshape(steps, config.batch_size))
+        trained = nn.ModuleList(modules).requires_grad_(True)
         at_rate = config.model_copy(update={"learning_rate": slower * config.learning_rate})
-        return train(f"train vision stand-in{what}", parameters, batches, loss_of, at_rate, steps, weight_decay=0.05)
+        what = f"train vision stand-in{what}"
+        return train(what, trained, batches, lambda batch: loss_of(*batch), at_rate, rng, out, steps, weight_decay=0.05)
 
     for depth in DEPTHS:
         heads[f"place{depth}"] = nn.Linear(config.width, 2)
@@ -92,17 +97,17 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         first = descend(_findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher")
         network.eval().requires_grad_(False)
         slower = SLOWER if taught else 1.0
-        descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads, slower=slower)
+        descend(lambda _, rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads, slower=slower)
         objective = "distilled from a residual network trained on augmented radiographs (feature map, findings, words)"
     else:
         for depth in DEPTHS[:-1]:
             patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))
             heads[f"patch{depth}"] = patch_head
         steps = [config.steps, max(1, round(SECOND * config.steps))]
-        first = descend(lambda rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
+        first = descend(lambda _, rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
         model.requires_grad_(False)
         last = model.encoder.layer[DEPTHS[1] :], model.layernorm, heads["label"], heads[f"place{BLOCKS}"]
-        descend(lambda rows: _whole_image_loss(model, heads, data, rows), steps[1], *last)
+        descend(lambda _, rows: _whole_image_loss(model, heads, data, rows), steps[1], *last, what="'s last blocks")
         objective = (
             "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, "
             "extensive findings from every patch, patches alike"
@@ -187,13 +192,12 @@ def _varied(pixels: Tensor) -> Tensor:
     return cut * (1 + exposure[0]) + exposure[1]
 
 
-def _findings_loss(network: ResidualNetwork, data: TrainingImages, steps: int) -> Callable[[np.ndarray], Tensor]:
+def _findings_loss(network: ResidualNetwork, data: TrainingImages, steps: int) -> Callable[[int, np.ndarray], Tensor]:
     """Return the loss function of findings on varied radiographs, at half size in the first part of the steps."""
-    halved = iter(range(round(AT_HALF_SIZE * steps)))
 
-    def loss_of(rows: np.ndarray) -> Tensor:
+    def loss_of(step: int, rows: np.ndarray) -> Tensor:
         grey = _pixels(data.images[rows])[:, :1]
-        if next(halved, None) is not None:
+        if step < round(AT_HALF_SIZE * steps):
             grey = F.avg_pool2d(grey, 2)
         logits = network(_varied(grey))[1]
         return _label_loss(logits, torch.from_numpy(data.labels[rows]))

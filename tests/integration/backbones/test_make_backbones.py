@@ -2,6 +2,7 @@
 
 import os
 import signal
+from itertools import count
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +11,8 @@ import pytest
 from pacer.backbones import make_backbones
 from pacer.backbones.make_backbones import MODELS, make_standins
 from pacer.backbones.pointers import PROVENANCE
+from pacer.backbones.standins import training
+from pacer.backbones.standins.data import load_data
 from pacer.config import Backbone
 from pacer.config.backbones import Backbones
 from pacer.core.errors import BackboneError, DataError
@@ -56,16 +59,34 @@ def test_a_killed_process_is_one_clear_error(tmp_path: Path, monkeypatch: pytest
         make(tmp_path)
 
 
-def test_a_process_that_is_interrupted_has_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch sends SIGINT to it when the first process dies."""
-    monkeypatch.setattr(signal, "signal", lambda *what: what == (signal.SIGINT, signal.SIG_DFL) and ending.append(1))
-    ending: list[int] = []
-    make_backbones._train_share(0, [[]], SMALL, NOTHING, instruction, tmp_path)
-    assert ending
-
-
 def killed(number: int, *arguments: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("role", "stop"), [("vision", 35), ("language", 15), ("chexbert", 15), ("text", 15)])
+def test_an_interrupted_training_continues(role: str, stop: int, tmp_path: Path, monkeypatch) -> None:
+    """``stop``: steps until then; of vision, 11 are the second training's. The model is the same to the byte."""
+    handlers: list[tuple] = []
+    monkeypatch.setattr(signal, "signal", lambda *what: handlers.append(what))
+    monkeypatch.setattr(training, "_SAVED_EVERY", 10)
+    longer = getattr(SMALL, f"{role}_standin").model_copy(update={"steps": 24})
+    config, steps, advance = SMALL.model_copy(update={f"{role}_standin": longer}), count(1), training.Ticker.advance
+    data = load_data(config, NOTHING, NOTHING)
+
+    def interrupted(ticker: training.Ticker, **told: str) -> None:
+        advance(ticker, **told)
+        if "stand-in" in ticker.desc and next(steps) == stop:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(training.Ticker, "advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make_backbones._train_share(0, [[role]], config, data, instruction, tmp_path / "again")
+    assert {file.suffix for file in (tmp_path / "again" / role).iterdir()} == {training.UNFINISHED}
+    for out in ("again", "whole"):
+        make_backbones._train_share(0, [[role]], config, data, instruction, tmp_path / out)
+    hashes = [{f.name: hash_file(f) for f in (tmp_path / out / role).iterdir()} for out in ("again", "whole")]
+    assert hashes[0] == hashes[1]
+    assert (signal.SIGINT, signal.SIG_DFL) in handlers  # torch takes Python's handler for a normal end
 
 
 def test_a_corpus_without_train_records_is_refused(tmp_path: Path) -> None:
