@@ -28,9 +28,6 @@ def hub_of(revisions: dict[str, Path]) -> Iterator[str]:
     named = dict(zip(revisions, commits, strict=True))
 
     class Hub(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
         def do_GET(self) -> None:
             path = urlsplit(self.path).path
             _, _, rest = path.partition("lab/pacer/")
@@ -43,16 +40,14 @@ def hub_of(revisions: dict[str, Path]) -> Iterator[str]:
             elif kind == "revision":
                 self.answer(200, json.dumps({"id": "lab/pacer", "sha": commit, "siblings": []}).encode())
             elif kind == "tree":
-                files = [p for p in commits[commit].rglob("*") if p.is_file()]
-                names = {p: p.relative_to(commits[commit]).as_posix() for p in files}
-                entries = [
-                    {"type": "file", "path": name, "size": p.stat().st_size, "oid": hash_file(p)[:40]}
-                    for p, name in names.items()
-                ]
-                self.answer(200, json.dumps(entries).encode())
+                files = {str(p.relative_to(commits[commit])): p for p in commits[commit].rglob("*") if p.is_file()}
+                facts = [{"path": n, "size": p.stat().st_size, "oid": hash_file(p)[:40]} for n, p in files.items()]
+                self.answer(200, json.dumps([{"type": "file"} | fact for fact in facts]).encode())
             else:
                 content = (commits[commit] / file).read_bytes()
                 self.answer(200, content, {"ETag": f'"{hash_bytes(content)[:40]}"', "X-Repo-Commit": commit})
+
+        do_HEAD = do_GET
 
         def answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
