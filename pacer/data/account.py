@@ -16,8 +16,8 @@ PROBLEM_SCHEMA: dict[str, pl.DataType] = dict.fromkeys(("file", "row", "id", "fi
 PROBLEM_SCHEMA["rows"] = pl.Int64()
 #: The list keeps the refused value separate from the reason, so that reasons can be counted.
 _LIST_SCHEMA = PROBLEM_SCHEMA | {"value": pl.String()}
-#: Maximum number of bad rows, or of reasons, in an error message.
-_SHOWN = 10
+#: Maximum number of reasons in an error message, and of further rows with the same reason.
+_SHOWN, _PLACES = 10, 3
 
 
 class Account:
@@ -115,9 +115,14 @@ class Account:
             counts = "; ".join(f"{count} × {reason}" for reason, count in listed[:_SHOWN]) or "the input has no rows"
             return f"no usable records are left: {counts} (every row is listed in {table})"
         problems = self.problems.filter(kind=BAD)
-        shown = problems.head(_SHOWN).with_columns(_reason_with_value())
-        lines = [f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}" for row in shown.to_dicts()]
-        more = f"\n  ... and {problems.height - len(lines)} more lines" if problems.height > len(lines) else ""
+        alike = problems.group_by("field", "reason", maintain_order=True)
+        alike = alike.agg(pl.first("file", "row", "value"), others=pl.col("row").slice(1))
+        lines = []
+        for row in alike.head(_SHOWN).with_columns(_reason_with_value()).to_dicts():
+            listed, others = ", ".join(row["others"][:_PLACES]), len(row["others"])
+            also = f" (also {listed}{', …' if others > _PLACES else ''}; {others:,} more)" if others else ""
+            lines.append(f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}{also}")
+        more = f"\n  ... and {alike.height - len(lines)} more reasons" if alike.height > len(lines) else ""
         return (
             f"{bad} unusable row{'s' * (bad != 1)}, but corpus.max_bad_rows allows {allowed}; fix them, or raise "
             f"corpus.max_bad_rows to exclude them (all are listed in {table}: {problems.height} "
