@@ -71,7 +71,7 @@ def test_an_interrupted_training_continues(role: str, stop: int, tmp_path: Path,
     monkeypatch.setattr(training, "_SAVED_EVERY", 10)
     longer = getattr(SMALL, f"{role}_standin").model_copy(update={"steps": 24})
     config, steps, advance = SMALL.model_copy(update={f"{role}_standin": longer}), count(1), training.Ticker.advance
-    data = load_data(config, NOTHING, NOTHING)
+    arguments = [[role]], config, load_data(config, NOTHING, NOTHING), instruction
 
     def interrupted(ticker: training.Ticker, **told: str) -> None:
         advance(ticker, **told)
@@ -80,10 +80,10 @@ def test_an_interrupted_training_continues(role: str, stop: int, tmp_path: Path,
 
     monkeypatch.setattr(training.Ticker, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        make_backbones._train_share(0, [[role]], config, data, instruction, tmp_path / "again")
+        make_backbones._train_share(0, *arguments, tmp_path / "again")
     assert {file.suffix for file in (tmp_path / "again" / role).iterdir()} == {training.UNFINISHED}
     for out in ("again", "whole"):
-        make_backbones._train_share(0, [[role]], config, data, instruction, tmp_path / out)
+        make_backbones._train_share(0, *arguments, tmp_path / out)
     hashes = [{f.name: hash_file(f) for f in (tmp_path / out / role).iterdir()} for out in ("again", "whole")]
     assert hashes[0] == hashes[1]
     assert (signal.SIGINT, signal.SIG_DFL) in handlers  # torch takes Python's handler for a normal end

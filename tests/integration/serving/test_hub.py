@@ -75,7 +75,6 @@ import json, sys
 from pacer import Reporter
 from pacer.cli.command import app
 from pacer.core.errors import PacerError
-from pacer.serving.layout import located
 
 models, case, arguments = map(json.loads, sys.argv[1:])
 said = {}
