@@ -200,7 +200,7 @@ def _check_unedited(name: str) -> None:
     try:
         if _profile_in_use(PARAMS) is not None:
             return
-        reason = f"{PARAMS} matches no profile in {CONFIGS} (it was edited, as by `dvc exp run -S`, or is your own)"
+        reason = f"{PARAMS} matches no profile in {CONFIGS} (it was edited, or written from another file)"
     except ConfigError as error:
         reason = f"{error} ({PARAMS} was edited, or comes from a different version)"
     raise ConfigError(
@@ -219,7 +219,7 @@ def _profile_in_use(params: Path) -> str | None:
 def doctor(params: ParamsFile = PARAMS) -> None:
     """Check what a run needs: packages, models, files, disk."""
     config, lacking = load_profile(params), False
-    console.print(f"{params}: {_profile_in_use(params) or 'valid; no profile has the same values'}")
+    console.print(f"{params}: {_profile_in_use(params) or 'valid, with values of your own'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in diagnose(config):
         console.print(f"\n{title}")

@@ -94,6 +94,7 @@ def _token_limit(params: Params, records: Path) -> Check:
     for part in train.iter_slices(16_384):  # all ids at once would take gigabytes
         cut += sum(map(builder.is_cut, tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]))
     detail = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): truncated, without an end token"
+    detail += "; trajectory.report_tokens is the limit" if cut else ""
     return Check(name, detail, cut <= LEFT_OUT_LIMIT * len(train))
 
 

@@ -79,7 +79,7 @@ def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") 
 
 
 def scores(results: Results) -> Section:
-    """Scores with their intervals."""
+    """Scores with their intervals, below the reasons not to trust them."""
     values, signature = results.scores, results.signature
     split = ", ".join(sorted(set(results.decoded["split"])))
     table = score_tables.score_table(
@@ -106,6 +106,7 @@ def scores(results: Results) -> Section:
     )
     parts: list[Part] = [
         *([Text(f"Read with care. {note}", "note")] if (note := score_tables.caution(signature)) else []),
+        *(Text(line, "note") for line in warnings(values, results.cases, results.convention)),
         TableBlock("scores", table),
         *shown("conventions", conventions, folded="By label convention"),
         *_placed(
@@ -141,8 +142,7 @@ def _placed(results: Results, place: Place, caption: str, title: str = "") -> li
 
 
 def sources(results: Results) -> Section:
-    """Whether the reports vary with the case, and how scores change with other sources."""
-    lines = warnings(results.scores, results.cases, results.convention)
+    """How scores change with other sources, and whether the reports vary."""
     controls = score_tables.control_table(
         results.scores,
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the share of reports "
@@ -154,7 +154,6 @@ def sources(results: Results) -> Section:
         "reference affirm it; gone: only the previous report; new: only the reference"
     )
     parts: list[Part] = [
-        *(Text(line, "note") for line in lines),
         *([] if controls else [Text("No control was decoded, so this page cannot show whether the sources matter.")]),
         *([Figure("sources", chart, caption)] if (chart := charts.source_chart(intervals)) else []),
         *shown("controls", controls),

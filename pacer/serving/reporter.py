@@ -18,6 +18,7 @@ from pacer.core.io import hash_file, read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.greyscale import NOTES
 from pacer.data.readers.views import parse_view
+from pacer.decoding.candidates import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
@@ -236,6 +237,9 @@ class Reporter:
         if invented := unsupported_comparisons(extracted.report, case.prior):
             about = f"{case.context.upper()}: comparisons not supported by a previous report"
             notes = (f"{about}: {', '.join(invented)}", *notes)
+        whole = extract_report(generated.text, self._generator.commit).report
+        if extracted.report not in ("", whole):
+            notes += (f"{case.context.upper()}: sentences that do not agree with the list were left out of the report",)
         return Result(
             name=case.name,
             context=case.context,

@@ -75,11 +75,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     rng = np.random.default_rng(seed)
 
     def descend(
-        loss_of: Callable[[int, np.ndarray], Tensor],
-        steps: int,
-        *modules: nn.Module,
-        what: str = "",
-        slower: float = 1.0,
+        loss_of: Callable[..., Tensor], steps: int, *modules: nn.Module, what: str = "", slower: float = 1.0
     ) -> list[float]:
         order = np.concatenate([rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))])
         batches = enumerate(order[: steps * config.batch_size].reshape(steps, config.batch_size))

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from pacer.core.errors import PacerError
 from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl, write_json
+from pacer.serving.layout import located
 from pacer.serving.reporter import Reporter
 from tests.support.world import ROOT, World, rehashed
 
@@ -132,8 +133,6 @@ def test_a_model_on_the_hub_is_used_by_name_and_revision(
 
 
 def test_a_folder_of_that_name_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pacer.serving.layout import located
-
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models" / "mine@v1").mkdir(parents=True)
     for name in ("models/mine@v1", "models/mine", "/models/mine@v1", "mine@v1"):

@@ -22,7 +22,7 @@ from pacer.data.build_corpus import build_corpus
 from pacer.data.radiographs import open_image
 from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
-from pacer.decoding.candidates import AgreeingSearch
+from pacer.decoding.candidates import AgreeingSearch, Extraction
 from pacer.decoding.generate import Generator
 from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
@@ -180,8 +180,7 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
     """Whatever the batch; a list that is read is that of the threshold, a record's before that of the settings."""
     if "commitment" not in choice:
         commit_to_two_tokens(monkeypatch)
-    settings = choice | {"threshold": 0.6, "max_new_tokens": 120, "candidates": 2}
-    decode = world.decode.model_copy(update=settings)
+    decode = world.decode.model_copy(update=choice | {"threshold": 0.6, "max_new_tokens": 120, "candidates": 2})
     monkeypatch.setattr(reporter._generator, "decode", decode)
     ids = [line["record_id"] for context in ("sn", "mw") for line in world.predictions(context)]
     results = reporter.generate([world.case(record_id) for record_id in ids])
@@ -198,6 +197,9 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
         assert [result.commitment for result in results] == [one and one.commitment(0.6) for one in chances]
         (strict,) = stage([rows[ids[0]] | {"threshold": 0.99}])
         assert chances[0] is not None and strict.text.startswith(render_anchor(chances[0].commitment(0.99)))
+    monkeypatch.setattr(reporter._generator, "extract", lambda text: Extraction("no edema .", None, False))
+    noted = ["were left out" in str(one.notes) for one in (*results, *reporter.generate([world.case(ids[0])]))]
+    assert noted == [False] * len(results) + [True]
 
 
 @pytest.mark.parametrize(("commits", "reason"), [(True, "`findings` stage"), (False, "trained without Commit")])

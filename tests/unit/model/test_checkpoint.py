@@ -15,6 +15,7 @@ from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import load_strictly, load_weights, read_record, specification_of
 from pacer.model.llm_rg4 import adopt_llm_rg4, interface_names
 from pacer.model.pacer import Pacer
+from pacer.training.run import _start_from
 from tests.support import drive
 from tests.support.cases import listed_cases
 from tests.support.models import MODEL, WIDTH, moved_model, save_model, specification
@@ -179,8 +180,6 @@ def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, rel
 
 
 def test_the_parent_phase_can_start_from_it(params, released, alike, tmp_path) -> None:
-    from pacer.training.run import _start_from
-
     weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
     model = build_model(alike, specification_of("parent", params))
     before = {name: tensor.clone() for name, tensor in model.router.state_dict().items()}
