@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import RLock
 
 import polars as pl
 import torch
@@ -20,6 +21,7 @@ from pacer.config.backbones import CARD, Backbones
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 from pacer.core.machine import core_count
+from pacer.core.progress import Ticker
 
 #: The roles, slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")
@@ -93,10 +95,10 @@ def _train_share(
     from pacer.backbones.standins import bert, language, vision  # not needed in the first process
 
     logging.disable_progress_bar()
+    Ticker.set_lock(RLock())  # tqdm's is a semaphore, too, which a stopped process leaves behind
     torch.set_num_threads(1)
     for role in shares[number]:
         settings, seed, folder = getattr(config, f"{role}_standin"), config.seed, out / role
-        folder.mkdir(parents=True, exist_ok=True)
         match role:
             case "vision":
                 images = data.images(settings.images, settings.image_size, settings.image_size // settings.patch_size)

@@ -26,12 +26,10 @@ from pacer.core.progress import Ticker
 
 #: Share of the steps in which the learning rate rises; number of first losses that identify a training run.
 _RISE, _FIRST = 0.1, 10
-#: Steps between two saved states: after these, batches that are drawn together are used up.
-_SAVED_EVERY = 100
+#: Steps between two saved states (after these, batches that are drawn together are used up), and their files' ending.
+_SAVED_EVERY, UNFINISHED = 100, ".unfinished"
 #: Batches drawn together and sorted by length; texts evaluated at once.
 _WINDOW, _JUDGED_AT_ONCE = 8, 64
-#: Ending of the files with saved states.
-UNFINISHED = ".unfinished"
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Always in the vocabulary, so that no plain English word becomes [UNK].
 _LETTERS = string.ascii_lowercase + string.digits
