@@ -1,4 +1,5 @@
-"""Say in one sentence why PACER cannot be set up here, before anything is downloaded; `make setup` runs this.
+"""Say in one sentence why PACER cannot be set up here, before anything is downloaded; `make setup`
+runs this.
 
 It also runs on a Python that is too old for PACER.
 """
@@ -16,11 +17,16 @@ def obstacle():
     """Return what stands against the set-up, with the remedy; None if nothing does."""
     python = f"{sys.executable} is Python {platform.python_version()}"
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
-        return f"{python}, expected 3.{OLDEST[1]} to 3.{NEWEST[1]}; try: make setup PYTHON=python3.12"
+        return (
+            f"{python}, expected 3.{OLDEST[1]} to 3.{NEWEST[1]}; try: make setup PYTHON=python3.12"
+        )
     if sys.platform not in ("linux", "darwin"):
         return f"this is {platform.system()}, expected Linux or macOS; on Windows, use WSL"
     if sys.platform == "darwin" and platform.machine() != "arm64":
-        return f"{python} for Intel Macs, which PyTorch no longer supports; use an arm64 Python on Apple silicon"
+        return (
+            f"{python} for Intel Macs, which PyTorch no longer supports; use an arm64 Python "
+            "on Apple silicon"
+        )
     if shutil.which("git") is None:
         return "git is not on the PATH; install it, because the pipeline runs in a git repository"
     if not os.path.exists(".git"):

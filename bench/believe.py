@@ -1,11 +1,13 @@
-"""Which score can be believed? Every score of a report with other words for the same facts, against one with a fault.
+"""Which score can be believed? Every score of a report with other words for the same facts, against
+one with a fault.
 
-``python bench/believe.py --chexbert models/backbones/chexbert`` writes synthetic reports and takes each as its own
-reference. Rewordings keep the facts: sentences in another order, British spelling, a numbered list, and another report
-that the generator writes of the same study with equal findings and attributes. A fault changes a share of the sentences
-that have room for it, at least one. The first table has what each fault costs; the second P(score of the reworded
-report > score of the faulty one) over pairs of one report, ties as one half. CheXbert's F1 is that of the labeller
-given, which is a stand-in where no other is at hand.
+``python bench/believe.py --chexbert models/backbones/chexbert`` writes synthetic reports and takes
+each as its own reference. Rewordings keep the facts: sentences in another order, British spelling,
+a numbered list, and another report that the generator writes of the same study with equal findings
+and attributes. A fault changes a share of the sentences that have room for it, at least one. The
+first table has what each fault costs; the second P(score of the reworded report > score of the
+faulty one) over pairs of one report, ties as one half. CheXbert's F1 is that of the labeller given,
+which is a stand-in where no other is at hand.
 """
 
 import itertools
@@ -33,11 +35,32 @@ from pacer.phantom.world import make_world
 DOSES, UNCHANGED = (0.25, 0.5, 1.0), "unchanged"
 BRITISH = {"edema": "oedema", "visualized": "visualised", "tumor": "tumour", "center": "centre"}
 SIDES = {"left": "right", "right": "left"}
-SEVERITIES = {"mild": "severe", "severe": "mild", "small": "large", "large": "small", "moderate": "severe"}
+SEVERITIES = {
+    "mild": "severe",
+    "severe": "mild",
+    "small": "large",
+    "large": "small",
+    "moderate": "severe",
+}
 SEVERITIES |= {"mildly": "severely", "severely": "mildly", "moderately": "severely"}
-COURSES = {"increased": "decreased", "decreased": "increased", "increase": "decrease", "decrease": "increase"}
-COURSES |= {"worsening": "improving", "improving": "worsening", "worsened": "improved", "improved": "worsened"}
-COURSES |= {"worse": "better", "improvement": "worsening", "progressed": "improved", "new": "decreased"}
+COURSES = {
+    "increased": "decreased",
+    "decreased": "increased",
+    "increase": "decrease",
+    "decrease": "increase",
+}
+COURSES |= {
+    "worsening": "improving",
+    "improving": "worsening",
+    "worsened": "improved",
+    "improved": "worsened",
+}
+COURSES |= {
+    "worse": "better",
+    "improvement": "worsening",
+    "progressed": "improved",
+    "new": "decreased",
+}
 COURSES |= {"unchanged": "increased", "stable": "decreased", "persistent": "new"}
 
 
@@ -56,9 +79,12 @@ def invented(text: str, _: frozenset[str], draw: random.Random, absent: list[str
 
 
 Change = Callable[[str, frozenset[str], random.Random], str]
-#: Fault -> change of one sentence with its findings; a sentence that stays the same has no room for it.
+#: Fault -> change of one sentence with its findings; a sentence that stays the same has no room for
+#: it.
 FAULTS: dict[str, Change] = {
-    "finding denied": lambda text, findings, _: " ".join(f"There is no {one}." for one in sorted(findings)) or text,
+    "finding denied": lambda text, findings, _: (
+        " ".join(f"There is no {one}." for one in sorted(findings)) or text
+    ),
     "finding dropped": lambda text, findings, _: "" if findings else text,
     "finding invented": lambda text, _, draw: text,  # needs the study: see :func:`faulty`
     "side swapped": lambda text, _, __: exchanged(SIDES, text),
@@ -68,9 +94,11 @@ FAULTS: dict[str, Change] = {
 }
 
 
-def faulty(report: PhantomReport, fault: str, dose: float, draw: random.Random) -> tuple[str, int, int] | None:
-    """Return a report with a fault in a share of its sentences, the number of findings that these state, and of those
-    that had room (a sentence without one counts as one); None if none had."""
+def faulty(
+    report: PhantomReport, fault: str, dose: float, draw: random.Random
+) -> tuple[str, int, int] | None:
+    """Return a report with a fault in a share of its sentences, the number of findings that these
+    state, and of those that had room (a sentence without one counts as one); None if none had."""
     change = FAULTS[fault]
     if fault == "finding invented":
         absent = [name for name in FINDINGS if name not in report.statuses]
@@ -80,40 +108,59 @@ def faulty(report: PhantomReport, fault: str, dose: float, draw: random.Random) 
     if not room:
         return None
     chosen = draw.sample(room, max(1, round(dose * len(room))))
-    texts = [changed[place] if place in chosen else text for place, (text, _) in enumerate(report.sentences)]
+    texts = [
+        changed[place] if place in chosen else text
+        for place, (text, _) in enumerate(report.sentences)
+    ]
     stated = [
-        {name for place in places for name in report.sentences[place][1] or (place,)} for places in (chosen, room)
+        {name for place in places for name in report.sentences[place][1] or (place,)}
+        for places in (chosen, room)
     ]
     return " ".join(filter(None, texts)), len(stated[0]), len(stated[1])
 
 
 def varied(report: PhantomReport) -> str | None:
-    """Return another report of the study with the same statuses and attributes; None if forty tries find none."""
+    """Return another report of the study with the same statuses and attributes; None if forty tries
+    find none."""
     wanted = read_attributes(report.text)
     for attempt in range(40):
         other = write_report(report.study, report.context, report.study.rng(1000 + attempt))
-        if other.statuses == report.statuses and read_attributes(other.text) == wanted and other.text != report.text:
+        if (
+            other.statuses == report.statuses
+            and read_attributes(other.text) == wanted
+            and other.text != report.text
+        ):
             return other.text
     return None
 
 
 #: Rewording -> the report in other words; None or the same text: there are none.
 REWORDINGS: dict[str, Callable[[PhantomReport, random.Random], str | None]] = {
-    "other order": lambda report, draw: " ".join(draw.sample(parts := [s for s, _ in report.sentences], len(parts))),
+    "other order": lambda report, draw: " ".join(
+        draw.sample(parts := [s for s, _ in report.sentences], len(parts))
+    ),
     "British spelling": lambda report, _: exchanged(BRITISH, report.text),
-    "list": lambda report, _: " ".join(f"{n}. {text}" for n, (text, _) in enumerate(report.sentences, 1)),
+    "list": lambda report, _: " ".join(
+        f"{n}. {text}" for n, (text, _) in enumerate(report.sentences, 1)
+    ),
     "other report": lambda report, _: varied(report),
 }
 
 
-def scores_of(references: dict[str, str], texts: dict[tuple[str, str], str], chexbert: Path | None) -> pl.DataFrame:
-    """Return each score of each text, by ``change`` and ``study``; NaN where it is undefined. Repetition is turned
-    round. ``texts``: by change and study."""
+def scores_of(
+    references: dict[str, str], texts: dict[tuple[str, str], str], chexbert: Path | None
+) -> pl.DataFrame:
+    """Return each score of each text, by ``change`` and ``study``; NaN where it is undefined.
+    Repetition is turned round. ``texts``: by change and study."""
     ids = {f"{number}": key for number, key in enumerate(texts)}
     expected = {name: references[study] for name, (_, study) in ids.items()}
-    cases = pacer.score(expected, {name: texts[key] for name, key in ids.items()}, chexbert=chexbert).cases
+    cases = pacer.score(
+        expected, {name: texts[key] for name, key in ids.items()}, chexbert=chexbert
+    ).cases
     pairs = cases["reference"].to_list(), cases["hypothesis"].to_list()
-    _, cider = Cider().compute_score(*({row: [text] for row, text in enumerate(side)} for side in pairs))
+    _, cider = Cider().compute_score(
+        *({row: [text] for row, text in enumerate(side)} for side in pairs)
+    )
     rows, attributes = bleu_statistics(*pairs), np.array(cases["attributes"].to_list(), dtype=float)
     found = {
         "BLEU-1": bleu(rows, 1),
@@ -134,8 +181,8 @@ def scores_of(references: dict[str, str], texts: dict[tuple[str, str], str], che
 
 
 def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
-    """Return what each change costs, and how often a score puts a rewording above a fault, as Markdown. ``shares``: of
-    sentences with room that each fault changed, by change."""
+    """Return what each change costs, and how often a score puts a rewording above a fault, as
+    Markdown. ``shares``: of sentences with room that each fault changed, by change."""
     names = [name for name in found.columns if name not in ("change", "study")]
     parts = {change: part for (change,), part in found.group_by("change", maintain_order=True)}
     whole = parts.pop(UNCHANGED)
@@ -154,18 +201,29 @@ def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
             for dose in (DOSES[0], DOSES[-1]):
                 pairs = reworded.join(parts[f"{fault}, {dose}"], on="study", suffix=" now")
                 both = pairs.select(name, f"{name} now").drop_nans().to_numpy()
-                above.append(np.sign(both[:, 0] - both[:, 1]).mean() / 2 + 0.5 if len(both) else None)
+                above.append(
+                    np.sign(both[:, 0] - both[:, 1]).mean() / 2 + 0.5 if len(both) else None
+                )
             cells.append(" → ".join("–" if share is None else f"{share:.2f}" for share in above))
         scores.append([name, *cells])
-    return "\n".join([*table(["Change", "reports", "planted", *names], changes), *table(["Score", *FAULTS], scores)])
+    return "\n".join(
+        [
+            *table(["Change", "reports", "planted", *names], changes),
+            *table(["Score", *FAULTS], scores),
+        ]
+    )
 
 
 def main() -> None:
     sizes = ("--reports", {"type": int, "default": 300}), ("--seed", {"type": int, "default": 106})
     options = options_of(__doc__, ("--chexbert", {"type": Path}), *sizes)
-    studies = [study for patient in make_world(options.seed, options.reports) for study in patient.studies]
+    studies = [
+        study for patient in make_world(options.seed, options.reports) for study in patient.studies
+    ]
     made = [report_of(study, contexts_of(study)[-1]) for study in studies]
-    reports = [report for report in made if any(names for _, names in report.sentences)][: options.reports]
+    reports = [report for report in made if any(names for _, names in report.sentences)][
+        : options.reports
+    ]
     draw, shares = random.Random(options.seed), {}
     references = {report.study.study_id: clean_report(report.text) for report in reports}
     texts = {(UNCHANGED, study): text for study, text in references.items()}

@@ -1,17 +1,21 @@
-"""Our beam search against transformers' `generate`: a check of equal tokens, then records per second, in turns.
+"""Our beam search against transformers' `generate`: a check of equal tokens, then records per
+second, in turns.
 
-    python bench/decode.py                                     CPU: SmolLM2's layers, 12 of 30; about 5 minutes
-    python bench/decode.py --preset gpu                        GPU: 7B shapes in bfloat16, weights made on the device
-    python bench/decode.py --out bench/results/decode.md       also write the results
+    python bench/decode.py                                     CPU: SmolLM2's layers, 12 of 30;
+    about 5 minutes python bench/decode.py --preset gpu                        GPU: 7B shapes in
+    bfloat16, weights made on the device python bench/decode.py --out bench/results/decode.md
+    also write the results
 
-Both sides get the same prefixes: random embeddings with the lengths of prompts, sorted by length as in `decode`. They
-must generate exactly `tokens` tokens per record, so both take the same number of steps. In float32, timed pairs of the
-same batch are compared too. A CPU is timed in CPU seconds of one thread, a GPU in wall seconds. In half precision,
-tokens are compared in double precision on a model of fewer layers: else the two sides round differently and diverge
-when scores are nearly equal.
+Both sides get the same prefixes: random embeddings with the lengths of prompts, sorted by length as
+in `decode`. They must generate exactly `tokens` tokens per record, so both take the same number of
+steps. In float32, timed pairs of the same batch are compared too. A CPU is timed in CPU seconds of
+one thread, a GPU in wall seconds. In half precision, tokens are compared in double precision on a
+model of fewer layers: else the two sides round differently and diverge when scores are nearly
+equal.
 
-On a GPU larger batches follow, without `generate`. For each batch one step of the language model is also timed in the
-middle of the search: alone, as a CUDA graph, which takes no time of the host, and as a part of the whole step.
+On a GPU larger batches follow, without `generate`. For each batch one step of the language model is
+also timed in the middle of the search: alone, as a CUDA graph, which takes no time of the host, and
+as a part of the whole step.
 """
 
 import statistics
@@ -33,7 +37,8 @@ from pacer.decoding.beam import BeamSearch, Generate
 
 #: The paper's settings, from which penalties and number of beams are used.
 PAPER = PARAMS.decode
-#: Least and most positions of a prefix; layers of the model whose tokens are compared in double precision.
+#: Least and most positions of a prefix; layers of the model whose tokens are compared in double
+#: precision.
 PREFIX, COMPARED_LAYERS = (170, 210), 2
 
 
@@ -46,20 +51,29 @@ def same(what: str, ours: dict[int, list[int]], theirs: dict[int, list[int]]) ->
     """Raise Unequal if tokens differ."""
     unlike = sorted(number for number in theirs if ours.get(number) != theirs[number])
     if unlike or len(ours) != len(theirs):
-        raise Unequal(f"{what}: tokens of {len(unlike)} of {len(theirs)} records differ, the first is {unlike[:1]}")
+        raise Unequal(
+            f"{what}: tokens of {len(unlike)} of {len(theirs)} records differ, the first is "
+            f"{unlike[:1]}"
+        )
 
 
 def compare(preset: Preset, model: LlamaForCausalLM, prefixes: Sequence[Tensor]) -> None:
-    """Compare the tokens of both sides, on the timed model or, for half precision, on a smaller one.
+    """Compare the tokens of both sides, on the timed model or, for half precision, on a smaller
+    one.
 
     Raises:
         Unequal: they differ.
     """
     if preset.dtype != "float32":
-        model = frozen_language(Preset(**vars(preset) | {"layers": COMPARED_LAYERS, "dtype": "float64"}))
+        model = frozen_language(
+            Preset(**vars(preset) | {"layers": COMPARED_LAYERS, "dtype": "float64"})
+        )
     cast = [prefix.to(model.dtype) for prefix in prefixes]
     decode = settings(preset, max(2, preset.tokens // 3), len(prefixes))
-    same("before timing", *(dict(engine(model, decode, EOS)(cast)) for engine in (BeamSearch, Generate)))
+    same(
+        "before timing",
+        *(dict(engine(model, decode, EOS)(cast)) for engine in (BeamSearch, Generate)),
+    )
 
 
 def frozen_language(preset: Preset) -> LlamaForCausalLM:
@@ -77,7 +91,8 @@ def prefixes_of(preset: Preset, batch_size: int, dtype: torch.dtype) -> list[Ten
 
 
 def step_times(meter: Meter, search: Callable[[], Any], at: int) -> tuple[float, float]:
-    """Return the seconds of the language model in step ``at`` of a search, as it is called and as a CUDA graph."""
+    """Return the seconds of the language model in step ``at`` of a search, as it is called and as a
+    CUDA graph."""
     forward, calls, times = beam._Search._forward, [], []
 
     def noted(self: Any, *given: Any) -> Tensor:
@@ -85,7 +100,9 @@ def step_times(meter: Meter, search: Callable[[], Any], at: int) -> tuple[float,
         if len(calls) != at:
             return forward(self, *given)
 
-        def call() -> None:  # the new tokens' slots are written once more each time, with the same values
+        def call() -> (
+            None
+        ):  # the new tokens' slots are written once more each time, with the same values
             self.language.lm_head(forward(self, *given))
 
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
@@ -94,7 +111,9 @@ def step_times(meter: Meter, search: Callable[[], Any], at: int) -> tuple[float,
         meter.wait()
         with torch.cuda.graph(graph, stream=stream):
             call()
-        times.extend(statistics.median(meter.seconds(one) for _ in range(9)) for one in (call, graph.replay))
+        times.extend(
+            statistics.median(meter.seconds(one) for _ in range(9)) for one in (call, graph.replay)
+        )
         return forward(self, *given)
 
     with patch.object(beam._Search, "_forward", noted):
@@ -111,7 +130,10 @@ def measure(preset: Preset) -> list[str]:
     tokens: dict[Any, dict] = {}
 
     def side(engine: Any, batch_size: int) -> Callable[[Any], float]:
-        given, decode = prefixes_of(preset, batch_size, model.dtype), settings(preset, preset.tokens, batch_size)
+        given, decode = (
+            prefixes_of(preset, batch_size, model.dtype),
+            settings(preset, preset.tokens, batch_size),
+        )
 
         def search() -> None:
             tokens[engine] = dict(engine(model, decode, EOS)(given))
@@ -138,16 +160,21 @@ def measure(preset: Preset) -> list[str]:
         eager, graph = step_times(meter, partial(search, None), preset.tokens // 2)
         peak = meter.peak(partial(search, None))
         whole = statistics.median(ours) / preset.tokens
-        rows[-1] += [f"{1e3 * seconds:.1f}" for seconds in (whole, eager, graph)] + [f"{peak / 1e3:.1f}"]
+        rows[-1] += [f"{1e3 * seconds:.1f}" for seconds in (whole, eager, graph)] + [
+            f"{peak / 1e3:.1f}"
+        ]
     header = ["batch", "records/s", "records/s of `generate`", "ours over `generate`"]
-    header += ["a step, ms", "its language model", "that as a graph", "peak, GB"] if meter.on_gpu else []
+    header += (
+        ["a step, ms", "its language model", "that as a graph", "peak, GB"] if meter.on_gpu else []
+    )
     return [
-        f"Random weights, {model.num_parameters() / 1e6:,.0f}M parameters ({preset.layers} layers, width "
-        f"{preset.width}, {preset.heads} heads over {preset.groups}, vocabulary {preset.vocabulary:,}), "
-        f"{preset.dtype}; prefixes of {PREFIX[0]} to {PREFIX[1]} positions, {PAPER.num_beams} beams, exactly "
-        f"{preset.tokens} tokens a record, repetition penalty {PAPER.repetition_penalty:g}, length penalty "
-        f"{PAPER.length_penalty:g}. Tokens of both sides compared first, and equal. Sides in turns; medians, in "
-        f"brackets the range of the turns{'' if meter.on_gpu else '; CPU seconds of one thread'}.",
+        f"Random weights, {model.num_parameters() / 1e6:,.0f}M parameters ({preset.layers} layers, "
+        f"width {preset.width}, {preset.heads} heads over {preset.groups}, vocabulary "
+        f"{preset.vocabulary:,}), {preset.dtype}; prefixes of {PREFIX[0]} to {PREFIX[1]} "
+        f"positions, {PAPER.num_beams} beams, exactly {preset.tokens} tokens a record, repetition "
+        f"penalty {PAPER.repetition_penalty:g}, length penalty {PAPER.length_penalty:g}. Tokens of "
+        "both sides compared first, and equal. Sides in turns; medians, in brackets the range of "
+        f"the turns{'' if meter.on_gpu else '; CPU seconds of one thread'}.",
         "",
         *table(header, rows),
     ]

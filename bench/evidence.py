@@ -1,24 +1,27 @@
 """The studies' tables in docs/evidence.md and docs/results.md.
 
-    pacer study run worlds; python bench/evidence.py worlds    writes bench/results/studies/worlds.json
-    python bench/evidence.py                                   writes the tables of both pages, and charts of precision
+    pacer study run worlds; python bench/evidence.py worlds    writes
+    bench/results/studies/worlds.json python bench/evidence.py
+    writes the tables of both pages, and charts of precision
                                                                against recall, from these files
 
-Datasets may be measured one at a time, on several machines: those that the file has, of the same commit, are kept. With
-``--results FOLDER`` the files lie there and no page changes, until all datasets are measured.
+Datasets may be measured one at a time, on several machines: those that the file has, of the same
+commit, are kept. With ``--results FOLDER`` the files lie there and no page changes, until all
+datasets are measured.
 
-A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. NAME is a study, KIND one of:
+A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. NAME is a study, KIND
+one of:
 
-    rows           mean of each row over its replicates, ± standard deviation
-    differences    planned differences with 95 % intervals and Holm's p; ✓ better, ✗ not, ? not shown
-    seeds          F1 by the rules, F1 by CheXbert, BLEU-4 and F1 of denied findings of each replicate
-    contexts       F1, gate and unfounded comparisons of each row by context, means over its replicates
-    previous       what the previous report contributes, by context
-    attributes     how often side, severity and course agree with the reference, and with those of other patients, in
+    rows           mean of each row over its replicates, ± standard deviation differences    planned
+    differences with 95 % intervals and Holm's p; ✓ better, ✗ not, ? not shown seeds          F1 by
+    the rules, F1 by CheXbert, BLEU-4 and F1 of denied findings of each replicate contexts       F1,
+    gate and unfounded comparisons of each row by context, means over its replicates previous
+    what the previous report contributes, by context attributes     how often side, severity and
+    course agree with the reference, and with those of other patients, in
                    the first row and those with attributes
     components     F1 of each row that Open-I has too, its planned difference, and its F1 on Open-I
-    radiographs    the rows that Open-I has, as `bench/openi_scores.py` scored them there
-    lists          F1 of reports, of generated lists, of read lists, and of reports for the references' lists
+    radiographs    the rows that Open-I has, as `bench/openi_scores.py` scored them there lists
+    F1 of reports, of generated lists, of read lists, and of reports for the references' lists
 """
 
 import re
@@ -83,9 +86,14 @@ Values = Mapping[str, float]
 
 
 def stored(name: str, path: Path) -> dict[str, Any]:
-    """Return what a study's finished runs measured, with datasets that ``path`` has, and the commits they are of."""
+    """Return what a study's finished runs measured, with datasets that ``path`` has, and the
+    commits they are of."""
     root = Path.cwd()
-    study, repository, state = load_study(Path("studies"), name), Repository(root), results_folder(root)
+    study, repository, state = (
+        load_study(Path("studies"), name),
+        Repository(root),
+        results_folder(root),
+    )
     runs = collect(study, repository, state)
     references = [reference for _, _, reference, _ in finished(study, repository, state)]
     scores: dict[str, Any] = {}
@@ -94,7 +102,9 @@ def stored(name: str, path: Path) -> dict[str, Any]:
         for context in (MEAN, *contexts_in(run.scores)):
             for key in dict.fromkeys((*study.metrics, *BY_CONTEXT)):
                 if (value := context_mean(run.scores, key, context)) is not None:
-                    of_row.setdefault(context, {}).setdefault(key, {})[run.replicate or ""] = round(value, 6)
+                    of_row.setdefault(context, {}).setdefault(key, {})[run.replicate or ""] = round(
+                        value, 6
+                    )
         of_run = agreement(run.folder)
         if given := run.scores.get("controls", {}).get("gold_list"):
             of_run[GIVEN] = fmean(context["f1"] for context in given.values())
@@ -102,7 +112,9 @@ def stored(name: str, path: Path) -> dict[str, Any]:
             of_row[MEAN].setdefault(key, {})[run.replicate or ""] = round(value, 6)
         if truth := run.scores.get("truth"):
             of_row[MEAN].setdefault(TRUTH, {})[run.replicate or ""] = round(truth["mean_f1"], 6)
-    commits = sorted({git(root, "rev-parse", "--short=8", f"{reference}^").strip() for reference in references})
+    commits = sorted(
+        {git(root, "rev-parse", "--short=8", f"{reference}^").strip() for reference in references}
+    )
     if "corpus.seed" in study.replicates[0]:
         known = read_json(path) if path.exists() else {}
         scores = united(known["rows"] if known.get("commits") == commits else {}, scores, study)
@@ -115,7 +127,13 @@ def stored(name: str, path: Path) -> dict[str, Any]:
         | {"over": "replicates" if one.difference.first is None else "patients"}
         for one in tested
     ]
-    return {"study": name, "title": study.title, "commits": commits, "rows": scores, "differences": differences}
+    return {
+        "study": name,
+        "title": study.title,
+        "commits": commits,
+        "rows": scores,
+        "differences": differences,
+    }
 
 
 def united(known: Stored, new: Stored, study: Study) -> dict[str, Any]:
@@ -125,10 +143,14 @@ def united(known: Stored, new: Stored, study: Study) -> dict[str, Any]:
         for scores in (known.get(name, {}), new.get(name, {})):
             for context, of_context in scores.items():
                 for key, values in of_context.items():
-                    rows.setdefault(name, {}).setdefault(context, {}).setdefault(key, {}).update(values)
+                    rows.setdefault(name, {}).setdefault(context, {}).setdefault(key, {}).update(
+                        values
+                    )
         for of_context in rows[name].values():
             for key, values in of_context.items():
-                of_context[key] = {label: values[label] for label in study.labels if label in values}
+                of_context[key] = {
+                    label: values[label] for label in study.labels if label in values
+                }
     return rows
 
 
@@ -137,24 +159,34 @@ def over_datasets(study: Study, scores: Stored) -> list[RowDifference]:
     tested = []
     for name, base in study.compared:
         for metric in study.metrics:
-            first, second = (scores.get(row, {}).get(MEAN, {}).get(metric, {}) for row in (name, base))
+            first, second = (
+                scores.get(row, {}).get(MEAN, {}).get(metric, {}) for row in (name, base)
+            )
             if gaps := [value - second[label] for label, value in first.items() if label in second]:
                 tested.append(RowDifference(f"{name} − {base}", metric, student(gaps)))
     return tested
 
 
 def agreement(folder: Path) -> dict[str, float]:
-    """Return how often the reports of a run agree with their references in each attribute, and with the references of
-    other patients (``_dealt``), means over contexts whose references name it, and how many they name (``_named``)."""
-    cases = pl.read_parquet(folder / CASES, columns=["record_id", "subject_id", "context", "reference", "hypothesis"])
+    """Return how often the reports of a run agree with their references in each attribute, and with
+    the references of other patients (``_dealt``), means over contexts whose references name it, and
+    how many they name (``_named``)."""
+    cases = pl.read_parquet(
+        folder / CASES, columns=["record_id", "subject_id", "context", "reference", "hypothesis"]
+    )
     dealt = [exchange(cases, ["hypothesis"], ["context"], seed) for seed in range(DEALS)]
     values: dict[str, float] = {}
     sums = [
-        [np.array(attribute_counts(part)).sum(axis=0) for part in one.partition_by("context", maintain_order=True)]
+        [
+            np.array(attribute_counts(part)).sum(axis=0)
+            for part in one.partition_by("context", maintain_order=True)
+        ]
         for one in (cases, *dealt)
     ]
     for place, kind in enumerate(ATTRIBUTES, len(ATTRIBUTES)):
-        shares = [[float(attribute_share(part, kind)) for part in one if part[place]] for one in sums]
+        shares = [
+            [float(attribute_share(part, kind)) for part in one if part[place]] for one in sums
+        ]
         if all(shares):
             values[f"attributes_{kind}"], *others = map(fmean, shares)
             values[f"{kind}_dealt"] = fmean(others)
@@ -175,18 +207,22 @@ def cell(values: Values | None) -> str:
 
 def present(result: Stored, keys: Sequence[str], context: str = MEAN) -> list[str]:
     """Return those of the scores that a row has."""
-    return [key for key in keys if any(key in row.get(context, {}) for row in result["rows"].values())]
+    return [
+        key for key in keys if any(key in row.get(context, {}) for row in result["rows"].values())
+    ]
 
 
 def rows(result: Stored) -> list[str]:
     keys = present(result, ROWS)
-    lines = [[name, *(cell(row[MEAN].get(key)) for key in keys)] for name, row in result["rows"].items()]
+    lines = [
+        [name, *(cell(row[MEAN].get(key)) for key in keys)] for name, row in result["rows"].items()
+    ]
     return table(["Row", *(score_of(key).column for key in keys)], lines)
 
 
 def mark(result: Stored, one: Mapping[str, Any]) -> str:
-    """Say whether the first row of a difference is better, worse or neither (docs/evidence.md). Over patients, better
-    is one sign in all replicates, too."""
+    """Say whether the first row of a difference is better, worse or neither (docs/evidence.md).
+    Over patients, better is one sign in all replicates, too."""
     low, high = one["low"], one["high"]
     if low is None:
         return ""
@@ -207,7 +243,10 @@ def apart(result: Stored, label: str, metric: str) -> list[float]:
 def difference_cell(result: Stored, one: Mapping[str, Any], p: float | None) -> str:
     text = short(one["difference"], sign="+")
     if one["low"] is not None:
-        text += f" ({short(one['low'], sign='+')} to {short(one['high'], sign='+')}) {mark(result, one)}"
+        text += (
+            f" ({short(one['low'], sign='+')} to {short(one['high'], sign='+')}) "
+            f"{mark(result, one)}"
+        )
     if p is not None:
         text += f" {short(p)}" if p >= 0.0005 else " <.001"
     return text
@@ -217,7 +256,10 @@ def tested(result: Stored, key: str) -> dict[str, str]:
     """Return the cell of each planned difference in a score; Holm's p covers them all."""
     of_key = [one for one in result["differences"] if one["metric"] == key]
     corrected = holm([one["p"] for one in of_key])
-    return {one["label"]: difference_cell(result, one, p) for one, p in zip(of_key, corrected, strict=True)}
+    return {
+        one["label"]: difference_cell(result, one, p)
+        for one, p in zip(of_key, corrected, strict=True)
+    }
 
 
 def differences(result: Stored) -> list[str]:
@@ -241,15 +283,25 @@ def contexts(result: Stored) -> list[str]:
     names = [name for name in next(iter(result["rows"].values())) if name != MEAN]
 
     def by_context(row: Mapping[str, Mapping[str, Values]], key: str) -> str:
-        return " ".join(short(fmean(row[name][key].values()), 2) for name in names if key in row[name])
+        return " ".join(
+            short(fmean(row[name][key].values()), 2) for name in names if key in row[name]
+        )
 
     lines = []
     for label, row in result["rows"].items():
         of_findings = f"{mean_of(row, 'f1')} ({by_context(row, 'f1')})"
         means = mean_of(row, "bleu4"), mean_of(row, TRUTH)
-        lines.append([label, of_findings, *means, by_context(row, "gate"), by_context(row, UNFOUNDED)])
+        lines.append(
+            [label, of_findings, *means, by_context(row, "gate"), by_context(row, UNFOUNDED)]
+        )
     without = " ".join(name for name in names if present(result, [UNFOUNDED], name))
-    heads = [f"F1 ({' '.join(names)})", "B@4", "F1 of truth", f"gate ({' '.join(names)})", f"unfounded ({without})"]
+    heads = [
+        f"F1 ({' '.join(names)})",
+        "B@4",
+        "F1 of truth",
+        f"gate ({' '.join(names)})",
+        f"unfounded ({without})",
+    ]
     return table(["Row", *heads], lines)
 
 
@@ -260,7 +312,10 @@ def attributes(result: Stored) -> list[str]:
             continue
         cells = [label]
         for kind in ATTRIBUTES:
-            given, dealt = row[MEAN].get(f"attributes_{kind}", {}), row[MEAN].get(f"{kind}_dealt", {})
+            given, dealt = (
+                row[MEAN].get(f"attributes_{kind}", {}),
+                row[MEAN].get(f"{kind}_dealt", {}),
+            )
             if given:
                 cells += [f"{cell(given)} ({mean_of(row, f'{kind}_dealt')})", paired(given, dealt)]
             else:
@@ -271,22 +326,34 @@ def attributes(result: Stored) -> list[str]:
 
 
 def lists(result: Stored) -> list[str]:
-    keys = {"f1": "reports", GIVEN: "reports for the references' lists", "report_positive_f1": "reports, affirmed"}
+    keys = {
+        "f1": "reports",
+        GIVEN: "reports for the references' lists",
+        "report_positive_f1": "reports, affirmed",
+    }
     keys |= {"anchor_positive_f1": "generated lists, affirmed", "read_f1": "read lists, affirmed"}
-    lines = [[label, *(cell(row[MEAN].get(key)) for key in keys)] for label, row in result["rows"].items()]
+    lines = [
+        [label, *(cell(row[MEAN].get(key)) for key in keys)]
+        for label, row in result["rows"].items()
+    ]
     return table(["Row", *keys.values()], lines)
 
 
 def on_open_i() -> list[list[str]]:
     """Return the cells of each line of Open-I's answers that has three or more."""
-    lines = [line.strip("| ").split(" | ") for line in OPENI.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        line.strip("| ").split(" | ") for line in OPENI.read_text(encoding="utf-8").splitlines()
+    ]
     return [line for line in lines if len(line) > 2]
 
 
 def over_seeds(name: str, third: str, *columns: int) -> list[str]:
-    """Return means over the seeds of a row, from the lines of Open-I's answers whose third cell starts so."""
+    """Return means over the seeds of a row, from the lines of Open-I's answers whose third cell
+    starts so."""
     found = [line for line in on_open_i() if line[0] == name and line[2].startswith(third)]
-    figures = [[line[column].split()[0] for line in found if line[column] != "–"] for column in columns]
+    figures = [
+        [line[column].split()[0] for line in found if line[column] != "–"] for column in columns
+    ]
     return [short(fmean(map(float, one))) if one else "" for one in figures]
 
 
@@ -306,9 +373,15 @@ def components(result: Stored) -> list[str]:
     first, f1 = next(iter(result["rows"])), tested(result, "f1")
     lines = []
     for name, row in result["rows"].items():
-        planned = {label.partition(" − ")[2]: text for label, text in f1.items() if label.startswith(f"{name} − ")}
+        planned = {
+            label.partition(" − ")[2]: text
+            for label, text in f1.items()
+            if label.startswith(f"{name} − ")
+        }
         base = first if first in planned else next(iter(planned), "")
-        against = f"over {base}: " * (base not in ("", first)) + planned.get(base, "").rpartition(" ")[0]
+        against = (
+            f"over {base}: " * (base not in ("", first)) + planned.get(base, "").rpartition(" ")[0]
+        )
         real, chance, _ = over_seeds(name, "report", 3, 4, 6)
         if real and (against or name == first):
             denied = mean_of(row, "report_negative_f1")
@@ -346,12 +419,21 @@ def previous(result: Stored) -> list[str]:
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
-TABLES: tuple[Callable[[Stored], list[str]], ...] = (rows, differences, seeds, contexts, previous, attributes, lists)
+TABLES: tuple[Callable[[Stored], list[str]], ...] = (
+    rows,
+    differences,
+    seeds,
+    contexts,
+    previous,
+    attributes,
+    lists,
+)
 KINDS = {kind.__name__: kind for kind in (*TABLES, components, radiographs)}
 
 
 def curve(name: str) -> str:
-    """Return the chart of a study: precision against recall of its rows, means over contexts and replicates."""
+    """Return the chart of a study: precision against recall of its rows, means over contexts and
+    replicates."""
     points = {
         row: (fmean(of[MEAN]["recall"].values()), fmean(of[MEAN]["precision"].values()))
         for row, of in read_json(RESULTS / f"{name}.json")["rows"].items()
@@ -371,11 +453,18 @@ def with_tables(page: str) -> str:
 
 
 def main() -> None:
-    options = options_of(__doc__, ("studies", {"nargs": "*"}), ("--results", {"type": Path, "default": RESULTS}))
+    options = options_of(
+        __doc__, ("studies", {"nargs": "*"}), ("--results", {"type": Path, "default": RESULTS})
+    )
     for name in options.studies:
         path = options.results / f"{name}.json"
         write_json(path, result := stored(name, path))
-        print(f"{name}: commit {', '.join(result['commits'])}", *rows(result), *differences(result), sep="\n")
+        print(
+            f"{name}: commit {', '.join(result['commits'])}",
+            *rows(result),
+            *differences(result),
+            sep="\n",
+        )
     if options.results != RESULTS:
         return
     for name, chart in CURVES.items():

@@ -2,8 +2,8 @@
 
     python bench/features.py [--preset cpu|gpu] [--out FILE]
 
-Images/s of the stage from JPG files are compared in turns with the bare forward of the encoder on prepared batches. The
-encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
+Images/s of the stage from JPG files are compared in turns with the bare forward of the encoder on
+prepared batches. The encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
 """
 
 import shutil
@@ -33,7 +33,8 @@ from pacer.features.encoder import ImageEncoder
 def film(seed: int, size: tuple[int, int]) -> Image.Image:
     """Draw a grey image of soft shapes and grain.
 
-    As a JPG of quality 95 and 3,000 x 2,500 pixels it has 1.5 MB, the mean of MIMIC-CXR-JPG's 377,110 images.
+    As a JPG of quality 95 and 3,000 x 2,500 pixels it has 1.5 MB, the mean of MIMIC-CXR-JPG's
+    377,110 images.
     """
     rng = np.random.default_rng(seed)
     shapes = Image.fromarray(rng.integers(0, 256, (10, 12), dtype=np.uint8)).resize(size, 3)
@@ -44,14 +45,27 @@ def film(seed: int, size: tuple[int, int]) -> Image.Image:
 def write_backbones(folder: Path, preset: Preset) -> None:
     """Write a random encoder with its image processor, and a small BERT."""
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {"num_hidden_layers": preset.layers, "num_attention_heads": preset.heads}
+    sizes: dict[str, Any] = {
+        "num_hidden_layers": preset.layers,
+        "num_attention_heads": preset.heads,
+    }
     sizes["image_size"] = preset.edge
-    Dinov2Model(Dinov2Config(hidden_size=preset.hidden, patch_size=14, **sizes)).save_pretrained(folder / "vision")
+    Dinov2Model(Dinov2Config(hidden_size=preset.hidden, patch_size=14, **sizes)).save_pretrained(
+        folder / "vision"
+    )
     pixels: dict[str, Any] = {"image_mean": [0.5307] * 3, "image_std": [0.2583] * 3}
-    pixels |= {"size": {"shortest_edge": preset.edge}, "crop_size": {"height": preset.edge, "width": preset.edge}}
+    pixels |= {
+        "size": {"shortest_edge": preset.edge},
+        "crop_size": {"height": preset.edge, "width": preset.edge},
+    }
     BitImageProcessorPil(**pixels).save_pretrained(folder / "vision")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "edema"]
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     BertModel(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder / "text")
     (folder / "text" / "vocab.txt").write_text("\n".join(words) + "\n")
 
@@ -64,7 +78,8 @@ def settings(preset: Preset) -> Features:
 
 
 def stage_rate(preset: Preset, meter: Meter, folder: Path, images: pl.DataFrame) -> float:
-    """Return the images/s of the stage from its first whole batch, when the models are loaded, to its end."""
+    """Return the images/s of the stage from its first whole batch, when the models are loaded, to
+    its end."""
     encode, begun = ImageEncoder.encode_levels, []
 
     def noting(encoder: ImageEncoder, levels: Tensor) -> Tensor:
@@ -103,9 +118,9 @@ def measure(preset: Preset) -> list[str]:
         images = pl.DataFrame({"image_id": [str(i) for i in range(preset.images)], "path": paths})
         encoder = ImageEncoder(folder / "vision", settings(preset).depths, preset.device, "float32")
         preparation = encoder.preparation
-        prepared = torch.stack([preparation.values(preparation.levels(open_image(path))) for path in files]).to(
-            preset.device
-        )
+        prepared = torch.stack(
+            [preparation.values(preparation.levels(open_image(path))) for path in files]
+        ).to(preset.device)
         batches = [
             prepared[[i % len(files) for i in range(start, start + preset.batch_size)]]
             for start in range(0, preset.bare, preset.batch_size)
@@ -120,8 +135,9 @@ def measure(preset: Preset) -> list[str]:
         ["bare forward of the encoder", f"{statistics.median(bare):,.2f}"],
     ]
     return [
-        f"Encoder: {preset.layers} layers of width {preset.hidden} at {preset.edge} pixels, float32; grey JPG files of "
-        f"{preset.film[0]:,} x {preset.film[1]:,}; batches of {preset.batch_size}; median of {preset.repeats} turns.",
+        f"Encoder: {preset.layers} layers of width {preset.hidden} at {preset.edge} pixels, "
+        f"float32; grey JPG files of {preset.film[0]:,} x {preset.film[1]:,}; batches of "
+        f"{preset.batch_size}; median of {preset.repeats} turns.",
         "",
         *table(["", "images/s"], rows),
         f"The stage over the bare forward: {ratio(stage, bare)}.",

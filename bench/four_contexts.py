@@ -1,10 +1,11 @@
-"""README's first picture: one study in the four contexts, with what PACER reads, commits to and writes in each.
+"""README's first picture: one study in the four contexts, with what PACER reads, commits to and
+writes in each.
 
-    python bench/four_contexts.py docs/figures/four_contexts.png            two above two
-    python bench/four_contexts.py docs/figures/two_contexts.png --narrow    SN above MW, for a small screen
+    python bench/four_contexts.py docs/figures/four_contexts.png            two above two python
+    bench/four_contexts.py docs/figures/two_contexts.png --narrow    SN above MW, for a small screen
 
-Run it in the root of the repository, on the outputs that the report page was made from. The study is not chosen by how
-well its reports are: :func:`chosen_study` has the rule.
+Run it in the root of the repository, on the outputs that the report page was made from. The study
+is not chosen by how well its reports are: :func:`chosen_study` has the rule.
 """
 
 import base64
@@ -62,9 +63,9 @@ Word = tuple[str, str | None]
 
 
 def chosen_study(results: Results) -> str:
-    """Return the first study, in the order of the test records, that was decoded in all four contexts and whose
-    references affirm one finding only where the lateral view is given and another only where the previous report is,
-    and compare with an earlier study only there.
+    """Return the first study, in the order of the test records, that was decoded in all four
+    contexts and whose references affirm one finding only where the lateral view is given and
+    another only where the previous report is, and compare with an earlier study only there.
 
     Raises:
         DataError: the run has no such study.
@@ -79,11 +80,15 @@ def chosen_study(results: Results) -> str:
         compares = {context for context, row in by_context.items() if row["reference_wording"]}
         if only_lateral and only_prior and compares == {"sw", "mw"}:
             return study
-    raise DataError("no study of this run was decoded in all contexts with references that differ as the picture needs")
+    raise DataError(
+        "no study of this run was decoded in all contexts with references that differ as the "
+        "picture needs"
+    )
 
 
 class Column:
-    """One context's column: texts are written from the top to the bottom, each below the one before.
+    """One context's column: texts are written from the top to the bottom, each below the one
+    before.
 
     Args:
         line: height of a line in inches; text is .6 of it.
@@ -107,13 +112,20 @@ class Column:
         self._axes.text(0, self._down, text, fontsize=self._size, va="top", color=LIGHT["--muted"])
         self._down -= self._line
 
-    def write(self, words: Iterable[Word], *, lines: int | None = None, style: str = "normal") -> None:
+    def write(
+        self, words: Iterable[Word], *, lines: int | None = None, style: str = "normal"
+    ) -> None:
         """Write words in lines; what does not fit into ``lines`` is cut, with an ellipsis."""
         at, line = 0.0, 1
         for word, colour in words:
             box = None if colour is None else {"facecolor": colour, "edgecolor": "none", "pad": 1.2}
-            text = self._axes.text(at, self._down, word, fontsize=self._size, va="top", bbox=box, style=style)
-            width = text.get_window_extent(self._canvas.get_renderer()).width / self._axes.get_window_extent().width
+            text = self._axes.text(
+                at, self._down, word, fontsize=self._size, va="top", bbox=box, style=style
+            )
+            width = (
+                text.get_window_extent(self._canvas.get_renderer()).width
+                / self._axes.get_window_extent().width
+            )
             if at + width > 1 and at > 0:
                 if line == lines:
                     text.set_text("…")
@@ -124,12 +136,17 @@ class Column:
         self._down -= self._line
 
     def bar(self, name: str, share: float, colour: str) -> None:
-        """Write a name, a bar of length ``share``, and its value; ``colour`` lies behind the name."""
+        """Write a name, a bar of length ``share``, and its value; ``colour`` lies behind the
+        name."""
         box = {"facecolor": colour, "edgecolor": "none", "pad": 1.2}
         self._axes.text(0, self._down, name, fontsize=self._size, va="top", bbox=box)
         left, width, height = 0.56, 0.3, 0.45 * self._line
         for length, fill in ((1, NEUTRAL), (share, LIGHT["--series-1"])):
-            self._axes.add_patch(Rectangle((left, self._down - 0.56 * self._line), length * width, height, color=fill))
+            self._axes.add_patch(
+                Rectangle(
+                    (left, self._down - 0.56 * self._line), length * width, height, color=fill
+                )
+            )
         self._axes.text(1, self._down, f"{share:.2f}", fontsize=self._size, va="top", ha="right")
         self._down -= self._line
 
@@ -139,8 +156,14 @@ class Column:
 
 def findings(column: Column, report: ContextReport) -> None:
     """Draw the probabilities of the findings; those that the reference affirms are marked."""
-    read = {name: values["present"] for name, values in (report.prediction.get("findings") or {}).items()}
-    wanted, committed = report.score["reference_positive"], (report.prediction["anchor"] or {}).get("positive", [])
+    read = {
+        name: values["present"]
+        for name, values in (report.prediction.get("findings") or {}).items()
+    }
+    wanted, committed = (
+        report.score["reference_positive"],
+        (report.prediction["anchor"] or {}).get("positive", []),
+    )
     column.heading("Probability of findings (shaded: affirmed there)")
     for name in FINDINGS:
         if name in wanted or name in committed or read.get(name, 0) >= SHOWN:
@@ -150,12 +173,19 @@ def findings(column: Column, report: ContextReport) -> None:
 def described(text: str) -> list[tuple[str, Attributes]]:
     """Return the findings that a text affirms, with their side and severity."""
     known = read_attributes(text)
-    return [(name, known.get(name, Attributes()).only(["side", "severity"])) for name in extract_anchor(text).positive]
+    return [
+        (name, known.get(name, Attributes()).only(["side", "severity"]))
+        for name in extract_anchor(text).positive
+    ]
 
 
 def commitment(column: Column, report: ContextReport) -> None:
-    """Write the findings that the list affirms, as it describes them, and those of the reference that it lacks."""
-    anchor, there = Anchor.of_lists(report.prediction["anchor"] or {}), dict(described(report.record["report"]))
+    """Write the findings that the list affirms, as it describes them, and those of the reference
+    that it lacks."""
+    anchor, there = (
+        Anchor.of_lists(report.prediction["anchor"] or {}),
+        dict(described(report.record["report"])),
+    )
     suspected = reference(report).uncertain
     column.heading("Commitment, generated: findings present")
     words: list[Word] = []
@@ -164,7 +194,9 @@ def commitment(column: Column, report: ContextReport) -> None:
         colour = RIGHT if name in there else LESS_CERTAIN if name in suspected else WRONG
         for kind, mark in (("severity", OTHER_SEVERITY), ("side", OTHER_SIDE)):
             values = [getattr(known, kind) for known in (here, there.get(name, Attributes()))]
-            if all(values) and (values[0] != values[1] if kind == "side" else values[0].isdisjoint(values[1])):
+            if all(values) and (
+                values[0] != values[1] if kind == "side" else values[0].isdisjoint(values[1])
+            ):
                 colour = mark
         words.append((" ".join((*words_of(here), name)), colour))
     column.write(words or [("none", None)])
@@ -193,12 +225,19 @@ def context(column: Column, report: ContextReport) -> None:
     column.space()
     column.heading("Report")
     words = [(word, span.marks) for span in report.generated for word in span.text.split()]
-    column.write((word, next((MARKS[mark] for mark in MARKS if mark in marks), None)) for word, marks in words)
+    column.write(
+        (word, next((MARKS[mark] for mark in MARKS if mark in marks), None))
+        for word, marks in words
+    )
     written = extract_anchor(report.prediction["report"])
-    missing(column, report, [*written.positive, *written.negative, *written.uncertain])  # these are marked
+    missing(
+        column, report, [*written.positive, *written.negative, *written.uncertain]
+    )  # these are marked
     column.space()
     column.heading("The reference affirms (?: suspects)")
-    texts = [" ".join((*words_of(known), name)) for name, known in described(report.record["report"])]
+    texts = [
+        " ".join((*words_of(known), name)) for name, known in described(report.record["report"])
+    ]
     texts += [f"{name}?" for name in reference(report).uncertain]
     column.write(((text, NEUTRAL) for text in texts), style="italic")
 
@@ -208,10 +247,21 @@ def pictures(axes: Sequence[Axes], case: ExampleCase, report: ContextReport) -> 
         place.axis("off")
         if report.record[image.name] is not None:
             address = image.overlay.address if image.overlay else image.address
-            place.imshow(Image.open(io.BytesIO(base64.b64decode(address.split(",", 1)[1]))).convert("L"), cmap="gray")
+            place.imshow(
+                Image.open(io.BytesIO(base64.b64decode(address.split(",", 1)[1]))).convert("L"),
+                cmap="gray",
+            )
         else:
             place.add_patch(Rectangle((0, 0), 1, 1, color=NEUTRAL, transform=place.transAxes))
-            place.text(0.5, 0.5, "no lateral\nview", ha="center", va="center", fontsize=8, transform=place.transAxes)
+            place.text(
+                0.5,
+                0.5,
+                "no lateral\nview",
+                ha="center",
+                va="center",
+                fontsize=8,
+                transform=place.transAxes,
+            )
 
 
 def main() -> None:
@@ -220,7 +270,11 @@ def main() -> None:
     data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
     results = read_results(*data, Path("predictions"), Path("metrics"), load_params())
     case = study_case(results, chosen_study(results))
-    reports = [report for report in case.reports if not options.narrow or report.record["context"] in ("sn", "mw")]
+    reports = [
+        report
+        for report in case.reports
+        if not options.narrow or report.record["context"] in ("sn", "mw")
+    ]
     columns, line, size, share = (1, 0.235, NARROW, 0.3) if options.narrow else (2, 0.2, WIDE, 0.3)
     figure = Figure(figsize=size, dpi=160)
     wide, high = size
@@ -229,10 +283,22 @@ def main() -> None:
         ends = []
         for place, report in enumerate(reports[start : start + columns]):
             left, side = (place + 0.05) / columns, share / columns
-            figure.text(left, upper, report.record["context"].upper(), weight="bold", va="top", fontsize=11)
-            figure.text(left + 0.4 / wide, upper, report.sources, va="top", fontsize=9, color=LIGHT["--muted"])
+            figure.text(
+                left, upper, report.record["context"].upper(), weight="bold", va="top", fontsize=11
+            )
+            figure.text(
+                left + 0.4 / wide,
+                upper,
+                report.sources,
+                va="top",
+                fontsize=9,
+                color=LIGHT["--muted"],
+            )
             below = upper - 0.25 / high - side * wide / high
-            boxes = [(left + half * 1.05 * side, below, side, side * wide / high) for half in range(len(case.images))]
+            boxes = [
+                (left + half * 1.05 * side, below, side, side * wide / high)
+                for half in range(len(case.images))
+            ]
             pictures([figure.add_axes(box) for box in boxes], case, report)
             column = Column(figure.add_axes((left, 0, 0.9 / columns, below - 0.1 / high)), line)
             context(column, report)
@@ -243,7 +309,8 @@ def main() -> None:
 
 
 def legend(figure: Figure, line: float) -> float:
-    """Write the legend at the top, in as many lines as it needs; return where it ends, as a share of the height."""
+    """Write the legend at the top, in as many lines as it needs; return where it ends, as a share
+    of the height."""
     canvas, high = FigureCanvasAgg(figure), figure.get_figheight()
     left, down = 0.014, 1 - 0.1 / high
     for colour, meaning in LEGEND:

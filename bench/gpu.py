@@ -1,12 +1,14 @@
-"""What needs a GPU, in parts: the tests marked `gpu`, and the benches at the published model's shapes.
+"""What needs a GPU, in parts: the tests marked `gpu`, and the benches at the published model's
+shapes.
 
     make gpu                                       # all parts
     make gpu PARTS="tests decode"                  # these
     python bench/gpu.py [PART ...] [--out FILE]    # the same in the current environment
 
-A part is a process with a time limit; all limits together are nine minutes. When it ends, its output is appended to
-bench/results/gpu.md, which also says whether it failed or ran out of time, and the next part starts. The exit code is 1
-if one did. If you stop it (Ctrl-C, SIGTERM), what the running part has printed is appended as well.
+A part is a process with a time limit; all limits together are nine minutes. When it ends, its
+output is appended to bench/results/gpu.md, which also says whether it failed or ran out of time,
+and the next part starts. The exit code is 1 if one did. If you stop it (Ctrl-C, SIGTERM), what the
+running part has printed is appended as well.
 """
 
 import argparse
@@ -22,7 +24,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "results" / "gpu.md"
-PYTEST = ("-m", "pytest", "-q", "-rs", "--tb=short", "--continue-on-collection-errors", "-W", "default", "--color=no")
+PYTEST = (
+    "-m",
+    "pytest",
+    "-q",
+    "-rs",
+    "--tb=short",
+    "--continue-on-collection-errors",
+    "-W",
+    "default",
+    "--color=no",
+)
 #: Name of each part, its limit in minutes, and the arguments of Python.
 PARTS: dict[str, tuple[float, tuple[str, ...]]] = {
     "steps": (3.5, ("bench/train.py", "--preset", "gpu")),
@@ -33,15 +45,21 @@ PARTS: dict[str, tuple[float, tuple[str, ...]]] = {
 
 
 def describe() -> str:
-    """Return the name of the GPU, from a separate process, so that this one takes none of its memory.
+    """Return the name of the GPU, from a separate process, so that this one takes none of its
+    memory.
 
     Raises:
         SystemExit: there is no GPU.
     """
     code = "import torch; print(torch.cuda.get_device_name(), '| torch', torch.__version__)"
-    named = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    named = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     if named.returncode:
-        raise SystemExit(f"error: no CUDA device was found, and these parts need one\n{named.stderr[-2000:]}".rstrip())
+        raise SystemExit(
+            "error: no CUDA device was found, and these parts need "
+            f"one\n{named.stderr[-2000:]}".rstrip()
+        )
     return named.stdout.strip()
 
 
@@ -52,11 +70,15 @@ def run(name: str, device: str) -> tuple[str, str]:
         how it ended ("done" if well, "stopped" by Ctrl-C); and its section of the results.
     """
     limit, command = PARTS[name]
-    path, begun = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])), time.monotonic()
+    path, begun = (
+        os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        time.monotonic(),
+    )
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+        env=os.environ
+        | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -70,7 +92,12 @@ def run(name: str, device: str) -> tuple[str, str]:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
         ending = "stopped" if isinstance(reason, KeyboardInterrupt) else "ran out of its time"
-    lines = [f"## {name}: {device}", "", f"{date.today()}, {ending} ({(time.monotonic() - begun) / 60:.1f} min).", ""]
+    lines = [
+        f"## {name}: {device}",
+        "",
+        f"{date.today()}, {ending} ({(time.monotonic() - begun) / 60:.1f} min).",
+        "",
+    ]
     lines += [re.sub(r"^#", "###", output.strip(), flags=re.MULTILINE), ""]
     if ending != "done":
         lines += ["```", *errors.rstrip().splitlines()[-40:], "```", ""]

@@ -1,16 +1,17 @@
-"""Open-I: all reports of the study `openi`, with controls and systems that need no training, as compressed JSON lines.
+"""Open-I: all reports of the study `openi`, with controls and systems that need no training, as
+compressed JSON lines.
 
-    pacer use openi                     then set corpus.root
-    pacer study run openi --jobs 2
-    dvc repro features                  restores the study's outputs from DVC's run cache
-    python bench/openi.py [OUT]         default: bench/results/openi; `bench/openi_scores.py` scores them
+    pacer use openi                     then set corpus.root pacer study run openi --jobs 2 dvc
+    repro features                  restores the study's outputs from DVC's run cache python
+    bench/openi.py [OUT]         default: bench/results/openi; `bench/openi_scores.py` scores them
 
-Every run decoded two controls: another patient's inputs and no lateral radiograph. There are two systems without
-training. One gives each record the report of the train record with the nearest frontal radiograph (cosine of the
-encoder's mean patch at the last depth; ties by id). The other gives every record the most frequent train report of its
-context.
+Every run decoded two controls: another patient's inputs and no lateral radiograph. There are two
+systems without training. One gives each record the report of the train record with the nearest
+frontal radiograph (cosine of the encoder's mean patch at the last depth; ties by id). The other
+gives every record the most frequent train report of its context.
 
-A line has row, replicate, control, record_id, report, and the commitment's lists (null if none was written).
+A line has row, replicate, control, record_id, report, and the commitment's lists (null if none was
+written).
 """
 
 import re
@@ -64,15 +65,20 @@ def lines_of(row: str, replicate: str, folders: Mapping[str, Path]) -> Lines:
 def get(path: str, commit: str, out: Path) -> Path:
     """Get ``path`` in a commit of this repository from DVC, as the new folder or file ``out``.
 
-    Never use ``--force`` over an earlier copy: its files are links into DVC's cache, which then loses their contents.
+    Never use ``--force`` over an earlier copy: its files are links into DVC's cache, which then
+    loses their contents.
     """
-    subprocess.run(["dvc", "get", "--quiet", ".", path, "--rev", commit, "--out", str(out)], check=True)
+    subprocess.run(
+        ["dvc", "get", "--quiet", ".", path, "--rev", commit, "--out", str(out)], check=True
+    )
     return out
 
 
-def restored(name: str, rows: Mapping[str, str], paths: Sequence[str], work: Path) -> Iterator[tuple[str, str, Path]]:
-    """Yield row, replicate and a folder in ``work`` with outputs of each finished run of a study's ``rows``, which have
-    short names. Outputs that are there stay, so a stopped script continues."""
+def restored(
+    name: str, rows: Mapping[str, str], paths: Sequence[str], work: Path
+) -> Iterator[tuple[str, str, Path]]:
+    """Yield row, replicate and a folder in ``work`` with outputs of each finished run of a study's
+    ``rows``, which have short names. Outputs that are there stay, so a stopped script continues."""
     root = Path.cwd()
     study, repository = load_study(Path("studies"), name), Repository(root)
     for place, replicate, reference, _ in finished(study, repository, results_folder(root)):
@@ -90,7 +96,8 @@ def restored(name: str, rows: Mapping[str, str], paths: Sequence[str], work: Pat
 
 
 def nearest_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
-    """Return for each test record the report of the train record of its context with the nearest frontal radiograph."""
+    """Return for each test record the report of the train record of its context with the nearest
+    frontal radiograph."""
     store = FeatureStore(FEATURES)
     images = {image for part in (train, test) for image in part["frontal"]}
     states = {image: store.depth_states([image])[0, -1].float().mean(0).numpy() for image in images}
@@ -98,19 +105,26 @@ def nearest_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
     for context in test["context"].unique():
         known, asked = (part.filter(context=context).sort("record_id") for part in (train, test))
         known = known.gather_every(-(-len(known) // MOST))
-        keys, queries = (np.stack([states[image] for image in part["frontal"]]) for part in (known, asked))
+        keys, queries = (
+            np.stack([states[image] for image in part["frontal"]]) for part in (known, asked)
+        )
         likeness = queries @ (keys / np.linalg.norm(keys, axis=1, keepdims=True)).T
-        nearest |= dict(zip(asked["record_id"], known["report"].gather(likeness.argmax(1)), strict=True))
+        nearest |= dict(
+            zip(asked["record_id"], known["report"].gather(likeness.argmax(1)), strict=True)
+        )
     return nearest
 
 
 def constant_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
-    """Return for each test record the most frequent train report of its context; ties go to the first in order."""
+    """Return for each test record the most frequent train report of its context; ties go to the
+    first in order."""
     most = {
         context: Counter(sorted(train.filter(context=context)["report"])).most_common(1)[0][0]
         for context in test["context"].unique()
     }
-    return {record: most[context] for record, context in test.select("record_id", "context").iter_rows()}
+    return {
+        record: most[context] for record, context in test.select("record_id", "context").iter_rows()
+    }
 
 
 # Files
@@ -121,29 +135,42 @@ def write_lines(lines: Lines, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for (row,), part in pl.DataFrame(lines, SCHEMA).group_by("row", maintain_order=True):
         name = re.sub(r"[^a-z]+", "_", str(row).lower()).strip("_")
-        part.sort("replicate", "control", "record_id").write_ndjson(out / f"{name}.jsonl.gz", compression="gzip")
+        part.sort("replicate", "control", "record_id").write_ndjson(
+            out / f"{name}.jsonl.gz", compression="gzip"
+        )
 
 
 def read_lines(folder: Path) -> pl.DataFrame:
     """Read all lines of a folder."""
-    return pl.concat([pl.read_ndjson(path, schema=SCHEMA) for path in sorted(folder.glob("*.jsonl.gz"))])
+    return pl.concat(
+        [pl.read_ndjson(path, schema=SCHEMA) for path in sorted(folder.glob("*.jsonl.gz"))]
+    )
 
 
 def main() -> None:
-    out = {"type": Path, "nargs": "?", "default": RESULTS, "help": f"folder of the files; default: {RESULTS}"}
+    out = {
+        "type": Path,
+        "nargs": "?",
+        "default": RESULTS,
+        "help": f"folder of the files; default: {RESULTS}",
+    }
     options = options_of(__doc__, ("out", out))
     root = Path.cwd()
     study, repository = load_study(Path("studies"), "openi"), Repository(root)
     runs = list(finished(study, repository, results_folder(root)))
     if missing := len(study.rows) * len(study.labels) - len(runs):
-        raise SystemExit(f"{missing} runs of the study are not there; `pacer study run openi` first")
+        raise SystemExit(
+            f"{missing} runs of the study are not there; `pacer study run openi` first"
+        )
     records = read_records(RECORDS)
     train, test = of_split(records, "train"), of_split(records, "test")
     lines: Lines = []
     untrained = {NEAREST: nearest_reports(train, test), CONSTANT: constant_reports(train, test)}
     for row, reports in untrained.items():
         about = {"row": row, "replicate": None, "control": "", "commitment": None}
-        lines += [about | {"record_id": record, "report": report} for record, report in reports.items()]
+        lines += [
+            about | {"record_id": record, "report": report} for record, report in reports.items()
+        ]
     for place, replicate, reference, _ in runs:
         row, commit = study.rows[place].name, git(root, "rev-parse", reference).strip()
         made = WORK / commit

@@ -1,10 +1,12 @@
 """Where the side of a finding is lost: how well it can be read at each station of a trained parent.
 
-    python bench/places.py        # of models/parent on this repository's corpus; some minutes on the default dataset
+    python bench/places.py        # of models/parent on this repository's corpus; some minutes on
+    the default dataset
 
-Prints R² of row and column of a patch, read from its state at each depth; then the share of held-out records whose
-side (and severity) is read rightly, as the stage `findings` reads them, from patches and from the tokens. An
-encoder below .9, or tokens far below the patches, cannot tell sides.
+Prints R² of row and column of a patch, read from its state at each depth; then the share of
+held-out records whose side (and severity) is read rightly, as the stage `findings` reads them, from
+patches and from the tokens. An encoder below .9, or tokens far below the patches, cannot tell
+sides.
 """
 
 from pathlib import Path
@@ -35,12 +37,18 @@ def main() -> None:
     parent = {"type": Path, "default": Path("models/parent")}
     options = options_of(__doc__, ("--parent", parent), ("--records", most))
     device, backbones = compute_device(), Path("models/backbones")
-    records = read_records("data/corpus/records.parquet").filter(split="train", context="sn").head(options.records)
+    records = (
+        read_records("data/corpus/records.parquet")
+        .filter(split="train", context="sn")
+        .head(options.records)
+    )
     anchors = read_anchors(records["report_raw"].to_list())
     store = open_features(Path("data/features"), backbones, device)
     model, record = load_model(options.parent, backbones)
     model.to(device)
-    explained = zip(record.model.features.depths, places(store, records["frontal"].to_list()), strict=True)
+    explained = zip(
+        record.model.features.depths, places(store, records["frontal"].to_list()), strict=True
+    )
     blocks = [[str(depth), f"{share:.3f}"] for depth, share in explained]
     print(*table(["Block", "R² of row and column"], blocks), sep="\n", flush=True)
     rows = records.to_dicts()
@@ -65,7 +73,8 @@ def main() -> None:
             known = about[kind]["findings"].values()
             total = sum(one["records"] for one in known) or 1
             right, above = (
-                sum(one["records"] * one[key] for one in known) / total for key in ("right", "above_majority")
+                sum(one["records"] * one[key] for one in known) / total
+                for key in ("right", "above_majority")
             )
             shares.append(f"{right:.3f} (majority {right - above:.3f}, n {total:,})")
         lines.append(shares)

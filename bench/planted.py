@@ -1,8 +1,10 @@
-"""Does the probe give planted systems the right verdicts? Six systems of known behaviour, over five synthetic datasets.
+"""Does the probe give planted systems the right verdicts? Six systems of known behaviour, over five
+synthetic datasets.
 
-``python bench/planted.py WORK`` generates each dataset, makes its probe, lets every system write a report for every
-row, and prints how often each verdict was given, and how often wrongly by :data:`RIGHT`, which was committed before the
-first run. In every report each finding is flipped with probability .1 and the wording is drawn, so twins differ.
+``python bench/planted.py WORK`` generates each dataset, makes its probe, lets every system write a
+report for every row, and prints how often each verdict was given, and how often wrongly by
+:data:`RIGHT`, which was committed before the first run. In every report each finding is flipped
+with probability .1 and the wording is drawn, so twins differ.
 """
 
 import random
@@ -22,7 +24,16 @@ from pacer.config import load_params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, read_images, read_records, read_table
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth, make_probe
+from pacer.metrics.probe.make import (
+    COVERED,
+    ELSEWHERE,
+    GIVEN,
+    INPUTS,
+    Box,
+    Boxes,
+    boxes_of_truth,
+    make_probe,
+)
 from pacer.metrics.probe.use import FindingUse, Verdict, read_probe, system_use
 from pacer.phantom.generate import generate_phantom
 
@@ -31,22 +42,27 @@ FLIPPED, BLIND = 0.1, 0.3
 CENTRAL = ("cardiomegaly", "edema", "enlarged mediastinum")
 SIDED = tuple(finding for finding in FINDINGS if finding not in CENTRAL)
 CONSTANT = ("atelectasis", "cardiomegaly", "lung opacity", "pleural effusion", "support devices")
-#: System -> right verdict of each finding, if there are enough records. "Cannot tell" is always allowed, any other
-#: verdict is forbidden. Two verdicts: either is right, because the rate at which noise affirms the finding is the .1
-#: above which it counts as said.
+#: System -> right verdict of each finding, if there are enough records. "Cannot tell" is always
+#: allowed, any other verdict is forbidden. Two verdicts: either is right, because the rate at which
+#: noise affirms the finding is the .1 above which it counts as said.
 RIGHT: dict[str, dict[str, tuple[str, ...]]] = {
     "blind": dict.fromkeys(FINDINGS, (Verdict.WITHOUT,)),
     "constant": {
-        name: (Verdict.WITHOUT,) if name in CONSTANT else (Verdict.UNCLEAR, Verdict.WITHOUT) for name in FINDINGS
+        name: (Verdict.WITHOUT,) if name in CONSTANT else (Verdict.UNCLEAR, Verdict.WITHOUT)
+        for name in FINDINGS
     },
     "copier": dict.fromkeys(FINDINGS, (Verdict.WITHOUT,)),
     "text only": dict.fromkeys(FINDINGS, (Verdict.WITHOUT,)),
-    "true region": {name: (Verdict.THERE,) if name in SIDED else (Verdict.UNCLEAR,) for name in FINDINGS},
-    "wrong region": {name: (Verdict.NOT_THERE,) if name in SIDED else (Verdict.UNCLEAR,) for name in FINDINGS},
+    "true region": {
+        name: (Verdict.THERE,) if name in SIDED else (Verdict.UNCLEAR,) for name in FINDINGS
+    },
+    "wrong region": {
+        name: (Verdict.NOT_THERE,) if name in SIDED else (Verdict.UNCLEAR,) for name in FINDINGS
+    },
 }
-#: Half the width of an interval with which "no effect" is found nine times in ten where there is none: the interval
-#: reaches 1.96 deviations, the strictest of thirteen tests 2.89, and the estimate stays within 1.645 of them nine times
-#: in ten.
+#: Half the width of an interval with which "no effect" is found nine times in ten where there is
+#: none: the interval reaches 1.96 deviations, the strictest of thirteen tests 2.89, and the
+#: estimate stays within 1.645 of them nine times in ten.
 ENOUGH = 0.1 * 1.96 / (2.89 + 1.645)
 #: The wrong region: a corner outside the body.
 CORNER = Box(0.0, 0.93, 0.06, 0.07)
@@ -67,23 +83,39 @@ def dataset(seed: int, folder: Path) -> None:
     """Generate a synthetic dataset, nearly all of it test, with its probe."""
     corpus = load_params().corpus
     world = corpus.phantom.model_copy(
-        update={"patients": PATIENTS, "image_size": SIZE, "val_fraction": 0.01, "test_fraction": 0.98}
+        update={
+            "patients": PATIENTS,
+            "image_size": SIZE,
+            "val_fraction": 0.01,
+            "test_fraction": 0.98,
+        }
     )
     generate_phantom(world, seed, folder / "source")
-    build_corpus(corpus.model_copy(update={"phantom": world, "seed": seed}), folder / "source", folder / "corpus")
+    build_corpus(
+        corpus.model_copy(update={"phantom": world, "seed": seed}),
+        folder / "source",
+        folder / "corpus",
+    )
     records = read_records(folder / "corpus" / "records.parquet").filter(split="test")
     truth = folder / "corpus" / "truth.parquet"
-    states = read_table(truth, TRUTH_SCHEMA, ["study_id", "states"]).explode("states").drop_nulls("states")
+    states = (
+        read_table(truth, TRUTH_SCHEMA, ["study_id", "states"])
+        .explode("states")
+        .drop_nulls("states")
+    )
     boxes, described = boxes_of_truth(truth, records), states.unnest("states").drop("course")
     make_probe(records, paths_of(folder), folder / "probe", seed, LIMIT, boxes, described)
 
 
 def paths_of(folder: Path) -> dict[str, str]:
-    return dict(read_images(folder / "corpus" / "images.parquet").select("image_id", "path").iter_rows())
+    return dict(
+        read_images(folder / "corpus" / "images.parquet").select("image_id", "path").iter_rows()
+    )
 
 
 class Pictures:
-    """What can be read in a picture of a probe: findings whose region is as in the picture that it was made of."""
+    """What can be read in a picture of a probe: findings whose region is as in the picture that it
+    was made of."""
 
     def __init__(self, folder: Path, key: pl.DataFrame):
         records = read_records(folder / "corpus" / "records.parquet")
@@ -98,10 +130,15 @@ class Pictures:
         return self.known[file]
 
     def read(self, row: dict, region: Box | None) -> set[str]:
-        """Return the findings whose own region, or for all of them the one ``region``, is unchanged."""
+        """Return the findings whose own region, or for all of them the one ``region``, is
+        unchanged."""
         found: set[str] = set()
         for view in ("frontal", "lateral"):
-            base = self.given[row["record_id"]][view] if row["twin"] in (COVERED, ELSEWHERE) else row[view]
+            base = (
+                self.given[row["record_id"]][view]
+                if row["twin"] in (COVERED, ELSEWHERE)
+                else row[view]
+            )
             if base in self.paths:
                 change = np.abs(self.grey(row[f"{view}_file"]) - self.grey(self.paths[base]))
                 for finding, places in self.boxes.get(base, {}).items():
@@ -113,8 +150,12 @@ class Pictures:
 
 def part(pixels: np.ndarray, box: Box) -> np.ndarray:
     height, width = pixels.shape
-    rows = slice(int(box.y * height), max(int((box.y + box.height) * height), int(box.y * height) + 1))
-    columns = slice(int(box.x * width), max(int((box.x + box.width) * width), int(box.x * width) + 1))
+    rows = slice(
+        int(box.y * height), max(int((box.y + box.height) * height), int(box.y * height) + 1)
+    )
+    columns = slice(
+        int(box.x * width), max(int((box.x + box.width) * width), int(box.x * width) + 1)
+    )
     return pixels[rows, columns].ravel()
 
 
@@ -126,7 +167,9 @@ def systems(pictures: Pictures) -> dict[str, Callable[[dict, random.Random], set
 
     def concluded(row: dict, draw: random.Random) -> set[str]:
         text = f"{row['indication']} {row['history']}".lower()
-        names = [name for words, found in CONCLUDES.items() if re.search(words, text) for name in found]
+        names = [
+            name for words, found in CONCLUDES.items() if re.search(words, text) for name in found
+        ]
         return copied(row, draw) | set(names)
 
     return {
@@ -140,7 +183,8 @@ def systems(pictures: Pictures) -> dict[str, Callable[[dict, random.Random], set
 
 
 def report(affirmed: set[str], draw: random.Random) -> str:
-    """Write a report with noise: each finding flipped with probability :data:`FLIPPED`, wording and order drawn."""
+    """Write a report with noise: each finding flipped with probability :data:`FLIPPED`, wording and
+    order drawn."""
     stated = [name for name in FINDINGS if (name in affirmed) != (draw.random() < FLIPPED)]
     absent = [name for name in FINDINGS if name not in stated]
     denied = draw.sample(absent, min(3, len(absent)))
@@ -160,7 +204,9 @@ def judged(folder: Path, seed: int) -> dict[str, list[FindingUse]]:
         draw = random.Random(zlib.crc32(f"{seed} {name}".encode()))
         texts = [report(affirms(row, draw), draw) for row in rows]
         file = folder / f"{name.replace(' ', '-')}.csv"
-        pl.DataFrame({"probe_id": [row["probe_id"] for row in rows], "report": texts}).write_csv(file)
+        pl.DataFrame({"probe_id": [row["probe_id"] for row in rows], "report": texts}).write_csv(
+            file
+        )
         found[name] = system_use(name, key, file).findings
     return found
 
@@ -175,9 +221,15 @@ def has_enough(one: FindingUse, right: str) -> bool:
 
 
 def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
-    """Return the table as lines of Markdown: a row a system, a column a finding, then the counts that decide."""
+    """Return the table as lines of Markdown: a row a system, a column a finding, then the counts
+    that decide."""
     lines = []
-    short = {Verdict.THERE: "there", Verdict.NOT_THERE: "not there", Verdict.WITHOUT: "without", Verdict.UNCLEAR: "?"}
+    short = {
+        Verdict.THERE: "there",
+        Verdict.NOT_THERE: "not there",
+        Verdict.WITHOUT: "without",
+        Verdict.UNCLEAR: "?",
+    }
     for system, right in RIGHT.items():
         cells = [{one.finding: one for one in uses[system]} for uses in found]
         shown, forbidden, enough, hit = [], 0, 0, 0

@@ -1,10 +1,13 @@
-"""Fail if the committed run is not of the committed code, or a figure of the docs is not that of its scores.
+"""Fail if the committed run is not of the committed code, or a figure of the docs is not that of
+its scores.
 
-python bench/release_check.py                # both; make release-check
-python bench/release_check.py --stale        # only name the stages that would run again
-python bench/release_check.py --last-run     # only say whether the last run is in the range of the default profile
+python bench/release_check.py                # both; make release-check python
+bench/release_check.py --stale        # only name the stages that would run again python
+bench/release_check.py --last-run     # only say whether the last run is in the range of the default
+profile
 
-The last says nothing where parameters other than `train.seed` are not those of `configs/phantom.yaml`.
+The last says nothing where parameters other than `train.seed` are not those of
+`configs/phantom.yaml`.
 """
 
 import re
@@ -38,7 +41,9 @@ def verdict(f1: float, seed: int, seen: dict[str, Any]) -> str:
 
 def compare_last_run() -> None:
     """Print the verdict on the last run."""
-    run, committed = (load_params(ROOT / name).model_dump() for name in ("params.yaml", "configs/phantom.yaml"))
+    run, committed = (
+        load_params(ROOT / name).model_dump() for name in ("params.yaml", "configs/phantom.yaml")
+    )
     seed = run["train"].pop("seed")
     committed["train"].pop("seed")
     if run == committed:
@@ -49,14 +54,17 @@ def compare_last_run() -> None:
 def stale_stages() -> list[str]:
     """Return the stages that `dvc repro` would run in a clone without data.
 
-    The list ends at the first stage whose inputs are not in the clone: `--allow-missing` fails there (dvc#9818).
+    The list ends at the first stage whose inputs are not in the clone: `--allow-missing` fails
+    there (dvc#9818).
 
     Raises:
         RuntimeError: `dvc` ends with another error.
     """
     command = [sys.executable, "-m", "dvc", "repro", "--allow-missing", "--dry"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    stages = re.findall(r"(?:Running stage|failed to reproduce) '([^']+)'", done.stdout + done.stderr)
+    stages = re.findall(
+        r"(?:Running stage|failed to reproduce) '([^']+)'", done.stdout + done.stderr
+    )
     if done.returncode and not stages:
         raise RuntimeError(done.stderr)
     return list(dict.fromkeys(stages))
@@ -66,7 +74,10 @@ def main() -> None:
     if "--last-run" in sys.argv:
         return compare_last_run()
     if stale := stale_stages():
-        print(f"dvc.lock is not of this code: {', '.join(stale)} and what follows would run again (`dvc repro`)")
+        print(
+            f"dvc.lock is not of this code: {', '.join(stale)} and what follows would run again "
+            "(`dvc repro`)"
+        )
     if "--stale" in sys.argv:
         return None
     tests = [sys.executable, "-m", "pytest", "-q", "tests/unit/pipeline/test_figures.py"]

@@ -1,4 +1,5 @@
-"""Inputs of the speed benches: shapes, and for `bench/train.py` records of realistic lengths, batches and models."""
+"""Inputs of the speed benches: shapes, and for `bench/train.py` records of realistic lengths,
+batches and models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,8 +34,9 @@ BOS, EOS, FIRST_WORD = 1, 2, 3
 OPENING, CLOSING = 6, 5
 #: Share of records on the direct route.
 DIRECT = 0.45
-#: Bounds, inclusive, of the lengths in tokens: of the text left of the image (log-normal around its median), right of
-#: it on each route, of the commitment with its delimiters, and of the report without BOS and EOS (log-normal).
+#: Bounds, inclusive, of the lengths in tokens: of the text left of the image (log-normal around its
+#: median), right of it on each route, of the commitment with its delimiters, and of the report
+#: without BOS and EOS (log-normal).
 BEFORE, BEFORE_MEDIAN, AFTER, AFTER_COMMIT = (10, 50), 24, (20, 26), (34, 40)
 COMMITMENT, REPORT, REPORT_MEDIAN = (30, 60), (20, 98), 64
 #: Positions of the longest target: BOS, commitment, opening, report, closing, EOS.
@@ -43,7 +45,8 @@ LONGEST_TARGET = 1 + COMMITMENT[1] + OPENING + REPORT[1] + CLOSING + 1
 
 @dataclass
 class Records:
-    """Lengths of synthetic records, int64 [n] each; ``commit`` bool [n]: whether they take the commitment route."""
+    """Lengths of synthetic records, int64 [n] each; ``commit`` bool [n]: whether they take the
+    commitment route."""
 
     context: np.ndarray
     before: np.ndarray
@@ -54,13 +57,19 @@ class Records:
     queries: int
 
     def tokens(self, rows: np.ndarray, *_: object) -> np.ndarray:
-        """Return the number of real positions in these records' sequences, int64 [m], at any visit."""
-        written = self.report[rows] + np.where(self.commit[rows], self.anchor[rows] + OPENING + CLOSING, 0)
+        """Return the number of real positions in these records' sequences, int64 [m], at any
+        visit."""
+        written = self.report[rows] + np.where(
+            self.commit[rows], self.anchor[rows] + OPENING + CLOSING, 0
+        )
         return 1 + self.before[rows] + self.queries + self.after[rows] + 2 + written
 
     def epoch(self, batch_size: int) -> list[MicroBatch]:
-        """Return the micro-batches of one epoch in the order of training, in windows of the default profile."""
-        rows = {str(name): np.flatnonzero(self.context == place) for place, name in enumerate(CONTEXTS)}
+        """Return the micro-batches of one epoch in the order of training, in windows of the default
+        profile."""
+        rows = {
+            str(name): np.flatnonzero(self.context == place) for place, name in enumerate(CONTEXTS)
+        }
         order = Order(rows, batch_size, WINDOW, mix=False, seed=0, phase="parent")
         return list(islice(micro_batches(order, self.tokens), order.micro_batches_per_epoch))
 
@@ -69,11 +78,16 @@ def make_records(preset: Preset) -> Records:
     """Return a synthetic corpus in the paper's mixture of contexts."""
     rng = np.random.default_rng(0)
     sizes = [PAPER_RECORDS[context]["train"] for context in CONTEXTS]
-    context = np.repeat(np.arange(len(CONTEXTS)), [max(round(preset.records * size / sum(sizes)), 1) for size in sizes])
+    context = np.repeat(
+        np.arange(len(CONTEXTS)),
+        [max(round(preset.records * size / sum(sizes)), 1) for size in sizes],
+    )
     n = len(context)
 
     def around(median: float, spread: float, bounds: tuple[int, int]) -> np.ndarray:
-        return np.clip(np.rint(median * np.exp(spread * rng.standard_normal(n))), *bounds).astype(np.int64)
+        return np.clip(np.rint(median * np.exp(spread * rng.standard_normal(n))), *bounds).astype(
+            np.int64
+        )
 
     def between(bounds: tuple[int, int]) -> np.ndarray:
         return rng.integers(bounds[0], bounds[1] + 1, n)
@@ -91,19 +105,28 @@ def make_records(preset: Preset) -> Records:
 
 
 def spread_batches(records: Records, micros: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
-    """Return ``count`` representative micro-batches: the middles of equal groups in the order of the longest sample."""
+    """Return ``count`` representative micro-batches: the middles of equal groups in the order of
+    the longest sample."""
     longest = [int(records.tokens(*micro).max()) for micro in micros]
     order = np.argsort(longest, kind="stable")
-    return [micros[order[int((part + 0.5) * len(order) / count)]] for part in range(min(count, len(order)))]
+    return [
+        micros[order[int((part + 0.5) * len(order) / count)]]
+        for part in range(min(count, len(order)))
+    ]
 
 
 class RandomStates:
-    """A feature store of random states: K x N x d_v for an image, L x d_text for a previous report."""
+    """A feature store of random states: K x N x d_v for an image, L x d_text for a previous
+    report."""
 
     def __init__(self, preset: Preset, depths: int):
         generator, dtype = torch.Generator().manual_seed(0), getattr(torch, preset.dtype)
-        self.images = torch.randn(4, depths, preset.patches, preset.d_vision, generator=generator).to(dtype)
-        self.texts = torch.randn(4, preset.prior_tokens, preset.d_vision, generator=generator).to(dtype)
+        self.images = torch.randn(
+            4, depths, preset.patches, preset.d_vision, generator=generator
+        ).to(dtype)
+        self.texts = torch.randn(4, preset.prior_tokens, preset.d_vision, generator=generator).to(
+            dtype
+        )
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """Return the states of images [B, K, N, d_v]."""
@@ -129,19 +152,31 @@ def make_batch(
         commit = bool(records.commit[row])
         pieces = [(Span.BOS, np.array([BOS]))]
         if commit:
-            pieces += [(Span.COMMITMENT, words(records.anchor[row])), (Span.OPENING, words(OPENING))]
+            pieces += [
+                (Span.COMMITMENT, words(records.anchor[row])),
+                (Span.OPENING, words(OPENING)),
+            ]
         pieces.append((Span.REPORT, words(records.report[row])))
         if commit:
             pieces.append((Span.CLOSING, words(CLOSING)))
         pieces.append((Span.END, np.array([EOS])))
         spans = np.concatenate([np.full(len(ids), span, dtype=np.int8) for span, ids in pieces])
         emphasis = ((spans == Span.REPORT) & (rng.random(len(spans)) < 0.3)).astype(np.float32)
-        targets.append(Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit))
+        targets.append(
+            Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit)
+        )
         prompt = PromptIds(words(records.before[row]).tolist(), words(records.after[row]).tolist())
         prefixes.append(prompt.prefix(BOS, preset.queries))
         starts.append(1 + len(prompt.before))
         context = CONTEXTS[records.context[row]]
-        sources.append({"context": context, "frontal": str(row), "lateral": str(row + 1), "prior_report": str(row)})
+        sources.append(
+            {
+                "context": context,
+                "frontal": str(row),
+                "lateral": str(row + 1),
+                "prior_report": str(row),
+            }
+        )
     return collate(prefixes, starts, targets, sources, states, lambda_q)
 
 
@@ -160,7 +195,9 @@ def make_language(shape: Preset) -> LlamaForCausalLM:
     )
     torch.manual_seed(0)
     before = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, shape.dtype))  # made in float32 first, the largest needs twice the memory
+    torch.set_default_dtype(
+        getattr(torch, shape.dtype)
+    )  # made in float32 first, the largest needs twice the memory
     try:
         with torch.device(shape.device):
             return LlamaForCausalLM(config)
@@ -169,7 +206,8 @@ def make_language(shape: Preset) -> LlamaForCausalLM:
 
 
 def make_model(preset: Preset) -> Pacer:
-    """Return the whole model with LoRA unmerged and random weights, none of them zero, so that all count."""
+    """Return the whole model with LoRA unmerged and random weights, none of them zero, so that all
+    count."""
     groups = specification_of("calibrate", PARAMS).written()
     groups["interface"] |= {
         "num_queries": preset.queries,
@@ -179,11 +217,17 @@ def make_model(preset: Preset) -> Pacer:
     groups["lora"] |= {"rank": min(groups["lora"]["rank"], preset.width)}
     language, specification = make_language(preset), ModelSpecification.model_validate(groups)
     with torch.device(preset.device):
-        model = from_modules(language, nn.LayerNorm(preset.d_vision), preset.d_vision, specification)
+        model = from_modules(
+            language, nn.LayerNorm(preset.d_vision), preset.d_vision, specification
+        )
     model.to(preset.device)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_B" in name or name.startswith("router.out") or name == "calibrator.gate_out.weight":
+            if (
+                "lora_B" in name
+                or name.startswith("router.out")
+                or name == "calibrator.gate_out.weight"
+            ):
                 parameter.normal_(std=0.02)
             elif name == "calibrator.up.weight":
                 parameter.normal_(std=0.2)

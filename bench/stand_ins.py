@@ -1,6 +1,8 @@
-"""Making the stand-ins that come with the package: half-precision weights in ``bundled/``, and their card.
+"""Making the stand-ins that come with the package: half-precision weights in ``bundled/``, and
+their card.
 
-They replace the models that real corpora need downloaded; :func:`~pacer.backbones.make_backbones.unpack` reads them.
+They replace the models that real corpora need downloaded;
+:func:`~pacer.backbones.make_backbones.unpack` reads them.
 """
 
 import shutil
@@ -35,20 +37,23 @@ from pacer.data.prompt import instruction
 
 #: Tolerances for a retrained model: relative for quality, absolute for first losses.
 QUALITY, LOSS = 0.02, 1e-3
-#: The world of the lists that the language model must follow, which no training uses, their number, and the tokens
-#: written for each.
+#: The world of the lists that the language model must follow, which no training uses, their number,
+#: and the tokens written for each.
 _LISTS_WORLD, _LISTS, _MOST_WRITTEN = 2_000_003, 300, 200
 
 
 def main() -> None:
-    """Train the models of the default profile again, replacing those in the package (``make stand-ins``).
+    """Train the models of the default profile again, replacing those in the package (``make
+    stand-ins``).
 
     Raises:
         BackboneError: they differ from the models in the previous card; see :func:`compare`.
     """
     recorded = read_json(CARD)["models"]
     params = load_profile("configs/phantom.yaml")
-    config = params.backbones.model_copy(update={role: Backbone(provider="standin") for role in MODELS})
+    config = params.backbones.model_copy(
+        update={role: Backbone(provider="standin") for role in MODELS}
+    )
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     models = {}
     with TemporaryDirectory() as scratch:
@@ -62,18 +67,28 @@ def main() -> None:
                 training["held_out_contradictions"] = contradictions(
                     Path(scratch, role), config.language_standin.slots, instruct
                 )
-            about = {key: value for key, value in training.items() if key not in ("provider", "data", "seed")}
-            models[role] = {"training": about, "files": {file.name: hash_file(file) for file in sorted(out.iterdir())}}
+            about = {
+                key: value
+                for key, value in training.items()
+                if key not in ("provider", "data", "seed")
+            }
+            models[role] = {
+                "training": about,
+                "files": {file.name: hash_file(file) for file in sorted(out.iterdir())},
+            }
     settings = {"seed": config.seed, "train_on": config.train_on}
-    settings |= {f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in MODELS}
+    settings |= {
+        f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in MODELS
+    }
     write_json(CARD, {"data": training["data"], "settings": settings, "models": models})
     compare(recorded, models)
 
 
 @torch.inference_mode()
 def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, float]:
-    """Return the share of greedily written reports that contradict the given commitment, by what the prefix holds: the
-    sentences that state its findings (``agreeing``), noise (``uninformed``), or another report's (``contrary``).
+    """Return the share of greedily written reports that contradict the given commitment, by what
+    the prefix holds: the sentences that state its findings (``agreeing``), noise (``uninformed``),
+    or another report's (``contrary``).
 
     Args:
         folder: a language stand-in. slots, instruct: as in its training.
@@ -91,16 +106,29 @@ def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, fl
     for name, of_case in heard.items():
         inputs, rng = [], np.random.default_rng(0)
         for one, sentences in zip(own, of_case, strict=True):
-            before, after = [BOS, *one.before], [*one.after[True], BOS, *one.target[True][: one.commitment]]
+            before, after = (
+                [BOS, *one.before],
+                [*one.after[True], BOS, *one.target[True][: one.commitment]],
+            )
             slotted = prefix_slots(embedding.weight, sentences, slots, rng)
-            inputs.append(torch.cat([embedding(torch.tensor(before)), slotted, embedding(torch.tensor(after))]))
+            inputs.append(
+                torch.cat(
+                    [embedding(torch.tensor(before)), slotted, embedding(torch.tensor(after))]
+                )
+            )
         mask = pad_sequence([torch.ones(len(one)) for one in inputs], True, 0.0, "left")
         padded = pad_sequence(inputs, True, 0.0, "left")
         limits = {"max_new_tokens": _MOST_WRITTEN, "pad_token_id": EOS, "eos_token_id": EOS}
-        written = model.generate(inputs_embeds=padded, attention_mask=mask.long(), do_sample=False, **limits)
-        reports = [tokenizer.decode(tokens).rpartition(OPEN_REPORT)[2] for tokens in written.tolist()]
+        written = model.generate(
+            inputs_embeds=padded, attention_mask=mask.long(), do_sample=False, **limits
+        )
+        reports = [
+            tokenizer.decode(tokens).rpartition(OPEN_REPORT)[2] for tokens in written.tolist()
+        ]
         stated = [extract_anchor(report.partition(CLOSE_REPORT)[0]) for report in reports]
-        shares[name] = fmean(bool(text.anchor.contradicted(one)) for text, one in zip(texts, stated, strict=True))
+        shares[name] = fmean(
+            bool(text.anchor.contradicted(one)) for text, one in zip(texts, stated, strict=True)
+        )
     return {name: round(share, 4) for name, share in shares.items()}
 
 
@@ -111,7 +139,8 @@ def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, 
         recorded, new: ``models`` entries of two cards.
 
     Raises:
-        BackboneError: a quality differs by more than :data:`QUALITY`, or a first loss by more than :data:`LOSS`.
+        BackboneError: a quality differs by more than :data:`QUALITY`, or a first loss by more than
+            :data:`LOSS`.
     """
     different = []
     for role in MODELS:
@@ -120,27 +149,32 @@ def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, 
         losses = zip(before["first_losses"], after["first_losses"], strict=True)
         largest = max(abs(loss - new_loss) for loss, new_loss in losses)
         print(
-            f"{role}: {name} {quality:.4f} in the card, {new_quality:.4f} now; first losses {largest:.1e} apart at most"
+            f"{role}: {name} {quality:.4f} in the card, {new_quality:.4f} now; first losses "
+            f"{largest:.1e} apart at most"
         )
         if abs(new_quality - quality) > QUALITY * quality or largest > LOSS:
             different.append(role)
     if different:
         raise BackboneError(
-            f"{', '.join(different)}: not the recorded model (quality within {QUALITY:.0%}, first losses within "
-            f"{LOSS:g}). If you meant to change the model, commit {CARD.parent}; otherwise `git checkout` it"
+            f"{', '.join(different)}: not the recorded model (quality within {QUALITY:.0%}, first "
+            f"losses within {LOSS:g}). If you meant to change the model, commit {CARD.parent}; "
+            "otherwise `git checkout` it"
         )
 
 
 def _quality(training: Mapping[str, Any]) -> tuple[str, float]:
     """Return the name and value of a model's quality measure."""
     name = next(
-        name for name in ("held_out_auroc", "held_out_loss", "held_out_accuracy", "held_out_f1") if name in training
+        name
+        for name in ("held_out_auroc", "held_out_loss", "held_out_accuracy", "held_out_f1")
+        if name in training
     )
     return name, _mean(training[name])
 
 
 def _mean(figure: float | dict[str, Any]) -> float:
-    """Return a figure, or the mean of accuracies by finding, or by form of the report and finding."""
+    """Return a figure, or the mean of accuracies by finding, or by form of the report and
+    finding."""
     return fmean(map(_mean, figure.values())) if isinstance(figure, dict) else figure
 
 
@@ -151,7 +185,9 @@ def _halve(folder: Path, out: Path) -> None:
         weights = torch.load(folder / CHECKPOINT, weights_only=True)["model_state_dict"]
     else:
         weights = load_file(folder / WEIGHTS)
-    halved = {name: (w.half() if w.is_floating_point() else w).contiguous() for name, w in weights.items()}
+    halved = {
+        name: (w.half() if w.is_floating_point() else w).contiguous() for name, w in weights.items()
+    }
     save_file(halved, out / WEIGHTS, metadata={"format": "pt"})
     (out / WEIGHTS).chmod(0o644)  # safetensors creates files that only the owner can read
 

@@ -1,14 +1,15 @@
 """The baseline of `bench/train.py`: training steps written straightforwardly after LLM-RG4.
 
-The layout is that of LLM-RG4. BOS and the text before the image are padded on the left to a fixed length. The text
-after the image is padded on the right to the longest in the batch, and the target on the right to a fixed length. An
-attention mask hides the padding. The language model computes logits for all positions, which are converted to float32.
-Cross-entropy (``reduction="none"``) and the divergence are computed at all positions and masked by their weights. LoRA
-is not merged into the frozen weights, as in peft. Router, interface, calibrator and the losses' definitions are those
+The layout is that of LLM-RG4. BOS and the text before the image are padded on the left to a fixed
+length. The text after the image is padded on the right to the longest in the batch, and the target
+on the right to a fixed length. An attention mask hides the padding. The language model computes
+logits for all positions, which are converted to float32. Cross-entropy (``reduction="none"``) and
+the divergence are computed at all positions and masked by their weights. LoRA is not merged into
+the frozen weights, as in peft. Router, interface, calibrator and the losses' definitions are those
 of PACER, so that the two sides differ only in the language model's part.
 
-One thing is better than in LLM-RG4: position ids count only real positions, as on the other side. Otherwise the losses
-could not agree.
+One thing is better than in LLM-RG4: position ids count only real positions, as on the other side.
+Otherwise the losses could not agree.
 """
 
 from typing import Any, NamedTuple, Self
@@ -24,8 +25,11 @@ IGNORED = -100
 
 
 def all_position_nll(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the losses [B, T] for logits [B, T, V] float32 and next tokens ``labels`` [B, T] (-100: none, loss 0)."""
-    nll = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    """Return the losses [B, T] for logits [B, T, V] float32 and next tokens ``labels`` [B, T]
+    (-100: none, loss 0)."""
+    nll = F.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+    )
     return nll.view_as(labels)
 
 
@@ -36,11 +40,13 @@ def all_position_divergence(teacher: Tensor, student: Tensor) -> Tensor:
 
 
 class FixedBatch(NamedTuple):
-    """A batch in LLM-RG4's layout: L = 1 + 50 positions, Q visual ones, A of text, M of target; T in all.
+    """A batch in LLM-RG4's layout: L = 1 + 50 positions, Q visual ones, A of text, M of target; T
+    in all.
 
     Attributes:
-        left: [B, L] and right: [B, A + M] token ids. mask: [B, T] int64. labels: [B, T], -100 for no loss.
-        weight, emphasis: [B, T]. kappa: [B]. consistency: [B, T] bool. prefix_mask: [B, L + Q + A] bool.
+        left: [B, L] and right: [B, A + M] token ids. mask: [B, T] int64. labels: [B, T], -100 for
+        no loss. weight, emphasis: [B, T]. kappa: [B]. consistency: [B, T] bool. prefix_mask: [B, L
+        + Q + A] bool.
         sources: the :class:`pacer.model.batch.Batch` whose sources are used.
     """
 
@@ -61,10 +67,15 @@ class FixedBatch(NamedTuple):
 
 
 def fixed_layout(batch: Any, queries: int) -> FixedBatch:
-    """Convert a right-padded :class:`pacer.model.batch.TrainingBatch` with Q ``queries`` to LLM-RG4's layout."""
+    """Convert a right-padded :class:`pacer.model.batch.TrainingBatch` with Q ``queries`` to
+    LLM-RG4's layout."""
     count, before, target = len(batch.ids), BEFORE[1], LONGEST_TARGET
-    omega, s, omega_cons = (_padded(batch, values) for values in (batch.omega, batch.s, batch.omega_cons))
-    starts, prefixes, lengths = (t.tolist() for t in (batch.visual_start, batch.prefix_length, batch.length))
+    omega, s, omega_cons = (
+        _padded(batch, values) for values in (batch.omega, batch.s, batch.omega_cons)
+    )
+    starts, prefixes, lengths = (
+        t.tolist() for t in (batch.visual_start, batch.prefix_length, batch.length)
+    )
     after = max(prefix - start - queries for start, prefix in zip(starts, prefixes))
     first = 1 + before + queries
     total = first + after + target
@@ -73,8 +84,14 @@ def fixed_layout(batch: Any, queries: int) -> FixedBatch:
     weight, emphasis = torch.zeros(count, total), torch.zeros(count, total)
     consistency = torch.zeros(count, total, dtype=torch.bool)
     for row, (start, prefix, length) in enumerate(zip(starts, prefixes, lengths)):
-        left, asked = slice(1 + before - start, 1 + before), slice(first, first + prefix - start - queries)
-        answer, target_ids = slice(first + after, first + after + length - prefix), slice(prefix, length)
+        left, asked = (
+            slice(1 + before - start, 1 + before),
+            slice(first, first + prefix - start - queries),
+        )
+        answer, target_ids = (
+            slice(first + after, first + after + length - prefix),
+            slice(prefix, length),
+        )
         ids[row, left] = batch.ids[row, :start]  # BOS and the text before the image
         ids[row, asked] = batch.ids[row, start + queries : prefix]
         ids[row, answer] = batch.ids[row, target_ids]
@@ -114,7 +131,9 @@ def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:
 def _logits(model: Any, inputs: Tensor, batch: FixedBatch) -> Tensor:
     """Return the logits [B, T, V] in float32."""
     places = (batch.mask.cumsum(1) - 1).clamp(min=0)
-    output = model.language(inputs_embeds=inputs, attention_mask=batch.mask, position_ids=places, use_cache=False)
+    output = model.language(
+        inputs_embeds=inputs, attention_mask=batch.mask, position_ids=places, use_cache=False
+    )
     return output.logits.float()
 
 
@@ -135,17 +154,22 @@ def commit_losses(model: Any, batch: FixedBatch) -> dict[str, Tensor]:
 
 
 def calibrate_losses(model: Any, batch: FixedBatch) -> dict[str, Tensor]:
-    """Return the terms of the complete objective, with full logits of the frozen parent and of the corrected model."""
+    """Return the terms of the complete objective, with full logits of the frozen parent and of the
+    corrected model."""
     inputs, tokens = _embed(model, batch)
     width = batch.prefix_mask.shape[1]
     with torch.no_grad():
         teacher = _logits(model, inputs, batch)
     prefix = inputs[:, :width].to(model.calibrator.up.weight.dtype)
     corrected = model.calibrator(prefix, batch.prefix_mask, tokens, batch.sources.availability)
-    student = _logits(model, torch.cat([corrected.prefix.to(inputs.dtype), inputs[:, width:]], dim=1), batch)
+    student = _logits(
+        model, torch.cat([corrected.prefix.to(inputs.dtype), inputs[:, width:]], dim=1), batch
+    )
     mask = F.pad(batch.consistency, (0, 1))[:, 1:]
     divergence = all_position_divergence(teacher, student) * mask
     return _likelihood(student, batch) | {
         "consistency": ratio(divergence, mask.sum(), eps=0),
-        "drift": ratio(drifts(corrected.residual, batch.prefix_mask), batch.prefix_mask.sum(), eps=0),
+        "drift": ratio(
+            drifts(corrected.residual, batch.prefix_mask), batch.prefix_mask.sum(), eps=0
+        ),
     }

@@ -8,7 +8,11 @@ from pacer.core.io import write_json
 
 
 def main() -> None:
-    params, folder, records = load_params(), Path("data/anchors"), Path("data/corpus/records.parquet")
+    params, folder, records = (
+        load_params(),
+        Path("data/anchors"),
+        Path("data/corpus/records.parquet"),
+    )
     cache, out = folder / "llm_cache.jsonl", folder / "anchors.parquet"
     audit = build_anchors(records, cache, out, params.anchors.rules, params.commit.attributes)
     write_json(folder / "audit.json", audit)

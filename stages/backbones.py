@@ -1,4 +1,5 @@
-"""Stage `backbones`: the frozen models, each in the format of the published model or as a pointer with hashes."""
+"""Stage `backbones`: the frozen models, each in the format of the published model or as a pointer
+with hashes."""
 
 from functools import partial
 from pathlib import Path
@@ -14,9 +15,15 @@ from pacer.data.schemas import read_images, read_records
 
 def main() -> None:
     params, corpus = load_params(), Path("data/corpus")
-    records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
+    records, images = (
+        read_records(corpus / "records.parquet"),
+        read_images(corpus / "images.parquet"),
+    )
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
-    out, tables = Path("models/backbones"), (hash_file(corpus / name) for name in ("records.parquet", "images.parquet"))
+    out, tables = (
+        Path("models/backbones"),
+        (hash_file(corpus / name) for name in ("records.parquet", "images.parquet")),
+    )
     depends_on = [params.backbones.model_dump(mode="json"), params.prompt.unknown_view, *tables]
     with scratch_directory(out, hash_json(depends_on)) as directory:
         locate_backbones(params.backbones, directory)

@@ -1,4 +1,5 @@
-"""Stages `*_decode` of the baselines: a report for every record of the split; the command line names the model."""
+"""Stages `*_decode` of the baselines: a report for every record of the split; the command line
+names the model."""
 
 import sys
 from functools import partial
@@ -30,4 +31,6 @@ def main() -> None:
     elif name == "ragpt":
         open_generator = ragpt_generator(MODELS / "ragpt_bank")
     out = Path("baselines/predictions") / name
-    decode_records(MODELS / name, Path("models/backbones"), records, features, config, out, open_generator)
+    decode_records(
+        MODELS / name, Path("models/backbones"), records, features, config, out, open_generator
+    )

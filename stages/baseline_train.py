@@ -1,4 +1,5 @@
-"""Stages `simmlm` and `ragpt` of the baselines: modules added to the frozen parent, named on the command line."""
+"""Stages `simmlm` and `ragpt` of the baselines: modules added to the frozen parent, named on the
+command line."""
 
 import sys
 from functools import partial

@@ -11,7 +11,8 @@ from dvclive import Live
 
 
 def name_user() -> None:
-    """Name a user without an entry in ``/etc/passwd``, as in a container, whose name DVC asks for."""
+    """Name a user without an entry in ``/etc/passwd``, as in a container, whose name DVC asks
+    for."""
     try:
         getpass.getuser()
     except (KeyError, OSError):
@@ -20,12 +21,17 @@ def name_user() -> None:
 
 @contextmanager
 def dvclive_log(scratch: Path, final: Path) -> Generator:
-    """Yield a function that logs curves in the run's scratch directory; move them to ``final`` when the phase ends."""
+    """Yield a function that logs curves in the run's scratch directory; move them to ``final`` when
+    the phase ends."""
     name_user()
     live_directory = scratch / "live"
-    shutil.rmtree(live_directory, ignore_errors=True)  # after a resume the earlier points are logged again
+    shutil.rmtree(
+        live_directory, ignore_errors=True
+    )  # after a resume the earlier points are logged again
     with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
-        Path(live.plots_dir).mkdir(parents=True)  # DVC expects it, also of a phase that trains nothing
+        Path(live.plots_dir).mkdir(
+            parents=True
+        )  # DVC expects it, also of a phase that trains nothing
 
         def log(values: dict[str, float], step: int) -> None:
             live.step = step

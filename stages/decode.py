@@ -14,4 +14,6 @@ def main() -> None:
     records = with_trained_views(records, set(records.filter(split="train")["view"]))
     models, features, out = Path("models"), Path("data/features"), Path("predictions")
     open_generator = partial(trained_generator, findings=models / "findings")
-    decode_records(models / "calibrate", models / "backbones", records, features, config, out, open_generator)
+    decode_records(
+        models / "calibrate", models / "backbones", records, features, config, out, open_generator
+    )

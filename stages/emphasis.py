@@ -1,4 +1,5 @@
-"""Stage `emphasis`: the tokens of every train and val report that L_TLW emphasises, as released or by the recipe."""
+"""Stage `emphasis`: the tokens of every train and val report that L_TLW emphasises, as released or
+by the recipe."""
 
 from pathlib import Path
 

@@ -23,6 +23,8 @@ def main() -> None:
             write_looks(pictures, looks)
     if process_state().is_main_process:
         checks = list(picture_checks(pictures, store / "images.parquet", records))
-        write_json(pictures.with_name("audit.json"), {"checks": [check._asdict() for check in checks]})
+        write_json(
+            pictures.with_name("audit.json"), {"checks": [check._asdict() for check in checks]}
+        )
         for check in checks:
             print(f"features: {check.name}: {check.detail}", flush=True)

@@ -1,4 +1,5 @@
-"""Stage `findings`: the probability of each finding, read from the fused tokens of the frozen parent."""
+"""Stage `findings`: the probability of each finding, read from the fused tokens of the frozen
+parent."""
 
 from pathlib import Path
 
@@ -11,4 +12,11 @@ def main() -> None:
     models, data = Path("models"), Path("data")
     records = read_records(data / "corpus" / "records.parquet")
     anchors = read_table(data / "anchors" / "anchors.parquet", ANCHOR_SCHEMA, optional=DESCRIBED)
-    fit_reader(models / "parent", models / "backbones", records, data / "features", anchors, models / "findings")
+    fit_reader(
+        models / "parent",
+        models / "backbones",
+        records,
+        data / "features",
+        anchors,
+        models / "findings",
+    )

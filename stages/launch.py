@@ -1,8 +1,8 @@
 """Start a stage in every process that accelerate's configuration or the visible devices ask for.
 
-Usage: ``python stages/launch.py SCRIPT [ARGUMENT...]``. Several processes are started by ``accelerate launch``, without
-its warning about default values, which are intended. A single process is this one, so that a small machine imports
-torch only once per stage.
+Usage: ``python stages/launch.py SCRIPT [ARGUMENT...]``. Several processes are started by
+``accelerate launch``, without its warning about default values, which are intended. A single
+process is this one, so that a small machine imports torch only once per stage.
 """
 
 import logging
@@ -18,8 +18,8 @@ from pacer.core.errors import PacerError
 from pacer.core.outputs import run_stage
 from pacer.core.stops import GO_ON, Stopped
 
-#: Variables with which a user sets CUDA's allocator; without them, its segments may grow: batches differ in length, and
-#: segments of one size would leave gaps.
+#: Variables with which a user sets CUDA's allocator; without them, its segments may grow: batches
+#: differ in length, and segments of one size would leave gaps.
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
@@ -30,7 +30,9 @@ def main() -> None:
 
     from pacer.core.devices import share_cores
 
-    if "ACCELERATE_MIXED_PRECISION" not in os.environ:  # accelerate sets it in the processes that it starts
+    if (
+        "ACCELERATE_MIXED_PRECISION" not in os.environ
+    ):  # accelerate sets it in the processes that it starts
         from accelerate.commands.config import default_config_file
 
         if torch.cuda.device_count() > 1 or Path(default_config_file).exists():
@@ -47,7 +49,9 @@ def start_several() -> None:
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    logging.getLogger("accelerate.commands.launch").setLevel(logging.ERROR)  # it warns of defaults, which are intended
+    logging.getLogger("accelerate.commands.launch").setLevel(
+        logging.ERROR
+    )  # it warns of defaults, which are intended
     sys.argv = ["accelerate-launch", "--quiet", *sys.argv]
     # Ctrl-C comes here, where a second one ends everything, instead of to torch's launcher
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")
@@ -55,9 +59,14 @@ def start_several() -> None:
         accelerate_launch()
     except ChildFailedError as error:
         first = error.get_first_failure()[1]
-        reason = f"was killed ({first.signal_name()})" if first.exitcode < 0 else f"failed (exit code {first.exitcode})"
+        reason = (
+            f"was killed ({first.signal_name()})"
+            if first.exitcode < 0
+            else f"failed (exit code {first.exitcode})"
+        )
         raise PacerError(
-            f"process {first.local_rank} on this machine {reason}, so the others were stopped; {GO_ON}"
+            f"process {first.local_rank} on this machine {reason}, so the others were stopped; "
+            f"{GO_ON}"
         ) from None
     except SignalException as stop:  # it has stopped the processes
         raise Stopped(stop.sigval) from None

@@ -12,6 +12,12 @@ def main() -> None:
     weights = load_baseline_params().llm_rg4.weights
     if weights is None:
         raise ConfigError(
-            "llm_rg4.weights in baselines/params.yaml is null; set it to LLM-RG4's second-stage weights (.pth or .ckpt)"
+            "llm_rg4.weights in baselines/params.yaml is null; set it to LLM-RG4's second-stage "
+            "weights (.pth or .ckpt)"
         )
-    adopt_llm_rg4(Path(weights).expanduser(), load_params(), Path("models/backbones"), Path("baselines/models/llm_rg4"))
+    adopt_llm_rg4(
+        Path(weights).expanduser(),
+        load_params(),
+        Path("models/backbones"),
+        Path("baselines/models/llm_rg4"),
+    )

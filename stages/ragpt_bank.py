@@ -1,4 +1,5 @@
-"""Stage `ragpt_bank` of the baselines: the train studies that RAGPT retrieves from, and each image's neighbours."""
+"""Stage `ragpt_bank` of the baselines: the train studies that RAGPT retrieves from, and each
+image's neighbours."""
 
 from pathlib import Path
 
@@ -12,4 +13,12 @@ def main() -> None:
     settings, precision = load_baseline_params().ragpt.bank, load_params().train.precision
     records, models = read_records(Path("data/corpus/records.parquet")), Path("models")
     out = Path("baselines/models/ragpt_bank")
-    build_bank(settings, precision, records, models / "backbones", Path("data/features"), models / "parent", out)
+    build_bank(
+        settings,
+        precision,
+        records,
+        models / "backbones",
+        Path("data/features"),
+        models / "parent",
+        out,
+    )

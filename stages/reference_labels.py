@@ -1,4 +1,5 @@
-"""Stage `reference_labels`: CheXbert labels of the references of val and test, independent of any model."""
+"""Stage `reference_labels`: CheXbert labels of the references of val and test, independent of any
+model."""
 
 from pathlib import Path
 
@@ -10,5 +11,8 @@ from pacer.data.schemas import read_records
 
 def main() -> None:
     records = read_records(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
-    references, out = records.filter(pl.col("split") != "train"), Path("data/labels/references.parquet")
+    references, out = (
+        records.filter(pl.col("split") != "train"),
+        Path("data/labels/references.parquet"),
+    )
     label_references(references, Path("models/backbones/chexbert"), out)

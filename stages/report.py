@@ -9,5 +9,7 @@ from pacer.reporting.sections import build_report
 
 def main() -> None:
     data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
-    build_report(read_results(*data, Path("predictions"), Path("metrics"), load_params()), Path("reports"))
+    build_report(
+        read_results(*data, Path("predictions"), Path("metrics"), load_params()), Path("reports")
+    )
     print("report: the page is reports/index.html")

@@ -1,4 +1,5 @@
-"""Run a stage in this process: ``python stages/run.py SCRIPT [ARGUMENT...]`` calls the script's ``main``."""
+"""Run a stage in this process: ``python stages/run.py SCRIPT [ARGUMENT...]`` calls the script's
+``main``."""
 
 import runpy
 import sys
@@ -10,7 +11,8 @@ from pacer.core.outputs import run_stage
 
 
 def run_script() -> None:
-    """Call ``main`` of the script that the command line names. A signal stops its imports, too, which take seconds."""
+    """Call ``main`` of the script that the command line names. A signal stops its imports, too,
+    which take seconds."""
     choose_locks(load_params().locks)
     del sys.argv[0]
     sys.path.insert(0, str(Path(sys.argv[0]).parent))  # of the script's neighbours

@@ -1,4 +1,5 @@
-"""Stage `score`, and `*_score` of a named baseline: scores of the decoded records against their references."""
+"""Stage `score`, and `*_score` of a named baseline: scores of the decoded records against their
+references."""
 
 import sys
 from pathlib import Path
@@ -17,8 +18,14 @@ def main() -> None:
         settings = settings.model_copy(update={"columns": None})
     records, truth = Path("data/corpus/records.parquet"), Path("data/corpus/truth.parquet")
     labels, anchors = Path("data/labels/references.parquet"), Path("data/anchors/anchors.parquet")
-    inputs = ScoreInputs(Path("models/backbones/chexbert"), labels, anchors, truth if truth.exists() else None)
-    result = score_decoded(records, home / "predictions" / name, home / "metrics" / name, inputs, settings)
-    if result.signature.left_out:  # an output of the pipeline does not depend on how busy the machine is
+    inputs = ScoreInputs(
+        Path("models/backbones/chexbert"), labels, anchors, truth if truth.exists() else None
+    )
+    result = score_decoded(
+        records, home / "predictions" / name, home / "metrics" / name, inputs, settings
+    )
+    if (
+        result.signature.left_out
+    ):  # an output of the pipeline does not depend on how busy the machine is
         reasons = "; ".join(f"{key}: {reason}" for key, reason in result.signature.left_out.items())
         raise PacerError(f"scores not computed: {reasons}; the others were written")

@@ -1,4 +1,5 @@
-"""Stage `source`: the raw corpus, generated in MIMIC-RG4's layout, or a pointer to files that stay in place."""
+"""Stage `source`: the raw corpus, generated in MIMIC-RG4's layout, or a pointer to files that stay
+in place."""
 
 from pathlib import Path
 

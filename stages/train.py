@@ -14,7 +14,11 @@ def main() -> None:
     phase, params, models = sys.argv[1], load_params(), Path("models")
     start = models / "parent" if phase == "calibrate" else None
     if phase == "parent":
-        start = models / "warmup" if params.parent.start == "warmup" else Path(params.parent.start).expanduser()
+        start = (
+            models / "warmup"
+            if params.parent.start == "warmup"
+            else Path(params.parent.start).expanduser()
+        )
     inputs = Inputs(
         corpus=Path("data/corpus"),
         backbones=models / "backbones",
@@ -23,4 +27,6 @@ def main() -> None:
         anchors=None if phase == "warmup" else Path("data/anchors/anchors.parquet"),
         start=start,
     )
-    run_phase(phase, params, inputs, models / phase, partial(dvclive_log, final=Path("metrics") / phase))
+    run_phase(
+        phase, params, inputs, models / phase, partial(dvclive_log, final=Path("metrics") / phase)
+    )

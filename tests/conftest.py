@@ -9,17 +9,23 @@ from hypothesis import settings
 import pacer  # noqa: F401  says how threads wait, before torch is imported
 
 for name, examples in {"quick": 10, "default": 25, "thorough": 300}.items():
-    # A busy machine is no reason to fail. Only `make thorough` draws anew: CI judges each change by the same examples.
-    settings.register_profile(name, deadline=None, max_examples=examples, derandomize=name != "thorough")
+    # A busy machine is no reason to fail. Only `make thorough` draws anew: CI judges each change by
+    # the same examples.
+    settings.register_profile(
+        name, deadline=None, max_examples=examples, derandomize=name != "thorough"
+    )
 settings.load_profile("default")
 gc.set_threshold(20_000, 50, 50)  # a worker holds a million objects, and few of them die
 
 pytest.register_assert_rewrite("tests.support")
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of what a test starts, too: each worker has a core
+    os.environ.setdefault(
+        "OMP_NUM_THREADS", "1"
+    )  # of what a test starts, too: each worker has a core
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Keep bytes out of the names of tests: gzip writes the time into them, and workers must agree on the names."""
+    """Keep bytes out of the names of tests: gzip writes the time into them, and workers must agree
+    on the names."""
     return "bytes" if isinstance(val, bytes) else None

@@ -1,4 +1,5 @@
-"""Write the reports of a system that copies the previous report: ``copy_previous.py probe/inputs.csv copy.csv``."""
+"""Write the reports of a system that copies the previous report: ``copy_previous.py
+probe/inputs.csv copy.csv``."""
 
 import csv
 import sys

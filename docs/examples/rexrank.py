@@ -4,8 +4,8 @@ python docs/examples/rexrank.py cases ReXRank_IUXray_test.json iu_xray/images/ca
 pacer generate --model models/mine --cases iu_xray/images/cases.csv --out reports.jsonl
 python docs/examples/rexrank.py answers ReXRank_IUXray_test.json reports.jsonl predictions.json
 
-The table belongs in the folder of the images. Age and sex are in no prompt, and the comparison in a study's ``context``
-is not a previous report.
+The table belongs in the folder of the images. Age and sex are in no prompt, and the comparison in a
+study's ``context`` is not a previous report.
 """
 
 import json
@@ -21,9 +21,18 @@ DIRECTIONS = {"postero-anterior": "PA", "antero-posterior": "AP"}
 
 def case_of(name: str, study: dict[str, Any]) -> dict[str, str | None]:
     """Return the row of a study. Views are ignored if there is not one for each image."""
-    frontal, words = study["key_image_path"], [str(word).lower() for word in study["frontal_lateral"]]
-    views = dict(zip(study["image_path"], words, strict=True)) if len(words) == len(study["image_path"]) else {}
-    lateral = next((path for path, view in views.items() if view == "lateral" and path != frontal), "")
+    frontal, words = (
+        study["key_image_path"],
+        [str(word).lower() for word in study["frontal_lateral"]],
+    )
+    views = (
+        dict(zip(study["image_path"], words, strict=True))
+        if len(words) == len(study["image_path"])
+        else {}
+    )
+    lateral = next(
+        (path for path, view in views.items() if view == "lateral" and path != frontal), ""
+    )
     indication = re.search(r"Indication:(.*?)(?:Comparison:|$)", study["context"], re.DOTALL)
     return {
         "case": name,
@@ -43,5 +52,7 @@ if __name__ == "__main__":
     else:
         with open(files[0], encoding="utf-8") as lines:
             reports = {line["case"]: line["report"] for line in map(json.loads, lines)}
-        answers = {name: study | {"model_prediction": reports[name]} for name, study in studies.items()}
+        answers = {
+            name: study | {"model_prediction": reports[name]} for name, study in studies.items()
+        }
         Path(files[1]).write_text(json.dumps(answers, indent=2), encoding="utf-8")

@@ -1,8 +1,10 @@
-"""CheXbert, the labeller for clinical efficacy (Smit et al. 2020), loaded from its original checkpoint: BERT, the last
-state of ``[CLS]``, and one linear head per observation. And the labels of the references.
+"""CheXbert, the labeller for clinical efficacy (Smit et al. 2020), loaded from its original
+checkpoint: BERT, the last state of ``[CLS]``, and one linear head per observation. And the labels
+of the references.
 
-These depend on no model, so they are computed once. A file of labels records its labeller and the texts. Labels of
-other texts or from another labeller are refused, so both sides of a score are always labelled in the same way.
+These depend on no model, so they are computed once. A file of labels records its labeller and the
+texts. Labels of other texts or from another labeller are refused, so both sides of a score are
+always labelled in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from pacer.core.progress import Ticker
 from pacer.data.schemas import ABOUT, read_about, read_table
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
-LABEL_SCHEMA: dict[str, pl.DataType] = {"record_id": pl.String(), "labels": pl.List(pl.Int64()), "text": pl.String()}
+LABEL_SCHEMA: dict[str, pl.DataType] = {
+    "record_id": pl.String(),
+    "labels": pl.List(pl.Int64()),
+    "text": pl.String(),
+}
 #: Remedy for a file that does not fit, with and without the pipeline.
 _REMEDY = (
     "regenerate it: pass a different path to `pacer score --labels`, or in the pipeline run "
@@ -44,7 +50,9 @@ class CheXbertNetwork(nn.Module):
         super().__init__()
         self.bert: BertModel = bert
         width, blocks = bert.config.hidden_size, bert.config.num_hidden_layers
-        self.linear_heads = nn.ModuleList(nn.Linear(width, 2 if name == "No Finding" else 4) for name in OBSERVATIONS)
+        self.linear_heads = nn.ModuleList(
+            nn.Linear(width, 2 if name == "No Finding" else 4) for name in OBSERVATIONS
+        )
         last = bert.get_submodule(f"encoder.layer.{blocks - 1}.attention.output")
         last.register_forward_pre_hook(lambda _, inputs: tuple(states[:, :1] for states in inputs))
         self.eval()
@@ -54,8 +62,11 @@ class CheXbertNetwork(nn.Module):
         return super().train(False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        """Map ids and mask ``[n, pieces]`` to 14 tensors of class scores: 13 of ``[n, 4]``, and the last ``[n, 2]``."""
-        return self.scores(self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state)
+        """Map ids and mask ``[n, pieces]`` to 14 tensors of class scores: 13 of ``[n, 4]``, and the
+        last ``[n, 2]``."""
+        return self.scores(
+            self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        )
 
     def scores(self, states: Tensor) -> list[Tensor]:
         """Compute the heads' scores from BERT's last states ``[n, 1, width]``."""
@@ -64,24 +75,31 @@ class CheXbertNetwork(nn.Module):
 
     def classes(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the best class of every head, ``[n, 14]``."""
-        return torch.stack([scores.argmax(dim=1) for scores in self(input_ids, attention_mask)], dim=1)
+        return torch.stack(
+            [scores.argmax(dim=1) for scores in self(input_ids, attention_mask)], dim=1
+        )
 
 
 class CheXbert:
-    """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1). The directory holds
-    ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such a directory.
-    ``batch_size``: reports per forward pass. ``device``: by default the first GPU, or the CPU. Raises a BackboneError
-    if a file is missing, is not a CheXbert checkpoint, or does not fit the configuration."""
+    """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1). The
+    directory holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a
+    ``pointer.json`` to such a directory. ``batch_size``: reports per forward pass. ``device``: by
+    default the first GPU, or the CPU. Raises a BackboneError if a file is missing, is not a
+    CheXbert checkpoint, or does not fit the configuration."""
 
-    def __init__(self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None):
+    def __init__(
+        self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None
+    ):
         folder = resolve(directory) if Path(directory).is_dir() else Path(directory)
         # without either tokenizer file, transformers silently creates an empty tokenizer
         tokenizer = "tokenizer.json" if (folder / "tokenizer.json").is_file() else "vocab.txt"
-        if missing := [name for name in (CHECKPOINT, "config.json", tokenizer) if not (folder / name).is_file()]:
+        if missing := [
+            name for name in (CHECKPOINT, "config.json", tokenizer) if not (folder / name).is_file()
+        ]:
             raise BackboneError(
-                f"{folder} lacks {', '.join(missing)}; put the two small files beside {CHECKPOINT} with "
-                f"`hf download bert-base-uncased config.json vocab.txt --local-dir {folder}`, or run the `backbones` "
-                "stage for a stand-in"
+                f"{folder} lacks {', '.join(missing)}; put the two small files beside {CHECKPOINT} "
+                f"with `hf download bert-base-uncased config.json vocab.txt --local-dir {folder}`, "
+                "or run the `backbones` stage for a stand-in"
             )
         self.batch_size = batch_size
         self.device = torch.device(device or compute_device())
@@ -93,7 +111,8 @@ class CheXbert:
 
     @torch.inference_mode()
     def __call__(self, reports: list[str]) -> Tensor:
-        """Label reports ``[n]`` -> int32 ``[n, 14]``, in the given order; equal texts are labelled once."""
+        """Label reports ``[n]`` -> int32 ``[n, 14]``, in the given order; equal texts are labelled
+        once."""
         texts = [" ".join(report.split()) for report in reports]
         distinct = list(dict.fromkeys(texts))
         labels = torch.zeros(len(distinct), len(OBSERVATIONS), dtype=torch.int32)
@@ -104,7 +123,9 @@ class CheXbert:
         with Ticker("labelling reports", len(order)) as ticker:
             for start in range(0, len(order), self.batch_size):
                 rows = order[start : start + self.batch_size]
-                batch = self.tokenizer.pad({"input_ids": [pieces[row] for row in rows]}, return_tensors="pt")
+                batch = self.tokenizer.pad(
+                    {"input_ids": [pieces[row] for row in rows]}, return_tensors="pt"
+                )
                 classes = self.network.classes(
                     batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device)
                 )
@@ -114,57 +135,90 @@ class CheXbert:
         return labels[[position[text] for text in texts]]
 
     def columns(self, cases: pl.DataFrame, sides: Sequence[str]) -> list[pl.Series]:
-        """Return labels of columns of texts (null: no text) as ``{side}_labels``, of a control ``{control}_labels``."""
+        """Return labels of columns of texts (null: no text) as ``{side}_labels``, of a control
+        ``{control}_labels``."""
         texts = pl.concat([cases[side] for side in sides]).drop_nulls().to_list()
         labels = dict(zip(texts, self(texts).tolist(), strict=True))
         return [
-            pl.Series(f"{side.removesuffix('_hypothesis')}_labels", map(labels.get, cases[side]), pl.List(pl.Int64))
+            pl.Series(
+                f"{side.removesuffix('_hypothesis')}_labels",
+                map(labels.get, cases[side]),
+                pl.List(pl.Int64),
+            )
             for side in sides
         ]
 
 
 def _load(network: CheXbertNetwork, path: Path) -> None:
-    """Load the checkpoint strictly, but accept ``module.`` prefixes and the old ``position_ids`` buffer."""
+    """Load the checkpoint strictly, but accept ``module.`` prefixes and the old ``position_ids``
+    buffer."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged or hostile files raise anything, and may advise trusting them
-        raise BackboneError(f"{path} cannot be read as weights ({type(error).__name__}); download it again") from None
+    except (
+        Exception
+    ) as error:  # damaged or hostile files raise anything, and may advise trusting them
+        raise BackboneError(
+            f"{path} cannot be read as weights ({type(error).__name__}); download it again"
+        ) from None
     state = content.get("model_state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict):
-        raise BackboneError(f"{path} is not a CheXbert checkpoint: it has no state dictionary under model_state_dict")
+        raise BackboneError(
+            f"{path} is not a CheXbert checkpoint: it has no state dictionary under "
+            "model_state_dict"
+        )
     state = {str(key).removeprefix("module."): value for key, value in state.items()}
-    state.pop("bert.embeddings.position_ids", None)  # a buffer saved by older versions of transformers
+    state.pop(
+        "bert.embeddings.position_ids", None
+    )  # a buffer saved by older versions of transformers
     try:
         network.load_state_dict(state)
-    except (RuntimeError, AttributeError, TypeError) as error:  # the message lists missing and misfitting weights
+    except (
+        RuntimeError,
+        AttributeError,
+        TypeError,
+    ) as error:  # the message lists missing and misfitting weights
         problems = " ".join(str(error).split())
-        raise BackboneError(f"{path} does not match the config.json next to it: {problems:.500}") from None
+        raise BackboneError(
+            f"{path} does not match the config.json next to it: {problems:.500}"
+        ) from None
 
 
 def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path) -> None:
-    """Write labels of ``records.report``, with the columns of :data:`LABEL_SCHEMA`, to the Parquet file ``out``."""
+    """Write labels of ``records.report``, with the columns of :data:`LABEL_SCHEMA`, to the Parquet
+    file ``out``."""
     reports = records["report"].to_list()
     labels = CheXbert(chexbert_dir)(reports).tolist()
-    columns = {"record_id": records["record_id"], "labels": labels, "text": list(map(_hash, reports))}
+    columns = {
+        "record_id": records["record_id"],
+        "labels": labels,
+        "text": list(map(_hash, reports)),
+    }
     table = pl.DataFrame(columns, schema=LABEL_SCHEMA)
     about = json.dumps({"labeller": fingerprint(chexbert_dir)})
     with atomic_path(out) as temporary:
         table.write_parquet(temporary, metadata={ABOUT: about})
 
 
-def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path) -> list[list[int]]:
-    """Return the labels ``[n][14]`` of ``records.report`` from a file of :func:`label_references`. Raises a DataError
-    if it is missing or malformed, comes from another labeller, or lacks the labels of a record's report."""
+def known_labels(
+    path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path
+) -> list[list[int]]:
+    """Return the labels ``[n][14]`` of ``records.report`` from a file of :func:`label_references`.
+    Raises a DataError if it is missing or malformed, comes from another labeller, or lacks the
+    labels of a record's report."""
     table, about = read_table(path, LABEL_SCHEMA), read_about(path)
     if about.get("labeller") != fingerprint(chexbert_dir):
         raise DataError(f"{path} comes from a labeller other than {chexbert_dir}; {_REMEDY}")
     by_text = dict(table.select("text", "labels").iter_rows())
     texts = list(map(_hash, records["report"]))
-    lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]
+    lacking = [
+        record
+        for record, text in zip(records["record_id"], texts, strict=True)
+        if text not in by_text
+    ]
     if lacking:
         raise DataError(
-            f"{path} has no labels for the reference of record {lacking[0]}: the labels are for different "
-            f"references, or for uncleaned ones; {_REMEDY}"
+            f"{path} has no labels for the reference of record {lacking[0]}: the labels are for "
+            f"different references, or for uncleaned ones; {_REMEDY}"
         )
     return [by_text[text] for text in texts]
 

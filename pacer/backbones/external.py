@@ -1,7 +1,8 @@
-"""External models: found on this machine, pointed to, and checked before any other stage runs; nothing is copied.
+"""External models: found on this machine, pointed to, and checked before any other stage runs;
+nothing is copied.
 
-Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision, never downloaded here.
-Provider ``local``: any directory in Hugging Face format.
+Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision, never downloaded
+here. Provider ``local``: any directory in Hugging Face format.
 """
 
 import json
@@ -33,13 +34,15 @@ _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("config.json",), _TOKENIZER),
     "chexbert": (("config.json",), (CHECKPOINT,), _TOKENIZER),
 }
-#: Weight files in the order in which transformers looks for them; each may instead be an index of shards.
+#: Weight files in the order in which transformers looks for them; each may instead be an index of
+#: shards.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 def locate(backbone: Backbone, role: str) -> Path | None:
-    """Return the full path of a configured model's weights; None for a stand-in, which is bundled or made here. Raises
-    a BackboneError if the stage `backbones` cannot use the model; the message says how to get it.
+    """Return the full path of a configured model's weights; None for a stand-in, which is bundled
+    or made here. Raises a BackboneError if the stage `backbones` cannot use the model; the message
+    says how to get it.
 
     Args:
         role: vision, language, text or chexbert, which determines the required files.
@@ -49,27 +52,38 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     if backbone.provider == "hub":
         remedy = f"download it with `hf download {backbone.id} --revision {backbone.revision}`"
         try:
-            target = Path(snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True))
+            target = Path(
+                snapshot_download(
+                    str(backbone.id), revision=backbone.revision, local_files_only=True
+                )
+            )
         except (HFValidationError, LocalEntryNotFoundError):
             raise BackboneError(
-                f"{backbone.id} at revision {backbone.revision} is not in the local Hugging Face cache; {remedy} on a "
-                "machine with network access"
+                f"{backbone.id} at revision {backbone.revision} is not in the local Hugging Face "
+                f"cache; {remedy} on a machine with network access"
             ) from None
     else:
         remedy = f"add what is missing, or correct backbones.{role}.path"
         target = Path(backbone.path or "").resolve()
         if not target.is_dir():
-            raise BackboneError(f"backbones.{role}.path: {target} is not a folder; set it to the model's folder")
+            raise BackboneError(
+                f"backbones.{role}.path: {target} is not a folder; set it to the model's folder"
+            )
     if missing := _missing(target, role):
         raise BackboneError(f"{target} is incomplete: it lacks {', '.join(missing)}; {remedy}")
     return target
 
 
 def point_to(target: Path, backbone: Backbone, out: Path) -> None:
-    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate` returned."""
+    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate`
+    returned."""
     out.mkdir(parents=True, exist_ok=True)
     files = write_pointer(target, sorted(_files(target)), out)
-    source: dict[str, object] = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
+    source: dict[str, object] = {
+        "provider": backbone.provider,
+        "path": str(target.absolute()),
+        "files": files,
+    }
     if backbone.provider == "hub":
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}
     if origin := provenance(target):
@@ -78,11 +92,14 @@ def point_to(target: Path, backbone: Backbone, out: Path) -> None:
 
 
 def _files(target: Path) -> set[str]:
-    return {file.name for file in target.iterdir() if file.is_file() and not file.name.startswith(".")}
+    return {
+        file.name for file in target.iterdir() if file.is_file() and not file.name.startswith(".")
+    }
 
 
 def _missing(target: Path, role: str) -> list[str]:
-    """Return the files that a model's directory lacks: those of its role, and weights that transformers would load."""
+    """Return the files that a model's directory lacks: those of its role, and weights that
+    transformers would load."""
     names = _files(target)
     missing = [" or ".join(group) for group in _REQUIRED[role] if names.isdisjoint(group)]
     if role == "chexbert":
@@ -104,13 +121,15 @@ def _weight_files(directory: Path, names: Sequence[str]) -> list[Path]:
 
 #: Size of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 refer to.
 _LLAMA_TOKENS = 32_000
-#: A tokenizer may have a few more special tokens than the model embeds: Gemma 3's has one for images.
+#: A tokenizer may have a few more special tokens than the model embeds: Gemma 3's has one for
+#: images.
 _BEYOND = 1.01
 
 
 def check_model(role: str, directory: Path) -> None:
-    """Refuse a model that cannot take its role, without reading weights but for their headers. Raises a BackboneError
-    if it cannot take the role; the message names its family and the requirement."""
+    """Refuse a model that cannot take its role, without reading weights but for their headers.
+    Raises a BackboneError if it cannot take the role; the message names its family and the
+    requirement."""
     shapes: dict[str, tuple[int, ...]] = {}
     if role == "vision":
         vision_config(directory)
@@ -120,8 +139,8 @@ def check_model(role: str, directory: Path) -> None:
         size = read_config(directory).vocab_size
         if len(tokenizer) > _BEYOND * size:
             raise BackboneError(
-                f"the tokenizer in {directory} has {len(tokenizer)} tokens, but its language model embeds {size}; use "
-                "the tokenizer that was trained with the model"
+                f"the tokenizer in {directory} has {len(tokenizer)} tokens, but its language model "
+                f"embeds {size}; use the tokenizer that was trained with the model"
             )
         try:
             for text in (BEFORE_END, "\n<REPORT>\n", "\n</REPORT>"):
@@ -132,11 +151,12 @@ def check_model(role: str, directory: Path) -> None:
 
 
 def check_settings(params: Params, role: str, directory: Path | None) -> None:
-    """Refuse settings that do not fit a usable model (:func:`check_model`). Raises a ConfigError if they do not fit;
-    the message names the key and what would fit.
+    """Refuse settings that do not fit a usable model (:func:`check_model`). Raises a ConfigError if
+    they do not fit; the message names the key and what would fit.
 
     Args:
-        directory: None for a stand-in, which need not exist yet; it is like the bundled one, but for its sizes.
+        directory: None for a stand-in, which need not exist yet; it is like the bundled one, but
+            for its sizes.
     """
     standin = directory is None
     directory = directory or CARD.parent / role
@@ -145,16 +165,24 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
         depths, heads = params.features.depths, params.interface.num_heads
         if depths[-1] != config.num_hidden_layers:
             raise ConfigError(
-                f"features.depths = {depths} must end with the encoder's last block, {config.num_hidden_layers}"
+                f"features.depths = {depths} must end with the encoder's last block, "
+                f"{config.num_hidden_layers}"
             )
         width = params.backbones.vision_standin.width if standin else config.hidden_size
         if width % heads:
-            raise ConfigError(f"interface.num_heads ({heads}) must divide the width of the vision encoder ({width})")
+            raise ConfigError(
+                f"interface.num_heads ({heads}) must divide the width of the vision encoder "
+                f"({width})"
+            )
     elif role == "text":
-        limit = read_json(directory / "config.json").get("max_position_embeddings", 512)  # as in BertConfig
+        limit = read_json(directory / "config.json").get(
+            "max_position_embeddings", 512
+        )  # as in BertConfig
         tokens = params.features.prior_tokens
         if tokens > limit:
-            raise ConfigError(f"features.prior_tokens = {tokens}, but the text encoder has only {limit} positions")
+            raise ConfigError(
+                f"features.prior_tokens = {tokens}, but the text encoder has only {limit} positions"
+            )
     elif role == "language":
         check_lora_targets(directory, params.lora.targets)
         if standin:
@@ -164,62 +192,84 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
         # with another tokenizer than theirs, released emphasis marks would fall on other words
         if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
             raise ConfigError(
-                f"emphasis.source = 'corpus' needs the tokenizer ({counted} tokens) used for the corpus's emphasis "
-                f"marks, but the language model's tokenizer has {tokens}; set emphasis.source: computed"
+                f"emphasis.source = 'corpus' needs the tokenizer ({counted} tokens) used for the "
+                f"corpus's emphasis marks, but the language model's tokenizer has {tokens}; set "
+                "emphasis.source: computed"
             )
 
 
 _POINTER_OF_LFS = b"version https://git-lfs"
 #: Bytes of a number of each type in safetensors; types of quantised weights are left out.
-_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+_BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+}
 #: A header beyond this is no header.
 _LARGEST_HEADER = 100_000_000
 
 
 def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse weights that would load wrongly, or only after long work. Raises a BackboneError for an adapter beside the
-    weights, quantised weights, pointers in place of files, damaged files, a tensor in two shards, or shapes that do not
-    fit; the message says what to do.
+    """Refuse weights that would load wrongly, or only after long work. Raises a BackboneError for
+    an adapter beside the weights, quantised weights, pointers in place of files, damaged files, a
+    tensor in two shards, or shapes that do not fit; the message says what to do.
 
     Args:
-        expected: the shapes that the model's configuration asks for; tensors of other names are not compared.
+        expected: the shapes that the model's configuration asks for; tensors of other names are not
+            compared.
     """
     if (directory / "adapter_config.json").is_file():
         raise BackboneError(
-            f"{directory} has a LoRA adapter beside the weights (adapter_config.json); merge it into them first "
-            "(PEFT's `merge_and_unload`), and save the model in a folder of its own"
+            f"{directory} has a LoRA adapter beside the weights (adapter_config.json); merge it "
+            "into them first (PEFT's `merge_and_unload`), and save the model in a folder of its "
+            "own"
         )
     config = read_json(directory / "config.json")
     if quantised := config.get("quantization_config") or config.get("compression_config"):
-        method = quantised.get("quant_method", "of an unknown kind") if isinstance(quantised, dict) else quantised
+        method = (
+            quantised.get("quant_method", "of an unknown kind")
+            if isinstance(quantised, dict)
+            else quantised
+        )
         raise BackboneError(
-            f"the weights in {directory} are quantised ({method}), which training and decoding do not support; use the "
-            "original model, in bfloat16, float16 or float32"
+            f"the weights in {directory} are quantised ({method}), which training and decoding do "
+            "not support; use the original model, in bfloat16, float16 or float32"
         )
     found: dict[str, tuple[int, ...]] = {}
     for file in _weight_files(directory, (*_WEIGHTS, CHECKPOINT)):
         with open(file, "rb") as opened:
             start = opened.read(len(_POINTER_OF_LFS))
             if start == _POINTER_OF_LFS:
-                raise BackboneError(f"{file} is a Git LFS pointer, not the file; run `git lfs pull` in its folder")
+                raise BackboneError(
+                    f"{file} is a Git LFS pointer, not the file; run `git lfs pull` in its folder"
+                )
         if file.suffix == ".safetensors":
             for name, tensor in _header(file).items():
                 if name in found:
-                    raise BackboneError(f"{file}: tensor {name} is also in another shard; download the model again")
+                    raise BackboneError(
+                        f"{file}: tensor {name} is also in another shard; download the model again"
+                    )
                 found[name] = tuple(tensor["shape"])
         elif start.startswith(b"PK") and not zipfile.is_zipfile(file):
             raise BackboneError(f"{file} is truncated; download it again")
     for name, shape in expected.items():
         if name in found and found[name] != shape:
             raise BackboneError(
-                f"{directory}: tensor {name} has shape {list(found[name])} in the weights, but {list(shape)} in "
-                "config.json; use the config.json that belongs to the weights"
+                f"{directory}: tensor {name} has shape {list(found[name])} in the weights, but "
+                f"{list(shape)} in config.json; use the config.json that belongs to the weights"
             )
 
 
 def _header(file: Path) -> dict[str, Any]:
-    """Return the header of a file of safetensors, by tensor. Raises a BackboneError if it is not such a file, or not of
-    the length that its header states."""
+    """Return the header of a file of safetensors, by tensor. Raises a BackboneError if it is not
+    such a file, or not of the length that its header states."""
     size = file.stat().st_size
     with open(file, "rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -236,7 +286,11 @@ def _header(file: Path) -> dict[str, Any]:
             )
             stated = 8 + length + max((end for _, end in bounds), default=0)
         except (ValueError, LookupError, TypeError, AttributeError):
-            raise BackboneError(f"{file} is not a safetensors file, or is damaged; download it again") from None
+            raise BackboneError(
+                f"{file} is not a safetensors file, or is damaged; download it again"
+            ) from None
     if size != stated or not whole:
-        raise BackboneError(f"{file} has {size:,} bytes, but its header states {stated:,}; download it again")
+        raise BackboneError(
+            f"{file} has {size:,} bytes, but its header states {stated:,}; download it again"
+        )
     return header

@@ -30,9 +30,10 @@ WEIGHTS = "model.safetensors"
 
 
 def locate_backbones(config: Backbones, out: Path) -> None:
-    """Point to the models of providers ``hub`` and ``local``, and unpack the bundled ones. This comes first, so that
-    missing weights raise an error before any training. Raises a BackboneError if weights are missing (the message says
-    what to download or where to put them), or a model cannot take its role."""
+    """Point to the models of providers ``hub`` and ``local``, and unpack the bundled ones. This
+    comes first, so that missing weights raise an error before any training. Raises a BackboneError
+    if weights are missing (the message says what to download or where to put them), or a model
+    cannot take its role."""
     for role in MODELS:
         backbone = getattr(config, role)
         target = locate(backbone, role)
@@ -44,12 +45,16 @@ def locate_backbones(config: Backbones, out: Path) -> None:
 
 
 def unpack(role: str, out: Path) -> None:
-    """Write a model that comes with the package into ``out``, in the format of the model that it replaces."""
+    """Write a model that comes with the package into ``out``, in the format of the model that it
+    replaces."""
     card = read_json(CARD)
     shutil.copytree(CARD.parent / role, out, copy_function=shutil.copyfile, dirs_exist_ok=True)
     if role == "chexbert":
         weights = load_file(out / WEIGHTS).items()
-        state = {name: weight.float() if weight.is_floating_point() else weight for name, weight in weights}
+        state = {
+            name: weight.float() if weight.is_floating_point() else weight
+            for name, weight in weights
+        }
         torch.save({"model_state_dict": state}, out / CHECKPOINT)
         (out / WEIGHTS).unlink()
     origin = {"provider": "bundled", "data": card["data"], "seed": card["settings"]["seed"]}
@@ -59,16 +64,20 @@ def unpack(role: str, out: Path) -> None:
 def make_standins(
     config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
 ) -> None:
-    """Train the models of provider ``standin`` that ``out`` lacks, in at most as many processes as there are cores.
+    """Train the models of provider ``standin`` that ``out`` lacks, in at most as many processes as
+    there are cores.
 
-    The models depend only on the settings, not on the number of cores or the order in which training ends.
+    The models depend only on the settings, not on the number of cores or the order in which
+    training ends.
 
     Args:
         records, images: the corpus (used with ``train_on: corpus``).
-        instruct: makes the instruction text that the language model gets in later stages; picklable.
+        instruct: makes the instruction text that the language model gets in later stages;
+            picklable.
 
     Raises:
-        DataError: there is no train record. BackboneError: the first error of a training; the others are stopped.
+        DataError: there is no train record. BackboneError: the first error of a training; the
+            others are stopped.
     """
     missing = [role for role in MODELS if not (out / role / PROVENANCE).exists()]  # written last
     wanted = [role for role in missing if getattr(config, role).provider == "standin"]
@@ -76,20 +85,32 @@ def make_standins(
         return
     data = load_data(config, records, images)
     cores = core_count()
-    shares = [[role] for role in wanted[: cores - 1]] + [wanted[cores - 1 :]]  # the slowest get one process each
+    shares = [[role] for role in wanted[: cores - 1]] + [
+        wanted[cores - 1 :]
+    ]  # the slowest get one process each
     print(f"stand-ins to train: {', '.join(wanted)}", file=sys.stderr, flush=True)
     try:
         arguments = [share for share in shares if share], config, data, instruct, out
         spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
     except ProcessException as error:
-        raise BackboneError(f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}") from error
+        raise BackboneError(
+            f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}"
+        ) from error
 
 
 def _train_share(
-    number: int, shares: Sequence[Sequence[str]], config: Backbones, data: TrainingData, instruct: Instruct, out: Path
+    number: int,
+    shares: Sequence[Sequence[str]],
+    config: Backbones,
+    data: TrainingData,
+    instruct: Instruct,
+    out: Path,
 ) -> None:
-    """Train and write the models of one process, with provenance; on one thread, as more threads round differently."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # with Python's handler torch would take it for one that has finished
+    """Train and write the models of one process, with provenance; on one thread, as more threads
+    round differently."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # with Python's handler torch would take it for one that has finished
     from transformers.utils import logging
 
     from pacer.backbones.standins import bert, language, vision  # not needed in the first process
@@ -101,18 +122,30 @@ def _train_share(
         settings, seed, folder = getattr(config, f"{role}_standin"), config.seed, out / role
         match role:
             case "vision":
-                images = data.images(settings.images, settings.image_size, settings.image_size // settings.patch_size)
+                images = data.images(
+                    settings.images, settings.image_size, settings.image_size // settings.patch_size
+                )
                 facts = vision.make_vision_standin(settings, images, seed, folder)
             case "language":
                 tokenizer, texts = data.tokenizer(settings.vocabulary), data.texts(settings.texts)
                 more = data.recombined
-                facts = language.make_language_standin(settings, tokenizer, texts, instruct, seed, folder, more)
+                facts = language.make_language_standin(
+                    settings, tokenizer, texts, instruct, seed, folder, more
+                )
             case "text":
                 facts = bert.make_text_standin(settings, data.texts(settings.texts), seed, folder)
             case _:
-                facts = bert.make_chexbert_standin(settings, data.texts(settings.texts), seed, folder)
+                facts = bert.make_chexbert_standin(
+                    settings, data.texts(settings.texts), seed, folder
+                )
         for saved in folder.glob(f"*{UNFINISHED}"):
             saved.unlink()
-        write_json(folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts)
+        write_json(
+            folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts
+        )
         finished = sum((out / name / PROVENANCE).exists() for name in MODELS)
-        print(f"{role} stand-in finished; {finished} of {len(MODELS)} models are ready", file=sys.stderr, flush=True)
+        print(
+            f"{role} stand-in finished; {finished} of {len(MODELS)} models are ready",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -2,7 +2,8 @@
 
 from pacer.data.findings import FINDINGS
 
-#: The checkpoint's file: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...": ...}}``.
+#: The checkpoint's file: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...":
+#: ...}}``.
 CHECKPOINT = "chexbert.pth"
 
 #: The labelled observations, in the order of the heads.

@@ -1,4 +1,5 @@
-"""Frozen models that stay where they are: ``pointer.json`` names a directory and the hashes of its files.
+"""Frozen models that stay where they are: ``pointer.json`` names a directory and the hashes of its
+files.
 
 ``pointer.json`` is ``{"path": absolute directory, "files": {name: SHA-256}}``.
 """
@@ -28,11 +29,13 @@ class Pointer(BaseModel):
 
 
 def resolve(directory: str | Path) -> Path:
-    """Return the directory with the model's files: ``directory`` itself, or the one that its ``pointer.json`` names.
+    """Return the directory with the model's files: ``directory`` itself, or the one that its
+    ``pointer.json`` names.
 
-    The files in a pointer are checked against their hashes, once per process while unchanged. Otherwise another model
-    could replace the one that features and checkpoints were made with. Raises a BackboneError if the directory or a
-    listed file is missing, or a listed file has changed.
+    The files in a pointer are checked against their hashes, once per process while unchanged.
+    Otherwise another model could replace the one that features and checkpoints were made with.
+    Raises a BackboneError if the directory or a listed file is missing, or a listed file has
+    changed.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -44,17 +47,18 @@ def resolve(directory: str | Path) -> Path:
     for name, expected in pointer.files.items():
         if not (target / name).is_file() or file_hash(target / name) != expected:
             raise BackboneError(
-                f"{target / name} is missing, or does not match {listed_in}; restore it, or rerun the "
-                "`backbones` stage to accept the new file"
+                f"{target / name} is missing, or does not match {listed_in}; restore it, or rerun "
+                "the `backbones` stage to accept the new file"
             )
     return target
 
 
 def fingerprint(directory: str | Path) -> str:
-    """Return one hash for the content of a frozen model: all files at the top of its directory, or in its pointer.
+    """Return one hash for the content of a frozen model: all files at the top of its directory, or
+    in its pointer.
 
-    ``provenance.json`` does not count, because it describes how the model was made, not the model. Raises a
-    BackboneError as :func:`resolve` does.
+    ``provenance.json`` does not count, because it describes how the model was made, not the model.
+    Raises a BackboneError as :func:`resolve` does.
     """
     return hash_json(hashes_of(directory))
 
@@ -64,50 +68,66 @@ def hashes_of(directory: str | Path) -> dict[str, str]:
     target = resolve(directory)
     if (Path(directory) / POINTER).is_file():
         return read_pointer(directory).files
-    files = [file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE]
+    files = [
+        file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE
+    ]
     return {file.name: file_hash(file) for file in files}
 
 
 def provenance(directory: str | Path) -> dict[str, Any]:
-    """Read the ``provenance.json`` of a frozen model: its source, or how it was made; empty if there is none."""
+    """Read the ``provenance.json`` of a frozen model: its source, or how it was made; empty if
+    there is none."""
     path = Path(directory) / PROVENANCE
     return read_json(path) if path.is_file() else {}
 
 
 def is_standin(provenance: dict[str, Any]) -> bool:
-    """Whether the model is a stand-in, trained here or bundled, or a copy of one (its ``origin``)."""
+    """Whether the model is a stand-in, trained here or bundled, or a copy of one (its
+    ``origin``)."""
     made_here = provenance.get("provider") in ("bundled", "standin")
     return made_here or ("origin" in provenance and is_standin(provenance["origin"]))
 
 
 def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
-    """Call ``kind.from_pretrained(directory, **options)`` of a transformers class, without running code from the
-    directory or downloading anything. Raises a BackboneError if files are missing, damaged or not in the format of this
-    class."""
+    """Call ``kind.from_pretrained(directory, **options)`` of a transformers class, without running
+    code from the directory or downloading anything. Raises a BackboneError if files are missing,
+    damaged or not in the format of this class."""
     try:
-        return kind.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
-    except Exception as error:  # bad files can raise anything, and messages may advise trusting remote code
+        return kind.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False, **options
+        )
+    except (
+        Exception
+    ) as error:  # bad files can raise anything, and messages may advise trusting remote code
         raise BackboneError(
-            f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); download them again"
+            f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); "
+            "download them again"
         ) from None
 
 
 def read_pieces(kind: Any, directory: str | Path) -> Any:
-    """Load a tokenizer of a transformers class with :func:`from_files`. The names of special tokens in a text, such as
-    ``</s>`` or ``[SEP]`` in an indication, are ordinary pieces to it: only the software itself adds special tokens.
-    Names such as ``<tool_call>`` are, too, which a model's vocabulary marks as not special. Raises a BackboneError as
-    :func:`from_files` does."""
+    """Load a tokenizer of a transformers class with :func:`from_files`. The names of special tokens
+    in a text, such as ``</s>`` or ``[SEP]`` in an indication, are ordinary pieces to it: only the
+    software itself adds special tokens. Names such as ``<tool_call>`` are, too, which a model's
+    vocabulary marks as not special. Raises a BackboneError as :func:`from_files` does."""
     tokenizer = from_files(kind, directory, split_special_tokens=True)
-    added = [token.content for token in tokenizer.added_tokens_decoder.values() if not token.special]
+    added = [
+        token.content for token in tokenizer.added_tokens_decoder.values() if not token.special
+    ]
     markers = [name for name in added if _MARKER.fullmatch(name)]
     if markers and tokenizer.is_fast:
-        tokenizer.backend_tokenizer.add_special_tokens(markers)  # those that split_special_tokens splits
+        tokenizer.backend_tokenizer.add_special_tokens(
+            markers
+        )  # those that split_special_tokens splits
     return tokenizer
 
 
-def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any) -> Any:
-    """Load a model with :func:`from_files`, without transformers' progress bar and report on weights. Raises a
-    BackboneError as :func:`from_files` does, or if a weight is missing, which transformers would initialise randomly.
+def load_frozen(
+    kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any
+) -> Any:
+    """Load a model with :func:`from_files`, without transformers' progress bar and report on
+    weights. Raises a BackboneError as :func:`from_files` does, or if a weight is missing, which
+    transformers would initialise randomly.
 
     Args:
         unused: name prefixes of weights that may be missing, because they are not used.
@@ -125,12 +145,14 @@ def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), 
             logging.enable_progress_bar()
     if missing := sorted(name for name in info["missing_keys"] if not name.startswith(unused)):
         raise BackboneError(
-            f"{directory} lacks weights that {type(model).__name__} needs ({len(missing)} missing, first: "
-            f"{missing[0]}); download its files again"
+            f"{directory} lacks weights that {type(model).__name__} needs ({len(missing)} missing, "
+            f"first: {missing[0]}); download its files again"
         )
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
-            raise BackboneError(f"{directory}: tensor {name} has NaN or infinite values; download its files again")
+            raise BackboneError(
+                f"{directory}: tensor {name} has NaN or infinite values; download its files again"
+            )
     return model
 
 
@@ -142,13 +164,14 @@ def read_pointer(directory: str | Path) -> Pointer:
     except ValidationError as error:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         raise BackboneError(
-            f"{path}: {key or 'its content'} is missing or malformed; rerun the `backbones` stage, or copy the "
-            "exported model again"
+            f"{path}: {key or 'its content'} is missing or malformed; rerun the `backbones` stage, "
+            "or copy the exported model again"
         ) from None
 
 
 def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict[str, str]:
-    """Write ``out/pointer.json`` for the files ``names`` of ``target``; return their hashes ``{name: SHA-256}``."""
+    """Write ``out/pointer.json`` for the files ``names`` of ``target``; return their hashes
+    ``{name: SHA-256}``."""
     target = Path(target).absolute()
     files = {name: hash_file(target / name) for name in sorted(names)}
     write_json(Path(out) / POINTER, {"path": str(target), "files": files})
@@ -156,7 +179,8 @@ def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict
 
 
 def file_hash(file: Path) -> str:
-    """Return the SHA-256 of a file's content; computed again only if its size, time or inode changes."""
+    """Return the SHA-256 of a file's content; computed again only if its size, time or inode
+    changes."""
     state = file.stat()
     return _hash(file, state.st_size, state.st_mtime_ns, state.st_ino)
 

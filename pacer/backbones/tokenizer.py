@@ -1,9 +1,10 @@
 """A language model's tokenizer, and a check that it agrees with the model's ``tokenizer.model``.
 
-Llama and Vicuna ship only a sentencepiece model, ``tokenizer.model``. Sentencepiece merges the neighbours that make the
-piece with the highest score. The fast tokenizer that transformers makes from it merges those with the lowest id. The
-orders differ where ids do not follow scores: Llama's runs of spaces have low ids but the lowest score. So
-transformers' tokenizer merges two spaces before it merges the second one with its word.
+Llama and Vicuna ship only a sentencepiece model, ``tokenizer.model``. Sentencepiece merges the
+neighbours that make the piece with the highest score. The fast tokenizer that transformers makes
+from it merges those with the lowest id. The orders differ where ids do not follow scores: Llama's
+runs of spaces have low ids but the lowest score. So transformers' tokenizer merges two spaces
+before it merges the second one with its word.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _SPACE = "▁"
 def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     """Read the tokenizer of a directory in Hugging Face format.
 
-    Without a BOS token, as Qwen's, it gets the one that ``config.json`` names, else EOS. If the directory has a
-    ``tokenizer.model``, ids equal those of sentencepiece with it, for every text that does not begin with a space.
-    Raises a BackboneError if the files cannot be read, there is no EOS token, or ``tokenizer.model`` gives other ids.
+    Without a BOS token, as Qwen's, it gets the one that ``config.json`` names, else EOS. If the
+    directory has a ``tokenizer.model``, ids equal those of sentencepiece with it, for every text
+    that does not begin with a space. Raises a BackboneError if the files cannot be read, there is
+    no EOS token, or ``tokenizer.model`` gives other ids.
     """
     from transformers import AutoTokenizer
 
@@ -42,10 +44,15 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
         try:
             reference = SentencePieceProcessor(str(model))
         except (OSError, RuntimeError):
-            raise BackboneError(f"{model} is not a SentencePiece model; download it again") from None
+            raise BackboneError(
+                f"{model} is not a SentencePiece model; download it again"
+            ) from None
     tokenizer = read_pieces(AutoTokenizer, directory)
     if tokenizer.eos_token_id is None:
-        raise BackboneError(f"the tokenizer in {directory} must have an EOS token, which ends a report; set eos_token")
+        raise BackboneError(
+            f"the tokenizer in {directory} must have an EOS token, which ends a report; set "
+            "eos_token"
+        )
     if tokenizer.bos_token_id is None:
         config = directory / "config.json"
         number = read_json(config).get("bos_token_id") if config.is_file() else None
@@ -60,17 +67,22 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
 
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
-    """Return ``{piece: score}`` of the pieces of text: not control, unknown, byte or unused pieces."""
+    """Return ``{piece: score}`` of the pieces of text: not control, unknown, byte or unused
+    pieces."""
     not_text = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
-    numbers = (n for n in range(reference.get_piece_size()) if not any(is_kind(n) for is_kind in not_text))
+    numbers = (
+        n for n in range(reference.get_piece_size()) if not any(is_kind(n) for is_kind in not_text)
+    )
     return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
 
 
 def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
-    """Order the merges of a byte-pair tokenizer as sentencepiece does: by the score of the resulting piece.
+    """Order the merges of a byte-pair tokenizer as sentencepiece does: by the score of the
+    resulting piece.
 
-    Among equal scores, sentencepiece takes the leftmost pair in the text. A list of merges cannot express that. Putting
-    the longer left part first has the same effect for runs of spaces, which grow from their left end.
+    Among equal scores, sentencepiece takes the leftmost pair in the text. A list of merges cannot
+    express that. Putting the longer left part first has the same effect for runs of spaces, which
+    grow from their left end.
     """
     from tokenizers.models import BPE
     from transformers.convert_slow_tokenizer import generate_merges
@@ -87,9 +99,13 @@ def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
 
 
 def _check(
-    tokenizer: PreTrainedTokenizerBase, reference: SentencePieceProcessor, scores: dict[str, float], directory: Path
+    tokenizer: PreTrainedTokenizerBase,
+    reference: SentencePieceProcessor,
+    scores: dict[str, float],
+    directory: Path,
 ) -> None:
-    """Compare with sentencepiece on every piece, after one space and after two, and on many characters."""
+    """Compare with sentencepiece on every piece, after one space and after two, and on many
+    characters."""
     words = [word for piece in scores if (word := piece.replace(_SPACE, " ").strip())]
     characters = "".join(map(chr, range(1, 0x3000)))
     for text, kind in (
@@ -97,8 +113,11 @@ def _check(
         ("  ".join(words), "doubled spaces"),
         (f"a{characters}", "some characters"),
     ):
-        if tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] != reference.encode(text):
+        if tokenizer(text, add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ] != reference.encode(text):
             raise BackboneError(
-                f"the tokenizer in {directory} and its {SENTENCEPIECE} give different ids for {kind}; download it "
-                f"again, or remove tokenizer.json to have it rebuilt from {SENTENCEPIECE}"
+                f"the tokenizer in {directory} and its {SENTENCEPIECE} give different ids for "
+                f"{kind}; download it again, or remove tokenizer.json to have it rebuilt from "
+                f"{SENTENCEPIECE}"
             )

@@ -70,13 +70,15 @@ def train_adapted(
     made_with: str | None = None,
     **columns: Any,
 ) -> None:
-    """Train modules added to the frozen parent ``inputs.start`` and publish them as ``out``; a stopped run continues.
+    """Train modules added to the frozen parent ``inputs.start`` and publish them as ``out``; a
+    stopped run continues.
 
-    Training uses all contexts and the parent's routes. Seed and weight decay are those of ``settings``, not ``params``.
+    Training uses all contexts and the parent's routes. Seed and weight decay are those of
+    ``settings``, not ``params``.
 
     Args:
-        make_examples: called like :class:`~pacer.training.examples.Examples`. made_with: hash of RAGPT's bank.
-            columns: other values of the phase.
+        make_examples: called like :class:`~pacer.training.examples.Examples`. made_with: hash of
+            RAGPT's bank. columns: other values of the phase.
     """
     assert inputs.start is not None
     start, parent = inputs.start, read_record(inputs.start)
@@ -98,7 +100,9 @@ def train_adapted(
         schedule=settings,
         losses=loss_weights(settings, params.train),
         rho=fixed or DirectProbability(settings.rho, settings.rho),
-        train=params.train.model_copy(update={"seed": settings.seed, "weight_decay": settings.weight_decay}),
+        train=params.train.model_copy(
+            update={"seed": settings.seed, "weight_decay": settings.weight_decay}
+        ),
         batches=params.batches.model_copy(update={"positive_repeats": 1}),
     )
 
@@ -112,15 +116,22 @@ def train_adapted(
 def load_adapted(
     baseline: type[AnyBaseline], checkpoint: Path, backbones: Path, made_with: str | None = None
 ) -> tuple[AnyBaseline, CheckpointRecord]:
-    """Load a trained baseline for inference; its checkpoint holds only the added modules. Raises a CheckpointError if
-    its weights do not fit, or the parent, a frozen model or RAGPT's bank (hash ``made_with``) is not the one of its
-    training; a ConfigError if its settings are of another version."""
+    """Load a trained baseline for inference; its checkpoint holds only the added modules. Raises a
+    CheckpointError if its weights do not fit, or the parent, a frozen model or RAGPT's bank (hash
+    ``made_with``) is not the one of its training; a ConfigError if its settings are of another
+    version."""
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
     assert record.baseline is not None and record.parent is not None
     if record.baseline["made_with"] != made_with:
-        raise CheckpointError(f"{checkpoint} was trained with a different bank; train {baseline.name} again")
-    settings = validated(record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type)
-    parent, _ = load_model(checkpoint / record.parent.path, backbones, getattr(torch, record.precision))
+        raise CheckpointError(
+            f"{checkpoint} was trained with a different bank; train {baseline.name} again"
+        )
+    settings = validated(
+        record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type
+    )
+    parent, _ = load_model(
+        checkpoint / record.parent.path, backbones, getattr(torch, record.precision)
+    )
     model = baseline(parent, settings)
     load_strictly(model, read_weights(checkpoint / WEIGHTS), checkpoint)
     return model.eval().requires_grad_(False), record

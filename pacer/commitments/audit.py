@@ -20,7 +20,8 @@ _SHARED = 0.02
 
 
 def audit_texts(path: Path) -> list[Check]:
-    """Return the lines for ``records.parquet``; all but the first only if there is something to count."""
+    """Return the lines for ``records.parquet``; all but the first only if there is something to
+    count."""
     studies = read_records(path, ["study_id", "subject_id", *_TEXTS]).unique(
         ["study_id", "report"], maintain_order=True
     )
@@ -28,43 +29,70 @@ def audit_texts(path: Path) -> list[Check]:
     account.count_first("changed_findings", "targets", _changed(studies, about["cleaner"]))
     account.count_first("only_in_context", "studies", _only_in_context(studies))
     account.count_first("stated_nothing", "studies", _stating_nothing(studies))
-    return [_shared_texts(studies), *(note(topic, counts, about["format"]) for topic, counts in account.notes.items())]
+    return [
+        _shared_texts(studies),
+        *(note(topic, counts, about["format"]) for topic, counts in account.notes.items()),
+    ]
 
 
 def _shared_texts(studies: pl.DataFrame) -> Check:
-    """Count the texts of over 20 words that affirm a finding and that two patients have word for word."""
+    """Count the texts of over 20 words that affirm a finding and that two patients have word for
+    word."""
     counts = {}
     for name, column in (("targets", "report"), ("previous reports", "prior_report")):
         texts = studies.drop_nulls(column).group_by(column)
         shared = texts.agg(pl.col("subject_id").n_unique()).filter(pl.col("subject_id") > 1)[column]
         counts[name] = sum(
-            len(text.replace(" .", "").split()) > 20 and bool(extract_anchor(text).positive) for text in shared
+            len(text.replace(" .", "").split()) > 20 and bool(extract_anchor(text).positive)
+            for text in shared
         )
     detail = counted(counts)
     return Check("Texts of over 20 words shared by several patients", detail or "none", not detail)
 
 
 def _changed(studies: pl.DataFrame, cleaner: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind of mark by which the cleaner changes the findings of a target, and the study. Targets are read as
-    a whole if one of their sentences differs, so that common sentences are read once."""
-    sentence = pl.col("report_raw").str.replace_all(r"\d", "0").str.replace_all(r"\.\s+", ".\0").str.split("\0")
-    sentences = studies.select("study_id", "report", "report_raw", sentence=sentence).explode("sentence")
+    """Yield the kind of mark by which the cleaner changes the findings of a target, and the study.
+    Targets are read as a whole if one of their sentences differs, so that common sentences are read
+    once."""
+    sentence = (
+        pl.col("report_raw")
+        .str.replace_all(r"\d", "0")
+        .str.replace_all(r"\.\s+", ".\0")
+        .str.split("\0")
+    )
+    sentences = studies.select("study_id", "report", "report_raw", sentence=sentence).explode(
+        "sentence"
+    )
     marked = sentences.filter(pl.col("sentence").str.contains(r"[^A-Za-z0-9 .-]|\.[^\d\s]|\s-"))
     clean = CLEANERS[cleaner]
-    differs = mapped("sentence", lambda text: extract_anchor(text) != extract_anchor(clean(text)), pl.Boolean)
+    differs = mapped(
+        "sentence", lambda text: extract_anchor(text) != extract_anchor(clean(text)), pl.Boolean
+    )
     differing = marked.join(marked.unique("sentence").filter(differs), on="sentence", how="semi")
     for study, report, raw, _ in differing.unique("study_id", maintain_order=True).iter_rows():
         said = extract_anchor(raw)
         if said != extract_anchor(report):
-            without = ((kind, re.sub(mark, gap, raw)) for kind, mark in MARKS.items() for gap in ("", " "))
-            yield next((kind for kind, text in without if extract_anchor(text) != said), "other marks"), study
+            without = (
+                (kind, re.sub(mark, gap, raw)) for kind, mark in MARKS.items() for gap in ("", " ")
+            )
+            yield (
+                next(
+                    (kind for kind, text in without if extract_anchor(text) != said), "other marks"
+                ),
+                study,
+            )
 
 
 def _only_in_context(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield the section before the image that affirms a finding of which the target says nothing, and the study."""
+    """Yield the section before the image that affirms a finding of which the target says nothing,
+    and the study."""
     for name in ("indication", "history"):
-        affirmed = {text: {*extract_anchor(text).positive} for text in studies[name].drop_nulls().unique()}
-        for study, report, text in studies.drop_nulls(name).select("study_id", "report", name).iter_rows():
+        affirmed = {
+            text: {*extract_anchor(text).positive} for text in studies[name].drop_nulls().unique()
+        }
+        for study, report, text in (
+            studies.drop_nulls(name).select("study_id", "report", name).iter_rows()
+        ):
             if affirmed[text]:
                 target = extract_anchor(report)
                 if affirmed[text].difference(target.positive, target.negative, target.uncertain):
@@ -72,8 +100,11 @@ def _only_in_context(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _stating_nothing(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield the number of studies that share a target without an affirmed or denied finding, and each study."""
+    """Yield the number of studies that share a target without an affirmed or denied finding, and
+    each study."""
     shared = studies.group_by("report", maintain_order=True).agg("study_id")
-    for report, having in shared.filter(pl.col("study_id").list.len() > max(1, _SHARED * studies.height)).iter_rows():
+    for report, having in shared.filter(
+        pl.col("study_id").list.len() > max(1, _SHARED * studies.height)
+    ).iter_rows():
         if not any(extract_anchor(report).as_dict()[field] for field in ("positive", "negative")):
             yield from ((f"of {len(having)} studies with one target", study) for study in having)

@@ -1,8 +1,9 @@
-"""The endpoint of the labelling model: a chat-completions API, what it refuses, and what of a body is an answer.
+"""The endpoint of the labelling model: a chat-completions API, what it refuses, and what of a body
+is an answer.
 
-The data use agreements of credentialed corpora such as MIMIC-CXR forbid sending reports to third parties. So nothing is
-sent unless ``anchors.llm.send_reports_to`` equals the host of the endpoint. Redirects are not followed, and an endpoint
-without TLS is never reached through a proxy.
+The data use agreements of credentialed corpora such as MIMIC-CXR forbid sending reports to third
+parties. So nothing is sent unless ``anchors.llm.send_reports_to`` equals the host of the endpoint.
+Redirects are not followed, and an endpoint without TLS is never reached through a proxy.
 """
 
 from __future__ import annotations
@@ -33,15 +34,23 @@ _UNKNOWN_PARAMETER = (400, 404, 415, 422, 501)
 _PASSING = (401, 402, 403, 404, 408, 409, 429)
 #: Content types that are named in reasons; another could quote what was sent.
 _CONTENT_TYPES = frozenset(
-    {"application/json", "application/x-ndjson", "text/event-stream", "text/html", "text/plain", "text/xml"}
+    {
+        "application/json",
+        "application/x-ndjson",
+        "text/event-stream",
+        "text/html",
+        "text/plain",
+        "text/xml",
+    }
 )
 #: Parameters of a request that ``null`` leaves out.
 _OPTIONAL = ("temperature", "reasoning_effort")
 
 
 class Outcome(NamedTuple):
-    """The outcome of a request after the client's retries. ``refused``: a retry would not help; ``failed``: it may.
-    ``reason``: why there is no answer (``timeout``, ``disconnected``, or for example ``HTTP 503``)."""
+    """The outcome of a request after the client's retries. ``refused``: a retry would not help;
+    ``failed``: it may. ``reason``: why there is no answer (``timeout``, ``disconnected``, or for
+    example ``HTTP 503``)."""
 
     status: Literal["answered", "refused", "failed"]
     reply: Reply | None = None
@@ -49,7 +58,8 @@ class Outcome(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What an endpoint says of its refusal: the parameter, a code, and all of it, which may quote the request."""
+    """What an endpoint says of its refusal: the parameter, a code, and all of it, which may quote
+    the request."""
 
     param: str = ""
     code: str = ""
@@ -60,7 +70,9 @@ class Fault(NamedTuple):
         """Read the body of an error."""
         error = (body.get("error") or body) if isinstance(body, dict) else body
         fields = error if isinstance(error, dict) else {}
-        return cls(*(str(fields.get(name) or "") for name in ("param", "code")), text=json.dumps(error))
+        return cls(
+            *(str(fields.get(name) or "") for name in ("param", "code")), text=json.dumps(error)
+        )
 
 
 class Form(NamedTuple):
@@ -71,8 +83,16 @@ class Form(NamedTuple):
 
     def sent(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a configured request in this form."""
-        others = {name: value for name, value in request.items() if name not in ("max_tokens", "response_format")}
-        return others | {self.token_limit: request["max_tokens"]} | response_format(self.response_format)
+        others = {
+            name: value
+            for name, value in request.items()
+            if name not in ("max_tokens", "response_format")
+        }
+        return (
+            others
+            | {self.token_limit: request["max_tokens"]}
+            | response_format(self.response_format)
+        )
 
     def after(self, fault: Fault) -> Form | None:
         """Return the form to try after a refusal; None if another form would not help."""
@@ -86,7 +106,8 @@ class Form(NamedTuple):
 
 
 class Endpoint:
-    """An endpoint that threads may share; ``address``: host and port. What it refused once is not sent again."""
+    """An endpoint that threads may share; ``address``: host and port. What it refused once is not
+    sent again."""
 
     def __init__(self, client: openai.OpenAI, config: Labelling):
         self.client, self.form = client, Form(config.response_format)
@@ -94,7 +115,8 @@ class Endpoint:
         self._lock = threading.Lock()
 
     def ask(self, question: Question) -> Outcome:
-        """Request a chat completion, with the client's retries; anything else with HTTP 200 is a failure."""
+        """Request a chat completion, with the client's retries; anything else with HTTP 200 is a
+        failure."""
         while True:
             form = self.form
             sent = form.sent(question.request)
@@ -124,7 +146,8 @@ class Endpoint:
             return Outcome("failed", reason=reason)
 
     def _adapted(self, form: Form, fault: Fault) -> bool:
-        """Take the next form for the run, unless another thread has; return whether to send the request again."""
+        """Take the next form for the run, unless another thread has; return whether to send the
+        request again."""
         with self._lock:
             if self.form != form:
                 return True
@@ -132,30 +155,40 @@ class Endpoint:
             if following is None:
                 return False
             self.form = following
-            changed = next(name for name in Form._fields if getattr(form, name) != getattr(following, name))
-            kind = f"{changed} {getattr(form, changed)}; this run sends {getattr(following, changed)}"
+            changed = next(
+                name for name in Form._fields if getattr(form, name) != getattr(following, name)
+            )
+            kind = (
+                f"{changed} {getattr(form, changed)}; this run sends {getattr(following, changed)}"
+            )
             print(f"labelling: the endpoint refuses {kind}", file=sys.stderr, flush=True)
             return True
 
 
 def _named(fault: Fault, sent: dict[str, Any]) -> str:
-    """Return parameter and code of a fault, if they are names: others may quote the report or the key."""
+    """Return parameter and code of a fault, if they are names: others may quote the report or the
+    key."""
     param = re.split(r"[.\[]", fault.param)[0]
     param = param if param in sent else ""
     code = fault.code if re.fullmatch(r"[a-z_]*_[a-z_]*|[0-9]{1,5}", fault.code) else ""
     advice = f": set anchors.llm.{param}: null" if param in _OPTIONAL else ""
-    return "".join(f", {name} {value}" for name, value in (("param", param), ("code", code)) if value) + advice
+    return (
+        "".join(f", {name} {value}" for name, value in (("param", param), ("code", code)) if value)
+        + advice
+    )
 
 
 class _TimedClient(openai.DefaultHttpxClient):
-    """An HTTP client with one deadline, in seconds, for all of a request; httpx2 waits so long for every byte."""
+    """An HTTP client with one deadline, in seconds, for all of a request; httpx2 waits so long for
+    every byte."""
 
     def __init__(self, deadline: float, **options: Any):
         super().__init__(**options)
         self.deadline = deadline
 
     def send(self, *request: Any, **options: Any) -> Any:
-        """Send a request and read the response. Raises a ReadTimeout if it takes longer than the deadline."""
+        """Send a request and read the response. Raises a ReadTimeout if it takes longer than the
+        deadline."""
         future = Future[Any]()
 
         def work() -> None:
@@ -173,37 +206,44 @@ class _TimedClient(openai.DefaultHttpxClient):
 
 @contextmanager
 def connect(config: Labelling) -> Generator[Endpoint]:
-    """Open the official client. Raises a ConfigError if ``send_reports_to`` is not the endpoint's host, the endpoint's
-    address is invalid, or there is no API key that can be sent; nothing was sent."""
+    """Open the official client. Raises a ConfigError if ``send_reports_to`` is not the endpoint's
+    host, the endpoint's address is invalid, or there is no API key that can be sent; nothing was
+    sent."""
     for library in ("openai", "httpx2", "httpcore2"):  # their logs may contain requests
         logging.getLogger(library).setLevel(logging.CRITICAL)
     try:  # the address in use, whether from the parameters or the environment
         with openai.OpenAI(api_key="none", base_url=config.base_url) as client:
             url = client.base_url
         host = url.host.lower() if url.scheme in ("http", "https") else ""
-    except Exception:  # from the client's HTTP library; not shown, as the address may contain a password
+    except (
+        Exception
+    ):  # from the client's HTTP library; not shown, as the address may contain a password
         host = ""
     if host and (url.query or url.fragment):
         raise ConfigError(
-            "anchors.llm.base_url has a query or fragment (? or #), which the client does not send; remove it. For "
-            "Azure, set base_url to https://RESOURCE.openai.azure.com/openai/v1, and model to the deployment name"
+            "anchors.llm.base_url has a query or fragment (? or #), which the client does not "
+            "send; remove it. For Azure, set base_url to "
+            "https://RESOURCE.openai.azure.com/openai/v1, and model to the deployment name"
         )
     consent = config.send_reports_to
     if not host or consent is None or consent.strip().lower() != host:
         raise ConfigError(
-            f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, but the host of "
-            f"anchors.llm.base_url is {host!r}: no report text is sent. Set it to that host if your data may go there "
-            "(MIMIC's data use agreement forbids sharing with third parties), or set anchors.llm.provider: none"
+            f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, "
+            f"but the host of anchors.llm.base_url is {host!r}: no report text is sent. Set it to "
+            "that host if your data may go there (MIMIC's data use agreement forbids sharing with "
+            "third parties), or set anchors.llm.provider: none"
         )
     http = _TimedClient(config.timeout, follow_redirects=False, trust_env=url.scheme == "https")
     try:
-        client = openai.OpenAI(base_url=url, max_retries=config.attempts - 1, timeout=config.timeout, http_client=http)
+        client = openai.OpenAI(
+            base_url=url, max_retries=config.attempts - 1, timeout=config.timeout, http_client=http
+        )
     except openai.OpenAIError:
         client = None
     if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
         raise ConfigError(
-            "anchors.llm.provider = 'openai' needs an API key in OPENAI_API_KEY (ASCII, without spaces); for a local "
-            "endpoint, any text will do"
+            "anchors.llm.provider = 'openai' needs an API key in OPENAI_API_KEY (ASCII, without "
+            "spaces); for a local endpoint, any text will do"
         )
     with client:
         yield Endpoint(client, config)

@@ -1,10 +1,13 @@
-"""Labelling of the sample by a language model or from recorded answers; the result has one line per answer.
+"""Labelling of the sample by a language model or from recorded answers; the result has one line per
+answer.
 
-A request has the system prompt, and report, rule-based candidate and sampling metadata as JSON (paper, appendices
-"Commitment supervision" and "Preserved Commitment-Labeling Prompt", input format).
+A request has the system prompt, and report, rule-based candidate and sampling metadata as JSON
+(paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt", input
+format).
 
-Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate, settings). So an answer is
-reused exactly as long as its request is unchanged, and an interrupted run sends only the remaining requests.
+Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate,
+settings). So an answer is reused exactly as long as its request is unchanged, and an interrupted
+run sends only the remaining requests.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """The chat completion request of one record: its arguments as configured, and their SHA-256, the key of the answer.
+    """The chat completion request of one record: its arguments as configured, and their SHA-256,
+    the key of the answer.
 
     An endpoint that refuses some of them gets others, which do not change the key.
     """
@@ -57,15 +61,24 @@ class Question(NamedTuple):
 
 
 def build_questions(
-    sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str, rules: str = "careful"
+    sample: pl.DataFrame,
+    records: pl.DataFrame,
+    config: Labelling,
+    prompt: str,
+    rules: str = "careful",
 ) -> list[Question]:
-    """Build the question of every sampled record; ``rules`` (``anchors.rules``) find the candidate ``regex_anchor``.
-    Raises a DataError if a sampled record is not in the corpus."""
-    rows = sample.join(records.select("record_id", "report_raw"), on="record_id", how="left", maintain_order="left")
+    """Build the question of every sampled record; ``rules`` (``anchors.rules``) find the candidate
+    ``regex_anchor``. Raises a DataError if a sampled record is not in the corpus."""
+    rows = sample.join(
+        records.select("record_id", "report_raw"), on="record_id", how="left", maintain_order="left"
+    )
     questions = []
     for row in rows.iter_rows(named=True):
         if row["report_raw"] is None:
-            raise DataError(f"sampled record {row['record_id']} is not in the corpus; rerun the `anchor_sample` stage")
+            raise DataError(
+                f"sampled record {row['record_id']} is not in the corpus; rerun the "
+                "`anchor_sample` stage"
+            )
         content = {
             "sample_uid": row["record_id"],
             "scenario": row["context"],
@@ -93,7 +106,11 @@ def response_format(name: str) -> dict[str, Any]:
     findings = {"type": "array", "items": {"type": "string", "enum": list(FINDINGS)}}
     rationale = _object({finding: {"type": "string"} for finding in FINDINGS})
     schema = _object(
-        {"sample_uid": {"type": "string"}, **{name: findings for name in POLARITIES}, "rationale": rationale}
+        {
+            "sample_uid": {"type": "string"},
+            **{name: findings for name in POLARITIES},
+            "rationale": rationale,
+        }
     )
     return {
         "response_format": {
@@ -104,19 +121,29 @@ def response_format(name: str) -> dict[str, Any]:
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with exactly these properties, which strict schemas require."""
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    """Return the schema of an object with exactly these properties, which strict schemas
+    require."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
 
 
 def system_prompt(prompt_file: str | None) -> str:
-    """Return the labelling instructions: the built-in ones, or the text of a file. Raises a ConfigError if the file
-    cannot be read."""
+    """Return the labelling instructions: the built-in ones, or the text of a file. Raises a
+    ConfigError if the file cannot be read."""
     if prompt_file is None:
-        return resources.files("pacer.commitments").joinpath("prompt.md").read_text(encoding="utf-8")
+        return (
+            resources.files("pacer.commitments").joinpath("prompt.md").read_text(encoding="utf-8")
+        )
     try:
         return Path(prompt_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"anchors.llm.prompt_file: {prompt_file} cannot be read ({error})") from None
+        raise ConfigError(
+            f"anchors.llm.prompt_file: {prompt_file} cannot be read ({error})"
+        ) from None
 
 
 #: Number of consecutive requests without a readable answer after which the run stops.
@@ -124,32 +151,44 @@ MAX_IN_A_ROW = 20
 
 
 def label_sample(
-    sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, out: Path, rules: str = "careful"
+    sample: pl.DataFrame,
+    records: pl.DataFrame,
+    config: Labelling,
+    out: Path,
+    rules: str = "careful",
 ) -> dict[str, Any]:
     """Write ``out/llm_cache.jsonl`` with the answers for the sampled records.
 
     Args:
-        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns. records: the corpus.
-        config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or ``openai``.
+        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns. records:
+            the corpus.
+        config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or
+            ``openai``.
         out: folder of the cache; answers already in the cache are not requested again.
         rules: ``anchors.rules``, the rule set of the candidate in the request.
 
     Returns:
-        The audit: counts of answers by status and model, of tokens, and of requests without an answer by reason.
+        The audit: counts of answers by status and model, of tokens, and of requests without an
+            answer by reason.
 
     Raises:
-        ConfigError: report text would leave the machine without the user's consent, or the prompt cannot be read;
-            nothing was sent.
+        ConfigError: report text would leave the machine without the user's consent, or the prompt
+            cannot be read; nothing was sent.
         DataError: a sampled record is unknown, or a file of answers is malformed.
         PacerError: some requests got no answer; the other answers are stored.
     """
     path, prompt = out / "llm_cache.jsonl", system_prompt(config.prompt_file)
-    questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt, rules)
+    questions = (
+        [] if config.provider == "none" else build_questions(sample, records, config, prompt, rules)
+    )
     # recorded answers are always read from their own file
     bought = [answer for answer in read_answers(path) if answer.provider == "openai"]
     paid = {answer.request_hash: answer for answer in bought if is_answer(answer)}
     if pages := len(bought) - len(paid):
-        what = f"lines of {path} that are not answers from a model: {pages}; their requests will be sent again"
+        what = (
+            f"lines of {path} that are not answers from a model: {pages}; their requests will "
+            "be sent again"
+        )
         print(f"labelling: {what}", file=sys.stderr)
     reused, troubles = 0, Counter[str]()
     if config.provider == "recorded":
@@ -159,7 +198,9 @@ def label_sample(
         reused = len(questions) - len(missing)
         if missing:
             troubles = _ask_all(missing, reused, paid, config, path)
-        current = [paid[question.request_hash] for question in questions if question.request_hash in paid]
+        current = [
+            paid[question.request_hash] for question in questions if question.request_hash in paid
+        ]
     used = {answer.request_hash for answer in current if answer.provider == "openai"}
     older = [answer for key, answer in paid.items() if key not in used]
     _write(path, current, older)
@@ -180,17 +221,30 @@ def label_sample(
 
 
 def _ask_all(
-    missing: Sequence[Question], reused: int, paid: dict[str, StoredAnswer], config: Labelling, path: Path
+    missing: Sequence[Question],
+    reused: int,
+    paid: dict[str, StoredAnswer],
+    config: Labelling,
+    path: Path,
 ) -> Counter[str]:
-    """Send the unanswered questions from several threads, and add the answers to ``paid``; return the number of
-    requests without an answer, by reason. ``reused``: number of questions that were answered before."""
+    """Send the unanswered questions from several threads, and add the answers to ``paid``; return
+    the number of requests without an answer, by reason. ``reused``: number of questions that were
+    answered before."""
     from pacer.commitments.endpoint import connect  # the client takes a second to import
 
     with connect(config) as endpoint:
-        inputs = sum(len(message["content"]) for question in missing for message in question.request["messages"])
+        inputs = sum(
+            len(message["content"])
+            for question in missing
+            for message in question.request["messages"]
+        )
         estimate = f"about {inputs / 4e6:.2f} M input tokens (characters / 4)"
         at_most = f"at most {len(missing) * config.max_tokens / 1e6:.2f} M output tokens"
-        print(f"labelling: {len(missing)} requests to send: {estimate}, {at_most}", file=sys.stderr, flush=True)
+        print(
+            f"labelling: {len(missing)} requests to send: {estimate}, {at_most}",
+            file=sys.stderr,
+            flush=True,
+        )
         _write(path, (), paid.values())  # a new file: DVC may have linked the old one to its cache
         with path.open("a", encoding="utf-8") as file, Ticker("labelling", len(missing)) as ticker:
             requests = _Requests(endpoint, paid, config, file, ticker)
@@ -200,15 +254,17 @@ def _ask_all(
     refused = requests.troubles.total() - len(requests.failed)
     if requests.stopped or refused == len(missing) + reused:
         raise PacerError(
-            f"{endpoint.address} gave no usable answer for {len(requests.unusable)} records in a row, most recently "
-            f"{requests.unusable[-1]}; check the API key, the account, anchors.llm.model, anchors.llm.base_url and "
-            f"whether the endpoint supports the request's settings. {again} (docs/commitments.md)"
+            f"{endpoint.address} gave no usable answer for {len(requests.unusable)} records in a "
+            f"row, most recently {requests.unusable[-1]}; check the API key, the account, "
+            "anchors.llm.model, anchors.llm.base_url and whether the endpoint supports the "
+            f"request's settings. {again} (docs/commitments.md)"
         )
     if requests.failed and config.unanswered == "stop":
         record_id, reason = next(iter(requests.failed.items()))
         raise PacerError(
-            f"{len(requests.failed)} of {len(missing)} requests got no answer from {endpoint.address}, for example "
-            f"{record_id} ({reason}). {again}, or set anchors.llm.unanswered: rules"
+            f"{len(requests.failed)} of {len(missing)} requests got no answer from "
+            f"{endpoint.address}, for example {record_id} ({reason}). {again}, or set "
+            "anchors.llm.unanswered: rules"
         )
     return requests.troubles
 
@@ -303,7 +359,12 @@ def _stored(question: Question, reply: Reply, config: Labelling) -> StoredAnswer
 
 
 def _write(path: Path, current: Iterable[StoredAnswer], older: Iterable[StoredAnswer]) -> None:
-    """Write a new ``llm_cache.jsonl`` with the current answers, and other answers that were paid for."""
+    """Write a new ``llm_cache.jsonl`` with the current answers, and other answers that were paid
+    for."""
     lines = [answer.model_dump() | {"current": True} for answer in current]
     lines += [answer.model_dump() | {"current": False} for answer in older]
-    write_jsonl(path, sorted(lines, key=lambda line: (line["record_id"], line["request_hash"])), durable=True)
+    write_jsonl(
+        path,
+        sorted(lines, key=lambda line: (line["record_id"], line["request_hash"])),
+        durable=True,
+    )

@@ -1,4 +1,5 @@
-"""The anchors of a corpus: from labelling answers for sampled training records, from rules for all others."""
+"""The anchors of a corpus: from labelling answers for sampled training records, from rules for all
+others."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -21,15 +22,19 @@ from pacer.data.schemas import read_records, write_table
 def build_anchors(
     records: Path, cache: Path, out: Path, rules: str = "careful", kinds: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Write the anchor of every record. Raises a DataError if the records are missing or malformed, or two have the
-    same id; the cache is missing or malformed, or names a record that is unknown, repeated or held out.
+    """Write the anchor of every record. Raises a DataError if the records are missing or malformed,
+    or two have the same id; the cache is missing or malformed, or names a record that is unknown,
+    repeated or held out.
 
     Args:
         records: ``records.parquet``; rules read ``report_raw``.
-        cache: ``llm_cache.jsonl``. Records with unreadable answers get their anchors from the rules.
-        out: output table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA`, in the order of the records.
+        cache: ``llm_cache.jsonl``. Records with unreadable answers get their anchors from the
+            rules.
+        out: output table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA`, in the order of the
+            records.
         rules: ``anchors.rules``, the rule set of the records without an answer.
-        kinds: ``commit.attributes``, read by rules for every origin of an anchor; none: the table has no such column.
+        kinds: ``commit.attributes``, read by rules for every origin of an anchor; none: the table
+            has no such column.
 
     Returns:
         The audit: its ``checks`` are lines, of which those not marked good deserve attention.
@@ -37,19 +42,38 @@ def build_anchors(
     table = read_records(records, COLUMNS)
     answers = _read_cache(cache, table)
     by_rules = [EXTRACTORS[rules](report) for report in table["report_raw"]]
-    labelled = {record_id: answer.anchor for record_id, answer in answers.items() if answer.anchor is not None}
+    labelled = {
+        record_id: answer.anchor
+        for record_id, answer in answers.items()
+        if answer.anchor is not None
+    }
     ids = table["record_id"].to_list()
-    anchors = [labelled.get(record_id, anchor) for record_id, anchor in zip(ids, by_rules, strict=True)]
+    anchors = [
+        labelled.get(record_id, anchor) for record_id, anchor in zip(ids, by_rules, strict=True)
+    ]
     origins = ["llm" if record_id in labelled else "rules" for record_id in ids]
-    columns: dict[str, list] = {name: [getattr(anchor, name) for anchor in anchors] for name in POLARITIES}
+    columns: dict[str, list] = {
+        name: [getattr(anchor, name) for anchor in anchors] for name in POLARITIES
+    }
     schema = ANCHOR_SCHEMA | (DESCRIBED if kinds else {})
     if kinds:
         said = map(read_attributes, table["report_raw"])
-        known = [anchor.described(of_report, kinds) for anchor, of_report in zip(anchors, said, strict=True)]
+        known = [
+            anchor.described(of_report, kinds)
+            for anchor, of_report in zip(anchors, said, strict=True)
+        ]
         columns["attributes"] = [anchor.as_dict().get("attributes", []) for anchor in known]
-    write_table(out, pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=schema), schema)
-    both = [anchor == labelled[record_id] for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
-    return _audit(answers.values(), list(zip(table["context"], origins, anchors, strict=True)), both)
+    write_table(
+        out, pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=schema), schema
+    )
+    both = [
+        anchor == labelled[record_id]
+        for record_id, anchor in zip(ids, by_rules)
+        if record_id in labelled
+    ]
+    return _audit(
+        answers.values(), list(zip(table["context"], origins, anchors, strict=True)), both
+    )
 
 
 def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
@@ -61,12 +85,15 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
         if not line.current:  # a paid answer for another prompt or sample
             continue
         if line.record_id in answers:
-            raise DataError(f"{path}: record {line.record_id} has two answers; rerun the `anchor_llm` stage")
+            raise DataError(
+                f"{path}: record {line.record_id} has two answers; rerun the `anchor_llm` stage"
+            )
         answers[line.record_id] = read_answer(line.raw, line.record_id, line.finish_reason)
     unknown = sorted(answers.keys() - set(records["record_id"]))
     if unknown:
         raise DataError(
-            f"{path} has answers for records that are not in the corpus ({len(unknown)}), e.g. {unknown[0]}"
+            f"{path} has answers for records that are not in the corpus ({len(unknown)}), e.g. "
+            f"{unknown[0]}"
         )
     refuse_held_out(records, pl.Series("record_id", list(answers), dtype=pl.String))
     return answers
@@ -75,12 +102,19 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
 def _audit(
     answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]], identical: Sequence[bool]
 ) -> dict[str, Any]:
-    """Summarise the anchors; a row has a record's context, origin and anchor; ``identical``: whether the rules agree
-    with each answer."""
-    statuses = {name.replace("_", " "): sum(answer.status == name for answer in answers) for name in STATUSES}
+    """Summarise the anchors; a row has a record's context, origin and anchor; ``identical``:
+    whether the rules agree with each answer."""
+    statuses = {
+        name.replace("_", " "): sum(answer.status == name for answer in answers)
+        for name in STATUSES
+    }
     targets = Counter(context for context, _, _ in rows)
     labelled = Counter(context for context, origin, _ in rows if origin == "llm")
-    shares = (f"{name} {number(labelled[name])} of {number(targets[name])}" for name in CONTEXTS if targets[name])
+    shares = (
+        f"{name} {number(labelled[name])} of {number(targets[name])}"
+        for name in CONTEXTS
+        if targets[name]
+    )
     answered = counted(statuses) or "none: all targets come from the rules"
     checks = [
         Check("Targets", number(len(rows))),
@@ -89,6 +123,9 @@ def _audit(
         Check("Labelling answers", answered, statuses["ok"] == len(answers)),
     ]
     if identical:
-        agreeing = f"{percent(sum(identical), len(identical))} of {number(len(identical))} targets identical"
+        agreeing = (
+            f"{percent(sum(identical), len(identical))} of {number(len(identical))} "
+            "targets identical"
+        )
         checks.append(Check("Labels against rules", agreeing))
     return {"checks": [check._asdict() for check in checks]}

@@ -1,7 +1,8 @@
-"""Typed parameters, grouped as in ``params.yaml``. DVC tracks the values, so no stage depends on this package.
+"""Typed parameters, grouped as in ``params.yaml``. DVC tracks the values, so no stage depends on
+this package.
 
-Each class describes the group of the same name; ``configs/phantom.yaml`` explains each key. Uses core only. What many
-packages need can be imported from here, the rest from its module.
+Each class describes the group of the same name; ``configs/phantom.yaml`` explains each key. Uses
+core only. What many packages need can be imported from here, the rest from its module.
 """
 
 from pacer.config.backbones import Backbone, Features
@@ -10,5 +11,15 @@ from pacer.config.decode import Decode
 from pacer.config.params import Params, load_params
 from pacer.config.strict import Natural, Positive, Strict, read_params, validated
 
-__all__ = ["Backbone", "Corpus", "Decode", "Features", "Labelling", "Natural", "Params", "Positive", "Strict"]
+__all__ = [
+    "Backbone",
+    "Corpus",
+    "Decode",
+    "Features",
+    "Labelling",
+    "Natural",
+    "Params",
+    "Positive",
+    "Strict",
+]
 __all__ += ["load_params", "read_params", "validated"]

@@ -1,4 +1,5 @@
-"""The frozen models, their stand-ins, and which of their hidden states are stored (``features``)."""
+"""The frozen models, their stand-ins, and which of their hidden states are stored
+(``features``)."""
 
 import json
 from pathlib import Path
@@ -77,22 +78,28 @@ class Backbones(Strict):
     @model_validator(mode="after")
     def _providers(self) -> Self:
         if self.chexbert.provider == "hub":
-            raise ValueError("chexbert: not on the Hub; set provider: standin, or provider: local with a path")
+            raise ValueError(
+                "chexbert: not on the Hub; set provider: standin, or provider: local with a path"
+            )
         card, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
         for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
             made_with = _training_settings(card, role)
             for key, value in _training_settings(values, role).items():
                 if value != made_with[key]:
                     raise ValueError(
-                        f"backbones.{key} = {value!r}, but the bundled model was trained with {made_with[key]!r}; set "
-                        f"backbones.{role}.provider: standin to train a model with this value"
+                        f"backbones.{key} = {value!r}, but the bundled model was trained with "
+                        f"{made_with[key]!r}; set backbones.{role}.provider: standin to train a "
+                        "model with this value"
                     )
         return self
 
 
 def _training_settings(backbones: dict[str, Any], role: str) -> dict[str, Any]:
-    """Return the settings that a stand-in of this role is trained with, by key of the group ``backbones``."""
-    standin = {f"{role}_standin.{key}": value for key, value in backbones[f"{role}_standin"].items()}
+    """Return the settings that a stand-in of this role is trained with, by key of the group
+    ``backbones``."""
+    standin = {
+        f"{role}_standin.{key}": value for key, value in backbones[f"{role}_standin"].items()
+    }
     return {"seed": backbones["seed"], "train_on": backbones["train_on"]} | standin
 
 
@@ -111,5 +118,8 @@ class Features(Strict):
     @model_validator(mode="after")
     def _ascending(self) -> Self:
         if self.depths != sorted(set(self.depths)):
-            raise ValueError("depths must be in ascending order without repeats; they count blocks, starting at 1")
+            raise ValueError(
+                "depths must be in ascending order without repeats; they count blocks, starting at "
+                "1"
+            )
         return self

@@ -5,7 +5,15 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict, read_params
+from pacer.config.strict import (
+    Fraction,
+    Natural,
+    NaturalFloat,
+    Positive,
+    PositiveFloat,
+    Strict,
+    read_params,
+)
 from pacer.config.training import Schedule
 
 
@@ -26,7 +34,9 @@ class SimMLM(Adaptation):
     @model_validator(mode="after")
     def _in_pairs(self) -> Self:
         if self.batch_size % 2:
-            raise ValueError(f"batch_size ({self.batch_size}) must be even: a micro-batch consists of pairs")
+            raise ValueError(
+                f"batch_size ({self.batch_size}) must be even: a micro-batch consists of pairs"
+            )
         return self
 
 
@@ -56,5 +66,6 @@ class BaselineParams(Strict):
 
 
 def load_baseline_params(path: str | Path = "baselines/params.yaml") -> BaselineParams:
-    """Read and validate the baselines' parameter file, as :func:`~pacer.config.strict.read_params` does."""
+    """Read and validate the baselines' parameter file, as :func:`~pacer.config.strict.read_params`
+    does."""
     return read_params(path, BaselineParams)

@@ -1,5 +1,6 @@
-"""The data: where the raw corpus comes from and how it is read, and the targets that are made from report text
-(commitments, and the tokens that L_TLW emphasises). All paths of the corpus but ``root`` are relative to ``root``."""
+"""The data: where the raw corpus comes from and how it is read, and the targets that are made from
+report text (commitments, and the tokens that L_TLW emphasises). All paths of the corpus but
+``root`` are relative to ``root``."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -16,7 +17,9 @@ def _known_encoding(name: str) -> str:
     try:
         "A".encode(name)
     except (LookupError, UnicodeError):
-        raise ValueError("expected the name of an encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
+        raise ValueError(
+            "expected the name of an encoding, such as utf-8, cp1252, latin-1 or utf-16"
+        ) from None
     return name
 
 
@@ -34,13 +37,16 @@ class Phantom(Strict):
     @model_validator(mode="after")
     def _some_train(self) -> Self:
         if self.val_fraction + self.test_fraction >= 1:
-            raise ValueError("val_fraction + test_fraction must be below 1, to leave patients for training")
+            raise ValueError(
+                "val_fraction + test_fraction must be below 1, to leave patients for training"
+            )
         return self
 
 
 class Format(Strict):
-    """Base of the groups of the formats. ``files``: keys of the input files; ``optional``: those that can be unset;
-    ``has_priors``: whether the format can tell which study is a patient's previous one."""
+    """Base of the groups of the formats. ``files``: keys of the input files; ``optional``: those
+    that can be unset; ``has_priors``: whether the format can tell which study is a patient's
+    previous one."""
 
     files: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()
@@ -87,12 +93,14 @@ class TableOfStudies(Format):
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
     quotes: Literal["doubled", "backslash"] = "doubled"
     sheet: str | None = None
-    dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"] | None = None
+    dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"] | None = (
+        None
+    )
 
 
 class SubjectShares(Strict):
-    """Shares of subjects in val and test for a corpus without a split; the rest is train, and may be empty if the
-    corpus is for evaluation only."""
+    """Shares of subjects in val and test for a corpus without a split; the rest is train, and may
+    be empty if the corpus is for evaluation only."""
 
     val: Fraction
     test: Fraction
@@ -134,29 +142,42 @@ class Corpus(Strict):
             raise ValueError("contexts has duplicate entries")
         if self.source == "phantom":
             if self.format != "rg4":
-                raise ValueError("source = 'phantom' requires format = 'rg4'; to use your own data, set source: files")
+                raise ValueError(
+                    "source = 'phantom' requires format = 'rg4'; to use your own data, set source: "
+                    "files"
+                )
             return self
         if self.root is None:
-            raise ValueError("source = 'files' needs corpus.root, the folder that contains the corpus")
+            raise ValueError(
+                "source = 'files' needs corpus.root, the folder that contains the corpus"
+            )
         group, keys, paths = self._group()
         unset = [key for key, path in paths.items() if path is None and key not in keys.optional]
         if unset:
-            raise ValueError(f"format = {self.format!r} needs {', '.join(f'corpus.{group}.{key}' for key in unset)}")
+            raise ValueError(
+                f"format = {self.format!r} needs "
+                f"{', '.join(f'corpus.{group}.{key}' for key in unset)}"
+            )
         if not keys.has_priors and {"sw", "mw"} & set(self.contexts):
-            raise ValueError(f"format = {self.format!r} has no previous reports; set contexts: [sn] or [sn, mn]")
+            raise ValueError(
+                f"format = {self.format!r} has no previous reports; set contexts: [sn] or [sn, mn]"
+            )
         return self
 
     def input_files(self) -> dict[str, tuple[str, str]]:
-        """Return ``{role: (key, path relative to the root)}`` of the input files. The role of an annotation file is its
-        context, and that of another file the last part of its key."""
+        """Return ``{role: (key, path relative to the root)}`` of the input files. The role of an
+        annotation file is its context, and that of another file the last part of its key."""
         group, _, paths = self._group()
         files = {key: (f"{group}.{key}", path) for key, path in paths.items()}
         files["original_references"] = ("original_references", self.original_references)
         return {role: (key, path) for role, (key, path) in files.items() if path is not None}
 
     def _group(self) -> tuple[str, Format, dict[str, str | None]]:
-        """Return the key of the format's group, the group, and the paths of its input files by key."""
-        name, contexts = ("annotations", self.contexts) if self.format == "rg4" else (self.format, None)
+        """Return the key of the format's group, the group, and the paths of its input files by
+        key."""
+        name, contexts = (
+            ("annotations", self.contexts) if self.format == "rg4" else (self.format, None)
+        )
         group: Format = getattr(self, name)
         return name, group, {key: getattr(group, key) for key in contexts or group.files}
 
@@ -182,7 +203,10 @@ class Labelling(Strict):
     @model_validator(mode="after")
     def _has_answers(self) -> Self:
         if self.provider == "recorded" and self.recorded is None:
-            raise ValueError("provider = 'recorded' needs anchors.llm.recorded, a file of answers keyed by record id")
+            raise ValueError(
+                "provider = 'recorded' needs anchors.llm.recorded, a file of answers keyed by "
+                "record id"
+            )
         return self
 
 

@@ -13,7 +13,8 @@ Beams = Annotated[int, Field(ge=1, le=64)]
 
 
 class Risk(Strict):
-    """The group ``decode.risk``: the largest shares that are promised (None: no promise), and the confidence."""
+    """The group ``decode.risk``: the largest shares that are promised (None: no promise), and the
+    confidence."""
 
     false_present: ProperFraction | None = None
     missed: ProperFraction | None = None
@@ -43,7 +44,9 @@ class Decode(Strict):
     min_new_tokens: Natural
     max_new_tokens: Tokens
     repetition_penalty: PositiveFloat
-    length_penalty: Annotated[float, Field(ge=-10.0, le=10.0)]  # exponent of the length; bounded to keep scores finite
+    length_penalty: Annotated[
+        float, Field(ge=-10.0, le=10.0)
+    ]  # exponent of the length; bounded to keep scores finite
     batch_size: Positive
     examples: Natural
     controls: list[Literal["another_patient", "no_lateral", "no_prior", "gold_list"]]
@@ -52,16 +55,22 @@ class Decode(Strict):
     def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError("min_new_tokens must not exceed max_new_tokens")
-        listed = self.select == "agreement" or self.commitment == "read" or "gold_list" in self.controls
+        listed = (
+            self.select == "agreement" or self.commitment == "read" or "gold_list" in self.controls
+        )
         if self.engine != "beam" and listed:
             raise ValueError(
-                "engine = 'generate' cannot write a report for a given commitment, which select = 'agreement', "
-                "commitment = 'read' and the control gold_list need; set engine: beam"
+                "engine = 'generate' cannot write a report for a given commitment, which select = "
+                "'agreement', commitment = 'read' and the control gold_list need; set engine: beam"
             )
         if self.risk.promised and self.commitment != "read":
-            raise ValueError("risk needs commitment = 'read', because its limits are met by choosing a threshold")
+            raise ValueError(
+                "risk needs commitment = 'read', because its limits are met by choosing a threshold"
+            )
         if self.risk.promised and self.split != "test":
-            raise ValueError(f"risk needs split = 'test', not {self.split!r}: its threshold comes from val")
+            raise ValueError(
+                f"risk needs split = 'test', not {self.split!r}: its threshold comes from val"
+            )
         return self
 
 

@@ -6,7 +6,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from pacer.config.strict import Fraction, Positive, PositiveFloat, Size, Strict
 
-#: How the depths of a patch are weighted, by name in ``refine.variant``: the class of :mod:`pacer.model` that does it.
+#: How the depths of a patch are weighted, by name in ``refine.variant``: the class of
+#: :mod:`pacer.model` that does it.
 MIXERS = {
     "patchwise": "pacer.model.refine:Patchwise",  # the paper's
     "global": "pacer.model.refine:Global",  # one learned mixture for all patches and images
@@ -22,7 +23,9 @@ def _known_variant(name: str) -> str:
 class Prompt(Strict):
     before_tokens: Annotated[int, Field(ge=8)]
     unknown_view: Literal["upstream", "by_sections"]
-    truncation: Literal["context", "upstream"] = "context"  # absent in checkpoints of earlier versions
+    truncation: Literal["context", "upstream"] = (
+        "context"  # absent in checkpoints of earlier versions
+    )
 
 
 class Trajectory(Strict):
@@ -30,7 +33,8 @@ class Trajectory(Strict):
 
 
 class Commit(Strict):
-    """The group ``commit``: the route of training, and the attributes of findings in the list (none: the paper)."""
+    """The group ``commit``: the route of training, and the attributes of findings in the list
+    (none: the paper)."""
 
     route: Literal["stochastic", "always", "direct"]
     # absent in checkpoints of earlier versions
@@ -40,12 +44,15 @@ class Commit(Strict):
     @classmethod
     def _once(cls, kinds: list[str]) -> list[str]:
         if len(set(kinds)) < len(kinds):
-            raise ValueError("names an attribute twice; name each of side, severity and course at most once")
+            raise ValueError(
+                "names an attribute twice; name each of side, severity and course at most once"
+            )
         return kinds
 
 
 class Refine(Strict):
-    """The group ``refine``: router over depths; alpha_D starts at init_scale < max_scale, its bound."""
+    """The group ``refine``: router over depths; alpha_D starts at init_scale < max_scale, its
+    bound."""
 
     variant: Annotated[str, AfterValidator(_known_variant)]
     d_routing: Size | None
@@ -60,7 +67,8 @@ class Refine(Strict):
 
 
 class Interface(Strict):
-    """The group ``interface``: compression of each source to ``num_queries`` tokens, and their fusion."""
+    """The group ``interface``: compression of each source to ``num_queries`` tokens, and their
+    fusion."""
 
     num_queries: Size
     num_heads: Size
@@ -72,7 +80,8 @@ class Interface(Strict):
 
 
 class Lora(Strict):
-    """The group ``lora``: adapters of the language model, scaled by alpha / rank; targets None: PEFT's defaults."""
+    """The group ``lora``: adapters of the language model, scaled by alpha / rank; targets None:
+    PEFT's defaults."""
 
     rank: Size
     alpha: Positive
@@ -81,7 +90,8 @@ class Lora(Strict):
 
 
 class Calibrator(Strict):
-    """The part of the group ``calibrate`` that is the module's; with the gate inputs ``none`` there is no module."""
+    """The part of the group ``calibrate`` that is the module's; with the gate inputs ``none`` there
+    is no module."""
 
     gate_inputs: Literal["none", "h", "he", "hz", "hze"]
     rank: Size

@@ -1,7 +1,8 @@
-"""The whole of ``params.yaml``, validated before any work starts, and profiles that it can be made of.
+"""The whole of ``params.yaml``, validated before any work starts, and profiles that it can be made
+of.
 
-``configs/phantom.yaml`` has every key; other parameter files may have only the values that differ. The key ``extends``
-of such a file names the profile that it modifies.
+``configs/phantom.yaml`` has every key; other parameter files may have only the values that differ.
+The key ``extends`` of such a file names the profile that it modifies.
 """
 
 import io
@@ -24,7 +25,8 @@ from pacer.core.io import Locks, parse_yaml
 
 #: Folder of the profiles, and the key with which a file names the profile that it extends.
 CONFIGS, EXTENDS = Path("configs"), "extends"
-#: Profiles that an installed package has outside a clone: `share/` beside `lib/pythonX.Y/site-packages/`.
+#: Profiles that an installed package has outside a clone: `share/` beside
+#: `lib/pythonX.Y/site-packages/`.
 INSTALLED = Path(__file__).parent / "../../../../../share/pacer/configs"
 #: Keys of mappings whose entries the user names.
 USER_NAMES = ("columns",)
@@ -57,67 +59,86 @@ class Params(Strict):
     def _across(self) -> Self:
         tokens, marked = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
         trained_here = self.backbones.language.provider in ("bundled", "standin")
-        if trained_here and self.backbones.train_on == self.corpus.source == "phantom" and tokens != marked:
+        if (
+            trained_here
+            and self.backbones.train_on == self.corpus.source == "phantom"
+            and tokens != marked
+        ):
             raise ValueError(
-                f"backbones.language_standin.vocabulary ({tokens}) must equal corpus.phantom.vocabulary ({marked}): "
-                "emphasis marks in the corpus depend on this vocabulary"
+                f"backbones.language_standin.vocabulary ({tokens}) must equal "
+                f"corpus.phantom.vocabulary ({marked}): emphasis marks in the corpus depend on "
+                "this vocabulary"
             )
         if self.decode.split == "all":
-            raise ValueError("decode.split = 'all' is only for `pacer decode`; the pipeline decodes test or val")
+            raise ValueError(
+                "decode.split = 'all' is only for `pacer decode`; the pipeline decodes test or val"
+            )
         listed = self.decode.commitment == "read" or "gold_list" in self.decode.controls
         if listed and self.commit.route == "direct":
             raise ValueError(
-                "decode.commitment = 'read' and the control gold_list need a model that is trained to write from a "
-                "commitment, but commit.route = 'direct' trains none; set decode.commitment: generated, and leave "
-                "gold_list out of decode.controls"
+                "decode.commitment = 'read' and the control gold_list need a model that is trained "
+                "to write from a commitment, but commit.route = 'direct' trains none; set "
+                "decode.commitment: generated, and leave gold_list out of decode.controls"
             )
         if self.decode.risk.promised and self.train.checkpoint == "best":
             raise ValueError(
-                "decode.risk needs train.checkpoint = 'last': 'best' selects the weights on the val split, on which "
-                "the threshold is calibrated"
+                "decode.risk needs train.checkpoint = 'last': 'best' selects the weights on the "
+                "val split, on which the threshold is calibrated"
             )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must contain sn, on which the warm-up trains")
         if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):
-            raise ValueError(f"parent.contexts has {', '.join(sorted(others))}, but corpus.contexts does not")
+            raise ValueError(
+                f"parent.contexts has {', '.join(sorted(others))}, but corpus.contexts does not"
+            )
         return self
 
 
 def load_params(path: str | Path = "params.yaml") -> Params:
-    """Read and validate a complete parameter file, as :func:`~pacer.config.strict.read_params` does."""
+    """Read and validate a complete parameter file, as :func:`~pacer.config.strict.read_params`
+    does."""
     return read_params(path, Params)
 
 
 def check_splits(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], params: Params) -> None:
-    """Raise a DataError, before features are computed, if a split that a later stage needs has no record; ``contexts``
-    has the counts by context and split, as in the corpus's audit."""
-    present = {(c, split) for c, splits in contexts.items() for split in splits if splits[split]["records"]}
+    """Raise a DataError, before features are computed, if a split that a later stage needs has no
+    record; ``contexts`` has the counts by context and split, as in the corpus's audit."""
+    present = {
+        (c, split) for c, splits in contexts.items() for split in splits if splits[split]["records"]
+    }
     needed = [("train", "the phases train on")]
     if params.train.checkpoint == "best":
         needed.append(("val", "train.checkpoint = 'best' needs"))
     for split, why in needed:
         if ("sn", split) not in present:
             raise DataError(
-                f"split {split}, which {why}, has no records for context sn; fix the corpus's splits or corpus.split"
+                f"split {split}, which {why}, has no records for context sn; fix the corpus's "
+                f"splits or corpus.split"
                 f"{', or set train.checkpoint: last' if split == 'val' else ''}. "
                 "To only evaluate a trained model, use `pacer audit`, `decode` and `score` (README)"
             )
     if not any(split == params.decode.split for _, split in present):
-        raise DataError(f"split {params.decode.split} has no records; choose a different decode.split")
+        raise DataError(
+            f"split {params.decode.split} has no records; choose a different decode.split"
+        )
 
 
 def names_in(folder: Path, what: str) -> list[str]:
-    """Return the names of the YAML files in ``folder``, sorted. Raises a ConfigError if there are none, for example
-    because the command runs outside the repository."""
+    """Return the names of the YAML files in ``folder``, sorted. Raises a ConfigError if there are
+    none, for example because the command runs outside the repository."""
     names = sorted(path.stem for path in folder.glob("*.yaml"))
     if not names:
-        raise ConfigError(f"{folder.resolve()} contains no {what}; run the command from the root of the repository")
+        raise ConfigError(
+            f"{folder.resolve()} contains no {what}; run the command from the root of the "
+            "repository"
+        )
     return names
 
 
 def profile_text(path: str | Path) -> str:
-    """Return a complete parameter file as YAML: the profile that it extends, with its own values and comments. Raises a
-    ConfigError if the file, or one that it extends, is missing or is not YAML."""
+    """Return a complete parameter file as YAML: the profile that it extends, with its own values
+    and comments. Raises a ConfigError if the file, or one that it extends, is missing or is not
+    YAML."""
     yaml, text = YAML(), io.StringIO()
     yaml.width = 1000  # columns; no line of a profile is folded
     yaml.representer.add_representer(
@@ -128,29 +149,37 @@ def profile_text(path: str | Path) -> str:
 
 
 def load_profile(path: str | Path) -> Params:
-    """Read and validate a parameter file, complete or not. Raises a ConfigError as :func:`profile_text` does, or if a
-    value is not valid."""
+    """Read and validate a parameter file, complete or not. Raises a ConfigError as
+    :func:`profile_text` does, or if a value is not valid."""
     return validated(parse_yaml(profile_text(path)), str(path), Params)
 
 
 def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> CommentedMap:
-    """Return the values of a file and of those that it extends; it was reached from the files ``extending``."""
+    """Return the values of a file and of those that it extends; it was reached from the files
+    ``extending``."""
     values = read_mapping(path, yaml)
     if EXTENDS not in values:
         return values
     if path.name == "params.yaml":
-        raise ConfigError(f"{path} cannot use `extends`, because DVC reads it; create it with `pacer use NAME`")
+        raise ConfigError(
+            f"{path} cannot use `extends`, because DVC reads it; create it with `pacer use NAME`"
+        )
     name = str(values.pop(EXTENDS)).removesuffix(".yaml")
     places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
-    base = next((file for file in (*places, INSTALLED / f"{name}.yaml") if file.exists() and file != path), None)
+    base = next(
+        (file for file in (*places, INSTALLED / f"{name}.yaml") if file.exists() and file != path),
+        None,
+    )
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
         raise ConfigError(
-            f"{path}: extends {name!r}, but there is no {looked}; choose one that `pacer use` lists, or run the "
-            "command from the root of the repository"
+            f"{path}: extends {name!r}, but there is no {looked}; choose one that `pacer use` "
+            "lists, or run the command from the root of the repository"
         )
     if base in extending:
-        raise ConfigError(f"circular `extends`: {path} and {name} extend each other; change one of them")
+        raise ConfigError(
+            f"circular `extends`: {path} and {name} extend each other; change one of them"
+        )
     merged = _merged(base, yaml, (*extending, path))
     _overlay(merged, values)
     merged.ca.comment = values.ca.comment  # the comment at the top of the file
@@ -160,10 +189,13 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:
     """Overwrite entries of ``base`` with ``values`` and their end-of-line comments.
 
-    A mapping whose entries the user names replaces the profile's, which is an example. A model from another place keeps
-    nothing of the old place, such as its revision.
+    A mapping whose entries the user names replaces the profile's, which is an example. A model from
+    another place keeps nothing of the old place, such as its revision.
     """
-    if any(key in base and values.get(key, base[key]) != base[key] for key in ("provider", "id", "path")):
+    if any(
+        key in base and values.get(key, base[key]) != base[key]
+        for key in ("provider", "id", "path")
+    ):
         for key in ("id", "revision", "path"):
             base.pop(key, None)
     for key, value in values.items():

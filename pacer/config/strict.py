@@ -1,7 +1,8 @@
-"""The base of all groups of parameters (typed, frozen, no unknown keys), and functions that read a file of groups.
+"""The base of all groups of parameters (typed, frozen, no unknown keys), and functions that read a
+file of groups.
 
-An unknown key, a wrong type or a forbidden value raises a :class:`ConfigError` that names the key, the value and what
-is allowed.
+An unknown key, a wrong type or a forbidden value raises a :class:`ConfigError` that names the key,
+the value and what is allowed.
 """
 
 from pathlib import Path
@@ -36,36 +37,39 @@ Groups = TypeVar("Groups", bound=Strict)
 
 
 def read_params(path: str | Path, kind: type[Groups]) -> Groups:
-    """Read and validate a parameter file of the given groups. Raises a ConfigError that lists all problems: the file is
-    missing, is not YAML, or has invalid values."""
+    """Read and validate a parameter file of the given groups. Raises a ConfigError that lists all
+    problems: the file is missing, is not YAML, or has invalid values."""
     return validated(read_mapping(path), str(path), kind)
 
 
 def read_mapping(path: str | Path, yaml: YAML | None = None) -> Any:
-    """Read the groups of a parameter file, as plain values or by ``yaml``, without validation. Raises a ConfigError if
-    it is missing, is not YAML, or is not a mapping."""
+    """Read the groups of a parameter file, as plain values or by ``yaml``, without validation.
+    Raises a ConfigError if it is missing, is not YAML, or is not a mapping."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
         plain = parse_yaml(text)  # refuses keys that are no plain values
         raw = yaml.load(text) if yaml else plain
     except FileNotFoundError:
         raise ConfigError(
-            f"{path} does not exist; correct the path, or run the command from the root of the repository"
+            f"{path} does not exist; correct the path, or run the command from the root of the "
+            "repository"
         ) from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         reason, mark = str(error), getattr(error, "problem_mark", None)
         if mark:  # of a YAML error, whose full text quotes the file
             problem = str(getattr(error, "problem", ""))
             reason = f"line {mark.line + 1}: {problem.partition(' with value')[0]}"
-        raise ConfigError(f"{path} cannot be read as YAML: {' '.join(reason.split()):.200}; correct the file") from None
+        raise ConfigError(
+            f"{path} cannot be read as YAML: {' '.join(reason.split()):.200}; correct the file"
+        ) from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")
     return raw
 
 
 def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
-    """Validate a plain dictionary as the content of a parameter file of the given groups. Raises a ConfigError that
-    lists all problems after ``origin``."""
+    """Validate a plain dictionary as the content of a parameter file of the given groups. Raises a
+    ConfigError that lists all problems after ``origin``."""
     try:
         return kind.model_validate(raw)
     except ValidationError as error:

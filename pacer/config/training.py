@@ -1,4 +1,5 @@
-"""The training phases and their common settings; intervals in updates, batch sizes in records over all processes."""
+"""The training phases and their common settings; intervals in updates, batch sizes in records over
+all processes."""
 
 from typing import Annotated, Literal
 

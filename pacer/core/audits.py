@@ -1,4 +1,5 @@
-"""Lines of an audit, which the module that writes the audit emits, and the form of their numbers."""
+"""Lines of an audit, which the module that writes the audit emits, and the form of their
+numbers."""
 
 import math
 from collections.abc import Mapping
@@ -14,16 +15,22 @@ class Check(NamedTuple):
 
 
 def number(value: float | int | None, decimals: int = 3) -> str:
-    """Format a score as ``0.123``, one below .01 that would lose digits with two significant ones, as ``0.0012`` or
-    ``1.2e-07``; a count as ``1,234``, and an undefined value as an en dash."""
+    """Format a score as ``0.123``, one below .01 that would lose digits with two significant ones,
+    as ``0.0012`` or ``1.2e-07``; a count as ``1,234``, and an undefined value as an en dash."""
     if value is None:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     rounded = f"{value:.{decimals}f}"
-    if not decimals or abs(value) < 1e-12 or abs(value) >= 0.01:  # 1e-16: BLEU where no word matches
+    if (
+        not decimals or abs(value) < 1e-12 or abs(value) >= 0.01
+    ):  # 1e-16: BLEU where no word matches
         return rounded
-    exact = f"{value:.1e}" if abs(value) < 1e-4 else f"{value:.{1 - math.floor(math.log10(abs(value)))}f}"
+    exact = (
+        f"{value:.1e}"
+        if abs(value) < 1e-4
+        else f"{value:.{1 - math.floor(math.log10(abs(value)))}f}"
+    )
     return exact if float(exact) != float(rounded) else rounded
 
 

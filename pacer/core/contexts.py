@@ -1,11 +1,12 @@
-"""The four contexts: which of the two optional sources a record has (paper, section "Problem Formulation")."""
+"""The four contexts: which of the two optional sources a record has (paper, section "Problem
+Formulation")."""
 
 from typing import Literal
 
 Context = Literal["sn", "sw", "mn", "mw"]
 
-#: In the order of LLM-RG4's training rounds and of the paper's tables. S/M: frontal only / with lateral. N/W: without /
-#: with prior report.
+#: In the order of LLM-RG4's training rounds and of the paper's tables. S/M: frontal only / with
+#: lateral. N/W: without / with prior report.
 CONTEXTS: tuple[Context, ...] = ("sn", "sw", "mn", "mw")
 
 #: The sources that each context gives the model, in words.
@@ -35,4 +36,6 @@ def context_of(lateral: bool, prior: bool) -> Context:
 
 def contexts_within(lateral: bool, prior: bool) -> tuple[Context, ...]:
     """Return the contexts that these sources allow, in the order of :data:`CONTEXTS`."""
-    return tuple(c for c in CONTEXTS if lateral >= availability(c)[0] and prior >= availability(c)[1])
+    return tuple(
+        c for c in CONTEXTS if lateral >= availability(c)[0] and prior >= availability(c)[1]
+    )

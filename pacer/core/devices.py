@@ -11,10 +11,13 @@ def compute_device() -> torch.device:
 
 
 def share_cores(local_processes: int, threads: str = "") -> None:
-    """Give this process its share of the cores (by default, a launcher gives each of several processes one thread), or
-    the user's ``threads`` (``OMP_NUM_THREADS``; not a number: none given)."""
+    """Give this process its share of the cores (by default, a launcher gives each of several
+    processes one thread), or the user's ``threads`` (``OMP_NUM_THREADS``; not a number: none
+    given)."""
     given = threads.partition(",")[0]
-    torch.set_num_threads(int(given) if given.isdecimal() and int(given) else max(1, core_count() // local_processes))
+    torch.set_num_threads(
+        int(given) if given.isdecimal() and int(given) else max(1, core_count() // local_processes)
+    )
 
 
 def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -23,7 +26,11 @@ def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def gains_from_bfloat16() -> bool:
-    """Return whether the CPU multiplies bfloat16 matrices faster than float32: with AMX, or by AMD with AVX512-BF16.
-    Intel CPUs with AVX512-BF16 but no AMX take up to 1.4 times as long (docs/training.md)."""
+    """Return whether the CPU multiplies bfloat16 matrices faster than float32: with AMX, or by AMD
+    with AVX512-BF16. Intel CPUs with AVX512-BF16 but no AMX take up to 1.4 times as long
+    (docs/training.md)."""
     known = torch.cpu.get_capabilities()
-    return bool(known.get("amx_bf16") or (known.get("avx512_bf16") and "Intel" not in str(known.get("cpu_name"))))
+    return bool(
+        known.get("amx_bf16")
+        or (known.get("avx512_bf16") and "Intel" not in str(known.get("cpu_name")))
+    )

@@ -1,7 +1,8 @@
 """Errors that a user can act on.
 
-Every message says what was received, what was expected and what to do, and names the record if there is one.
-No message may contain report text, because patient text must stay out of terminals and logs.
+Every message says what was received, what was expected and what to do, and names the record if
+there is one. No message may contain report text, because patient text must stay out of terminals
+and logs.
 """
 
 import errno
@@ -17,7 +18,8 @@ from pacer.core.stops import GO_ON, LAST_WORDS, Stopped
 
 _FULL = "the disk is full; free some space and run the same command again"
 _NO_MEMORY = "out of memory; docs/training.md lists how much each phase needs and how to reduce it"
-#: Advice for each phrase in an error of the system or a library; a thread that cannot start lacks memory.
+#: Advice for each phrase in an error of the system or a library; a thread that cannot start lacks
+#: memory.
 _ADVICE = {
     os.strerror(errno.ENOSPC): _FULL,
     os.strerror(errno.EDQUOT): _FULL,
@@ -25,9 +27,12 @@ _ADVICE = {
     **dict.fromkeys(("unexpected pos", "thrift: transport error"), _FULL),
     # gloo's, in a process that another one left
     "remote worker": f"another process of this run exited; see its output for the cause; {GO_ON}",
-    **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
+    **dict.fromkeys(
+        ("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY
+    ),
 }
-#: An option in a message, and commands, in which options stay: ``--missing=empty``, ```pacer score --labels```.
+#: An option in a message, and commands, in which options stay: ``--missing=empty``, ```pacer score
+#: --labels```.
 _OPTION = re.compile(r"`[^`]*`|(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=('[^']*'|[^\s;,:]+))?")
 
 
@@ -55,7 +60,8 @@ class BackboneError(PacerError):
 
 
 class CheckpointError(PacerError):
-    """A trained checkpoint does not fit the model, the phase or the frozen parts it was trained on."""
+    """A trained checkpoint does not fit the model, the phase or the frozen parts it was trained
+    on."""
 
 
 @contextmanager
@@ -69,7 +75,8 @@ def called_by_command() -> Generator[None]:
 
 
 def for_caller(message: str) -> str:
-    """Return a message with options as its reader writes them: in Python as keywords, such as ``missing="empty"``."""
+    """Return a message with options as its reader writes them: in Python as keywords, such as
+    ``missing="empty"``."""
     return message if _Caller.is_command else _OPTION.sub(_keyword, message)
 
 
@@ -82,11 +89,13 @@ def _keyword(option: re.Match[str]) -> str:
 
 
 def run_cleanly(main: Callable[[], None]) -> None:
-    """Run a stage's ``main``, and turn an error that the user can act on into one line on stderr and exit code 1.
+    """Run a stage's ``main``, and turn an error that the user can act on into one line on stderr
+    and exit code 1.
 
-    Such errors are a PacerError, a full disk, too little memory, and a file that the system cannot provide. Ctrl-C also
-    gives one line, and exit code 130; SIGTERM in a stage gives exit code 143. With ``--traceback`` on the command line,
-    the traceback is printed as well. Characters that the terminal's encoding lacks are shown as ``?``.
+    Such errors are a PacerError, a full disk, too little memory, and a file that the system cannot
+    provide. Ctrl-C also gives one line, and exit code 130; SIGTERM in a stage gives exit code 143.
+    With ``--traceback`` on the command line, the traceback is printed as well. Characters that the
+    terminal's encoding lacks are shown as ``?``.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # stderr never fails
@@ -114,10 +123,14 @@ def _message(error: Exception) -> str | None:
     """Return what the user can do about an error, or None if that is not known."""
     if isinstance(error, PacerError):
         return str(error)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "pacer").partition(".")[0] != "pacer":
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and (error.name or "pacer").partition(".")[0] != "pacer"
+    ):
         return (
-            f"this command needs {error.name}, which is not installed (it belongs to the extra `pipeline`); in the "
-            "clone, run `make setup`, or `pip install -c constraints.txt '.[pipeline]'`"
+            f"this command needs {error.name}, which is not installed (it belongs to the extra "
+            "`pipeline`); in the clone, run `make setup`, or `pip install -c constraints.txt "
+            "'.[pipeline]'`"
         )
     if isinstance(error, MemoryError):
         return _NO_MEMORY

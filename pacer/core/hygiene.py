@@ -13,7 +13,8 @@ from pacer.core.io import yaml_beside
 LINE_ENDS = "[\x0b\x0c\x85\u2028\u2029]"
 #: Control characters other than tab and line ends.
 CONTROL = r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]"
-#: Control characters, and half a surrogate pair, which JSON can express but encodings, tokenizers and tables refuse.
+#: Control characters, and half a surrogate pair, which JSON can express but encodings, tokenizers
+#: and tables refuse.
 _NO_TEXT = re.compile(rf"{CONTROL}|[\ud800-\udfff]")
 
 
@@ -32,17 +33,29 @@ RESIDUE: dict[str, str] = _TABLE["residue"]
 ANY_RESIDUE = "|".join(RESIDUE.values())
 _ENTITY, _ESCAPES = re.compile(RESIDUE["entities"]), re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
 _PLAIN = str.maketrans(
-    dict.fromkeys([0xAD, 0x2060, 0xFEFF, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+    dict.fromkeys(
+        [
+            0xAD,
+            0x2060,
+            0xFEFF,
+            *range(0x200B, 0x2010),
+            *range(0x202A, 0x202F),
+            *range(0x2066, 0x206A),
+        ]
+    )
     | dict.fromkeys([0xA0, 0x2007, 0x202F], " ")
     | {0x2011: "-"}
 )
 
 
 def without_residue(text: str) -> str:
-    """Return the text without entities, ``_x000D_``, and soft or non-breaking characters: as it was before another
-    format escaped it. A carriage return becomes a line feed. Tags and a written-out ``\\n`` stay: they can be text."""
+    """Return the text without entities, ``_x000D_``, and soft or non-breaking characters: as it was
+    before another format escaped it. A carriage return becomes a line feed. Tags and a written-out
+    ``\\n`` stay: they can be text."""
     text = _ESCAPES.sub(_decoded, text)
-    while (plain := _ENTITY.sub(lambda entity: html.unescape(entity[0]).replace("\r", "\n"), text)) != text:
+    while (
+        plain := _ENTITY.sub(lambda entity: html.unescape(entity[0]).replace("\r", "\n"), text)
+    ) != text:
         text = plain  # &amp;lt; was escaped twice
     return text.translate(_PLAIN)
 
@@ -52,50 +65,69 @@ def _decoded(escapes: re.Match[str]) -> str:
     return units.decode("utf-16-be", "replace").replace("\r", "\n")
 
 
-#: What stands for a removed name, date or number (``[**Last Name 555**]``, ``<DATE>``); also polars'.
+#: What stands for a removed name, date or number (``[**Last Name 555**]``, ``<DATE>``); also
+#: polars'.
 PLACEHOLDER: str = _TABLE["placeholder"]
-#: What programs and people write if there is no text, without surrounding characters other than letters and digits.
+#: What programs and people write if there is no text, without surrounding characters other than
+#: letters and digits.
 ABSENT_WORDS: frozenset[str] = frozenset(_TABLE["absent words"])
 _NO_TEXT_AT_ALL: list[str] = [*map(re.escape, sorted(ABSENT_WORDS)), *_TABLE["no report"]]
 _ABSENT = re.compile(
-    rf"[\W_]*(?:(?:{PLACEHOLDER}|{_TABLE['template']}|(?i:{'|'.join(_NO_TEXT_AT_ALL)})\b)[\W_]*)*|\s*\\N\s*"
+    rf"[\W_]*(?:(?:{PLACEHOLDER}|{_TABLE['template']}"
+    rf"|(?i:{'|'.join(_NO_TEXT_AT_ALL)})\b)[\W_]*)*|\s*\\N\s*"
 )
-_EMPTY = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?|\s*\\N\s*", re.IGNORECASE)
+_EMPTY = re.compile(
+    rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?|\s*\\N\s*",
+    re.IGNORECASE,
+)
 _LONGEST_ABSENT = 300
-#: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too narrow: what was there is
-#: lost. The pattern is also polars'. ``#N/A`` (``#NV`` in German) can mean that there was nothing.
-LOST = r"(?i)^\s*=?(?:#(?:DIV/0!|GETTING_DATA|#+|[^\s\d#!?/]{2,20}[!?])|(?:Err|Fehler|Erreur)\s?:\s?\d{3})\s*$"
+#: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too
+#: narrow: what was there is lost. The pattern is also polars'. ``#N/A`` (``#NV`` in German) can
+#: mean that there was nothing.
+LOST = (
+    r"(?i)^\s*=?(?:#(?:DIV/0!|GETTING_DATA|#+|[^\s\d#!?/]{2,20}[!?])|(?:Err|Fehler"
+    r"|Erreur)\s?:\s?\d{3})\s*$"
+)
 _SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#(?:N/[ABD]|NV)!?\s*$", re.IGNORECASE)
 
 
 #: What a report in English has, a short one also other words; for polars.
 ENGLISH = (
-    rf"\b(?:{_TABLE['english']})\b|^\W*(?:\w+\W+){{0,2}}(?:{_TABLE['short english']})s?(?:\W+\w+){{0,2}}\W*$|^[\W\d_]*$"
+    rf"\b(?:{_TABLE['english']})\b"
+    rf"|^\W*(?:\w+\W+){{0,2}}(?:{_TABLE['short english']})s?(?:\W+\w+){{0,2}}\W*$"
+    rf"|^[\W\d_]*$"
 )
 
 
 @lru_cache(maxsize=4096)  # the rows of a study have one text
 def is_absent(text: str) -> bool:
-    """Return whether a text that is not blank has no letter or digit, or has only :data:`ABSENT_WORDS`, words for a
-    report to come, empty fields of a template, or an error of a spreadsheet. Case and punctuation are ignored."""
+    """Return whether a text that is not blank has no letter or digit, or has only
+    :data:`ABSENT_WORDS`, words for a report to come, empty fields of a template, or an error of a
+    spreadsheet. Case and punctuation are ignored."""
     may_be = len(text) < _LONGEST_ABSENT
-    return may_be and bool((_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.search(text))
+    return may_be and bool(
+        (_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.search(text)
+    )
 
 
 def is_empty(cell: str) -> bool:
-    """Return whether a cell that holds no report has no letter or digit, or is one of :data:`ABSENT_WORDS`."""
+    """Return whether a cell that holds no report has no letter or digit, or is one of
+    :data:`ABSENT_WORDS`."""
     return bool(_EMPTY.fullmatch(cell))
 
 
-#: A number as spreadsheets and decimal types write a long id: with an exponent, or whole with a decimal point.
-_ROUNDED = re.compile(r"[+-]?(?:\d+[.,]\d*e[+-]?\d+|\d+e\+\d+|(\d{16,})[.,]0*)", re.IGNORECASE | re.ASCII)
+#: A number as spreadsheets and decimal types write a long id: with an exponent, or whole with a
+#: decimal point.
+_ROUNDED = re.compile(
+    r"[+-]?(?:\d+[.,]\d*e[+-]?\d+|\d+e\+\d+|(\d{16,})[.,]0*)", re.IGNORECASE | re.ASCII
+)
 #: From here on, a decimal number (float64) no longer tells neighbouring whole numbers apart.
 LARGEST_EXACT = 2**53
 
 
 def rounding_fault(text: str) -> str | None:
-    """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``), or if it is an
-    error such as ``#N/A``; else None."""
+    """Return why a text is no id if a spreadsheet or a number type has rounded it
+    (``1.23457E+12``), or if it is an error such as ``#N/A``; else None."""
     if text.isalnum():  # most ids, and much faster
         return None
     if _SPREADSHEET_ERROR.search(text):
@@ -104,8 +136,8 @@ def rounding_fault(text: str) -> str | None:
     if match is None or (match[1] and int(match[1]) < LARGEST_EXACT):
         return None
     return (
-        "an id that a spreadsheet or a numeric type has rounded, so different ids may have become the same; "
-        "export the ids as text from the original source"
+        "an id that a spreadsheet or a numeric type has rounded, so different ids may have become "
+        "the same; export the ids as text from the original source"
     )
 
 
@@ -124,13 +156,17 @@ def id_fault(text: str) -> str | None:
         return f"an id must have at most {LONGEST_ID} characters, not {len(text):,}"
     if not text.isprintable():
         place = next(number for number, character in enumerate(text) if not character.isprintable())
-        return f"character {place + 1} of the id is U+{ord(text[place]):04X}, which is invisible; remove it"
+        return (
+            f"character {place + 1} of the id is U+{ord(text[place]):04X}, which is invisible; "
+            "remove it"
+        )
     return rounding_fault(text)
 
 
 def name_on_disk(path: str, folder: str | Path) -> str:
-    """Return a path in a user's file, relative to ``folder``, in the form that a file has: as it is, with ``/`` for
-    Windows' backslashes, or in the other Unicode form (macOS and others write letters with accents differently)."""
+    """Return a path in a user's file, relative to ``folder``, in the form that a file has: as it
+    is, with ``/`` for Windows' backslashes, or in the other Unicode form (macOS and others write
+    letters with accents differently)."""
     slashed = path.replace("\\", "/")
     if path == slashed and path.isascii():
         return path
@@ -139,7 +175,8 @@ def name_on_disk(path: str, folder: str | Path) -> str:
 
 
 def path_outside_root(path: str) -> str | None:
-    """Return why a path in a user's file does not lie below the folder that it is relative to; None if it does."""
+    """Return why a path in a user's file does not lie below the folder that it is relative to; None
+    if it does."""
     if path.startswith("/") or PureWindowsPath(path).drive:
         return "it is an absolute path; write it relative to the folder"
     return "it is outside the folder" if os.path.normpath(path).split("/")[0] == ".." else None

@@ -1,6 +1,7 @@
 """Atomic files and directories, locks on them, content hashes, JSON files, journals.
 
-Nothing is ever half-written under its final name: content goes to a temporary path next to the target, then is renamed.
+Nothing is ever half-written under its final name: content goes to a temporary path next to the
+target, then is renamed.
 """
 
 import copy
@@ -26,7 +27,8 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError, PacerError
 
-#: How folders are locked (``locks`` in ``params.yaml``): ``auto``, or ``none`` if the user runs one process at a time.
+#: How folders are locked (``locks`` in ``params.yaml``): ``auto``, or ``none`` if the user runs one
+#: process at a time.
 Locks = Literal["auto", "none"]
 #: What network and FUSE mounts without locks say.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
@@ -34,7 +36,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _SECOND_TRY = 0.1
 #: Name in the scratch directory of the output that is being replaced.
 _ASIDE = "replaced"
-#: By the parser in Python: ruamel prefers libyaml's where it is installed, which refuses `?` in the words of a list.
+#: By the parser in Python: ruamel prefers libyaml's where it is installed, which refuses `?` in the
+#: words of a list.
 _plain_values = lru_cache(maxsize=64)(lambda text: YAML(typ="safe", pure=True).load(text))
 
 
@@ -51,7 +54,9 @@ def hash_file(path: str | Path) -> str:
 
 def hash_json(value: Any) -> str:
     """Return the SHA-256 of a JSON-serialisable value, independent of key order."""
-    return hash_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+    return hash_bytes(
+        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    )
 
 
 def opened(path: str | Path) -> BufferedReader | gzip.GzipFile:
@@ -64,8 +69,9 @@ def opened(path: str | Path) -> BufferedReader | gzip.GzipFile:
 def files_below(folder: Path) -> Iterator[Path]:
     """Yield every file below a folder, in an order that does not depend on the disk.
 
-    Symbolic links are followed; a folder that can be reached in several ways is walked once, so loops end. Raises a
-    DataError if a folder cannot be read, so files would be missing without notice.
+    Symbolic links are followed; a folder that can be reached in several ways is walked once, so
+    loops end. Raises a DataError if a folder cannot be read, so files would be missing without
+    notice.
     """
 
     def refuse(error: OSError) -> None:
@@ -84,14 +90,16 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
-    """Yield a temporary path next to ``path``, which is renamed to ``path`` on success, else removed. ``durable``: also
-    wait for the disk, so that content that is costly to make again (training state, answers that were paid for)
-    survives a power failure."""
+    """Yield a temporary path next to ``path``, which is renamed to ``path`` on success, else
+    removed. ``durable``: also wait for the disk, so that content that is costly to make again
+    (training state, answers that were paid for) survives a power failure."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     temporary.touch()
-    permissions = temporary.stat().st_mode  # those of the user's umask; some libraries write files for the owner only
+    permissions = (
+        temporary.stat().st_mode
+    )  # those of the user's umask; some libraries write files for the owner only
     try:
         with _noted(target):
             yield temporary
@@ -103,7 +111,8 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
 
 @contextmanager
 def _noted(target: str | Path) -> Generator[None]:
-    """Note in an error of the block what was being written, which the error of a full disk does not say."""
+    """Note in an error of the block what was being written, which the error of a full disk does not
+    say."""
     try:
         yield
     except Exception as error:
@@ -132,12 +141,14 @@ def write_json(path: str | Path, value: Any) -> None:
 
 def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False) -> None:
     """Write one JSON object per line, atomically; ``durable`` as in :func:`atomic_path`."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), durable=durable)
+    write_text(
+        path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), durable=durable
+    )
 
 
 def read_json(path: str | Path, **options: Any) -> Any:
-    """Read a JSON file (``.gz`` is decompressed), with or without a byte order mark; ``options``: of ``json.loads``.
-    Raises a DataError if it is missing, unreadable or malformed."""
+    """Read a JSON file (``.gz`` is decompressed), with or without a byte order mark; ``options``:
+    of ``json.loads``. Raises a DataError if it is missing, unreadable or malformed."""
     try:
         with _readable(path) as file:
             return json.loads(file.read().decode("utf-8-sig"), **options)
@@ -146,7 +157,8 @@ def read_json(path: str | Path, **options: Any) -> Any:
 
 
 def yaml_beside(module: str, name: str) -> Any:
-    """Return the plain values in the YAML file ``name`` that lies beside a module; ``module``: its ``__file__``."""
+    """Return the plain values in the YAML file ``name`` that lies beside a module; ``module``: its
+    ``__file__``."""
     return parse_yaml(Path(module).with_name(name).read_text(encoding="utf-8"))
 
 
@@ -171,18 +183,22 @@ def _readable(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
 
 def _reason(error: Exception) -> str:
     """Return why bytes are not valid JSON, without quoting them as a decoder's message does."""
-    return "not UTF-8; save the file as UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+    return (
+        "not UTF-8; save the file as UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+    )
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip empty lines. Raises a DataError
-    if the file is missing or cut off, or a line is malformed; the message names file and line."""
+    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip empty lines.
+    Raises a DataError if the file is missing or cut off, or a line is malformed; the message names
+    file and line."""
     with _readable(path) as file:
         yield from parse_lines(file, path)
 
 
 def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Do as :func:`numbered_jsonl`, for lines that have already been read; ``path`` is for messages."""
+    """Do as :func:`numbered_jsonl`, for lines that have already been read; ``path`` is for
+    messages."""
     for number, line in enumerate(lines, start=1):
         try:
             text = line.decode("utf-8-sig")
@@ -198,14 +214,15 @@ def read_jsonl(path: str | Path) -> list[Any]:
 
 
 def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each line, except a last one that a kill cut off; nothing if there is no file.
-    Raises a DataError if a line is malformed; the message names file and line."""
+    """Yield the number and value of each line, except a last one that a kill cut off; nothing if
+    there is no file. Raises a DataError if a line is malformed; the message names file and line."""
     content = Path(path).read_bytes() if Path(path).exists() else b""
     return parse_lines(content[: content.rfind(b"\n") + 1].split(b"\n"), path)
 
 
 class Journal:
-    """Appends to a journal, after removing an incomplete last line. Thread-safe; a context manager."""
+    """Appends to a journal, after removing an incomplete last line. Thread-safe; a context
+    manager."""
 
     def __init__(self, path: str | Path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -242,9 +259,10 @@ def choose_locks(locks: Locks) -> None:
 def locked(path: Path, refusal: str) -> Generator[None]:
     """Hold a lock on a file; the system releases it when the process ends for any reason.
 
-    On a file system without locks, a second file names the process that holds the lock. After a kill, another process
-    of the same machine takes it over. Raises :class:`Busy`, whose message begins with ``refusal``, if another process
-    holds the lock, and a PacerError if the file cannot be locked.
+    On a file system without locks, a second file names the process that holds the lock. After a
+    kill, another process of the same machine takes it over. Raises :class:`Busy`, whose message
+    begins with ``refusal``, if another process holds the lock, and a PacerError if the file cannot
+    be locked.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if _Chosen.locks == "none":
@@ -265,16 +283,24 @@ def locked(path: Path, refusal: str) -> Generator[None]:
                 marked.enter_context(SoftFileLock(marker, timeout=_SECOND_TRY))
             except Timeout:
                 holder = " on ".join(marker.read_text(errors="replace").split()[:2])
-                advice = f"{marker} names process {holder or 'unknown'}; if that process has ended, delete the file"
+                advice = (
+                    f"{marker} names process {holder or 'unknown'}; if that process has "
+                    "ended, delete the file"
+                )
                 raise Busy(f"{refusal}. {advice}") from None
-            print(f"{path.parent} is on a file system without file locks; {marker} marks it as in use", file=sys.stderr)
+            print(
+                f"{path.parent} is on a file system without file locks; {marker} marks it as in "
+                "use",
+                file=sys.stderr,
+            )
         yield
 
 
 @contextmanager
 def awaited(path: Path, waiting: Callable[[int], object]) -> Generator[None]:
-    """Hold a lock on a file as soon as nobody else does; until then ``waiting`` is called every second, with the number
-    of calls before, and may raise. Raises a :class:`PacerError` if the file cannot be locked."""
+    """Hold a lock on a file as soon as nobody else does; until then ``waiting`` is called every
+    second, with the number of calls before, and may raise. Raises a :class:`PacerError` if the file
+    cannot be locked."""
     with ExitStack() as held:
         for tries in count():
             try:
@@ -288,22 +314,27 @@ def awaited(path: Path, waiting: Callable[[int], object]) -> Generator[None]:
 
 @contextmanager
 def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -> Generator[Path]:
-    """Yield the resumable working directory of ``out``, ``<out>.scratch/<fingerprint>/``, locked while in use.
+    """Yield the resumable working directory of ``out``, ``<out>.scratch/<fingerprint>/``, locked
+    while in use.
 
-    The fingerprint covers parameters and the inputs' manifests, so stale state is never used with changed settings;
-    directories of other fingerprints are removed. The caller renames finished content to ``out`` (:func:`publish`),
-    which also removes the scratch directory. An output that a killed process had put aside there is put back. Raises
-    :class:`Busy` if another process holds the directory.
+    The fingerprint covers parameters and the inputs' manifests, so stale state is never used with
+    changed settings; directories of other fingerprints are removed. The caller renames finished
+    content to ``out`` (:func:`publish`), which also removes the scratch directory. An output that a
+    killed process had put aside there is put back. Raises :class:`Busy` if another process holds
+    the directory.
 
     Args:
-        main: False in all but the first process of a run; they only get the name, and the first holds the lock.
+        main: False in all but the first process of a run; they only get the name, and the first
+            holds the lock.
     """
     parent = Path(f"{out}.scratch")
     directory = parent / fingerprint[:16]
     if not main:
         yield directory
         return
-    refusal = f"{parent} is in use by another process that is writing {out}; wait for it, or stop it"
+    refusal = (
+        f"{parent} is in use by another process that is writing {out}; wait for it, or stop it"
+    )
     with locked(parent / "lock", refusal), _noted(out):
         aside = parent / _ASIDE
         if os.path.lexists(aside) and not os.path.lexists(out):
@@ -316,19 +347,22 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
 
 
 def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
-    """Raise a DataError, before any work, if ``out`` is a file, or a folder that holds anything but an earlier output:
-    files and folders with the ``known`` names."""
+    """Raise a DataError, before any work, if ``out`` is a file, or a folder that holds anything but
+    an earlier output: files and folders with the ``known`` names."""
     out = Path(out)
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file; choose a folder for the output")
     foreign = sorted({path.name for path in out.iterdir()} - set(known)) if out.exists() else []
     if foreign:
-        raise DataError(f"{out} contains {foreign[0]}, which would be lost; move it, or choose another folder")
+        raise DataError(
+            f"{out} contains {foreign[0]}, which would be lost; move it, or choose another folder"
+        )
 
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:
-    """Rename a finished directory to ``out`` and remove the emptied scratch parent. An earlier output is put aside, and
-    removed when the new one stands. ``durable`` as in :func:`atomic_path`."""
+    """Rename a finished directory to ``out`` and remove the emptied scratch parent. An earlier
+    output is put aside, and removed when the new one stands. ``durable`` as in
+    :func:`atomic_path`."""
     directory, out = Path(directory), Path(out)
     permissions = directory.stat().st_mode & 0o666  # as in atomic_path
     for file in directory.rglob("*"):
@@ -349,13 +383,18 @@ def remove_scratch(out: Path) -> None:
         _remove_folders(scratch)
         for lock in scratch.glob("lock*"):
             lock.unlink(missing_ok=True)
-        with suppress(OSError):  # another process has just begun to use it, or one of its files is still mapped
+        with suppress(
+            OSError
+        ):  # another process has just begun to use it, or one of its files is still mapped
             scratch.rmdir()
 
 
 def _remove_folders(parent: Path, but: Path | None = None) -> None:
-    """Remove scratch directories, each renamed first, so that no run resumes from one that was partly removed."""
-    for directory in [path for path in parent.iterdir() if (path.is_dir() or path.is_symlink()) and path != but]:
+    """Remove scratch directories, each renamed first, so that no run resumes from one that was
+    partly removed."""
+    for directory in [
+        path for path in parent.iterdir() if (path.is_dir() or path.is_symlink()) and path != but
+    ]:
         if directory.is_symlink():  # an output put aside; what it points to is not ours
             directory.unlink()
             continue
@@ -373,6 +412,8 @@ def atomic_directory(out: str | Path) -> Generator[Path]:
         try:
             yield directory
         except BaseException:
-            remove_scratch(Path(out))  # not after `publish`, when another process may have begun to use it
+            remove_scratch(
+                Path(out)
+            )  # not after `publish`, when another process may have begun to use it
             raise
         publish(directory, out)

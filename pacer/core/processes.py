@@ -1,7 +1,8 @@
 """The processes of one run, and prefetching by threads.
 
-Threads suffice to prefetch, because the slow work (reading states from files, decoding images, an encoder) runs outside
-Python's lock. Processes would have to exchange batches of a hundred megabytes.
+Threads suffice to prefetch, because the slow work (reading states from files, decoding images, an
+encoder) runs outside Python's lock. Processes would have to exchange batches of a hundred
+megabytes.
 """
 
 from collections import deque
@@ -18,7 +19,8 @@ from accelerate.utils import parse_flag_from_env
 from pacer.core.devices import compute_device
 from pacer.core.stops import start_timer
 
-#: How long processes wait for each other: one may be validating or searching an old store, or have a slower disk.
+#: How long processes wait for each other: one may be validating or searching an old store, or have
+#: a slower disk.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
 #: Seconds after which it is said that others are awaited.
 PATIENCE = 10.0
@@ -27,16 +29,20 @@ Result = TypeVar("Result")
 
 
 def process_state() -> PartialState:
-    """Return the state of the launcher's processes, on the CPU if it says so or there is no CUDA GPU."""
+    """Return the state of the launcher's processes, on the CPU if it says so or there is no CUDA
+    GPU."""
     with _warn_if_waiting():
         return PartialState(cpu=_on_cpu(), timeout=COLLECTIVE_TIMEOUT)
 
 
 def open_accelerator(mixed_precision: str) -> Accelerator:
-    """Return an accelerator of the launcher's processes, for training in ``mixed_precision`` (``no`` | ``bf16``)."""
+    """Return an accelerator of the launcher's processes, for training in ``mixed_precision``
+    (``no`` | ``bf16``)."""
     patience = InitProcessGroupKwargs(timeout=COLLECTIVE_TIMEOUT)
     with _warn_if_waiting():
-        return Accelerator(cpu=_on_cpu(), mixed_precision=mixed_precision, kwargs_handlers=[patience])
+        return Accelerator(
+            cpu=_on_cpu(), mixed_precision=mixed_precision, kwargs_handlers=[patience]
+        )
 
 
 def _on_cpu() -> bool:
@@ -47,19 +53,24 @@ def _on_cpu() -> bool:
 @contextmanager
 def _warn_if_waiting() -> Generator[None]:
     """Print what is awaited if the block takes long."""
-    timer = start_timer(PATIENCE, print, "waiting for the other WORLD_SIZE processes; if there are none, unset it")
+    timer = start_timer(
+        PATIENCE, print, "waiting for the other WORLD_SIZE processes; if there are none, unset it"
+    )
     try:
         yield
     finally:
         timer.cancel()
 
 
-def prefetch(make: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2) -> Generator[Result]:
-    """Yield ``make(item)`` for every item, in order, whatever the number of ``workers`` (0: made on request). What
-    ``make`` raises is raised in place of its result.
+def prefetch(
+    make: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2
+) -> Generator[Result]:
+    """Yield ``make(item)`` for every item, in order, whatever the number of ``workers`` (0: made on
+    request). What ``make`` raises is raised in place of its result.
 
     Args:
-        items: read by the calling thread. ahead: number of results in progress or waiting, beyond one for each worker.
+        items: read by the calling thread. ahead: number of results in progress or waiting, beyond
+            one for each worker.
     """
     if workers == 0:
         yield from map(make, items)
@@ -68,7 +79,9 @@ def prefetch(make: Callable[[Item], Result], items: Iterable[Item], workers: int
     pool = ThreadPoolExecutor(workers)
     try:
         while True:
-            waiting.extend(pool.submit(make, item) for item in islice(source, workers + ahead - len(waiting)))
+            waiting.extend(
+                pool.submit(make, item) for item in islice(source, workers + ahead - len(waiting))
+            )
             if not waiting:
                 return
             yield waiting.popleft().result()

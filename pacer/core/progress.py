@@ -1,4 +1,5 @@
-"""Progress of long work: a live bar with rate and time left on a terminal, plain lines in a log or a child process."""
+"""Progress of long work: a live bar with rate and time left on a terminal, plain lines in a log or
+a child process."""
 
 import multiprocessing
 import sys
@@ -14,7 +15,8 @@ class Ticker(tqdm):
     """Counts finished items; ``advance(n, note)`` after each. Use as a context manager.
 
     Args:
-        what: name of the work, shown first. total: number of items; None when it is not known beforehand.
+        what: name of the work, shown first. total: number of items; None when it is not known
+            beforehand.
         done: items finished by an earlier run (they do not count towards the rate).
         shown: False shows nothing (processes other than the first).
     """
@@ -24,11 +26,18 @@ class Ticker(tqdm):
     def __init__(self, what: str, total: int | None, done: int = 0, shown: bool = True):
         layout: dict[str, Any] = {"dynamic_ncols": True}
         if not sys.stderr.isatty() or multiprocessing.parent_process() is not None:
-            layout = {"file": _Lines(), "ncols": 0, "position": 0, "mininterval": LOG_INTERVAL, "miniters": 1}
+            layout = {
+                "file": _Lines(),
+                "ncols": 0,
+                "position": 0,
+                "mininterval": LOG_INTERVAL,
+                "miniters": 1,
+            }
         super().__init__(desc=what, total=total, initial=done, disable=not shown, **layout)
 
     def advance(self, count: int = 1, note: str = "") -> None:
-        """Report ``count`` more finished items, with an optional short note (such as the current loss)."""
+        """Report ``count`` more finished items, with an optional short note (such as the current
+        loss)."""
         self.set_postfix_str(note, refresh=False)
         self.update(count)
 

@@ -1,7 +1,8 @@
 """Ctrl-C (SIGINT), and SIGTERM, with which clusters stop a job: work ends with its state saved.
 
-The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the process at once. Programs that a process
-starts have an environment that changes no result, and live no longer than the process.
+The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the process at once.
+Programs that a process starts have an environment that changes no result, and live no longer than
+the process.
 """
 
 import _thread
@@ -31,7 +32,8 @@ def environment_without(names: Collection[str]) -> dict[str, str]:
 
 
 def start_timer(seconds: float, call: Callable[..., object], *arguments: Any) -> threading.Timer:
-    """Call a function after some seconds, unless the timer is cancelled or the process ends before."""
+    """Call a function after some seconds, unless the timer is cancelled or the process ends
+    before."""
     timer = threading.Timer(seconds, call, arguments)
     timer.daemon = True
     timer.start()
@@ -39,13 +41,15 @@ def start_timer(seconds: float, call: Callable[..., object], *arguments: Any) ->
 
 
 def signal_at_parents_end(number: int = signal.SIGKILL) -> None:
-    """Ask, on Linux, for a signal to this process when its parent dies; ``preexec_fn`` of a new process."""
+    """Ask, on Linux, for a signal to this process when its parent dies; ``preexec_fn`` of a new
+    process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, number)
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGINT or SIGTERM arrived, or another process of this run got it. Libraries treat it as Ctrl-C."""
+    """SIGINT or SIGTERM arrived, or another process of this run got it. Libraries treat it as
+    Ctrl-C."""
 
     def __init__(self, number: int):
         super().__init__()
@@ -53,7 +57,8 @@ class Stopped(KeyboardInterrupt):
 
 
 class _Stop:
-    """``number``: of the signal that asked for the stop; 0: none did. ``received``: by this process itself."""
+    """``number``: of the signal that asked for the stop; 0: none did. ``received``: by this process
+    itself."""
 
     number = 0
     received = False
@@ -62,7 +67,8 @@ class _Stop:
 
 @contextmanager
 def stoppable() -> Generator[None]:
-    """Raise :class:`Stopped` in the block when SIGINT or SIGTERM arrives, or the parent (DVC, a launcher) has died."""
+    """Raise :class:`Stopped` in the block when SIGINT or SIGTERM arrives, or the parent (DVC, a
+    launcher) has died."""
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup
         signal_at_parents_end(signal.SIGTERM)
     owner, _Stop.number, _Stop.received = os.getpid(), 0, False
@@ -105,10 +111,12 @@ def stoppable() -> Generator[None]:
 
 
 def request_stop(number: int = signal.SIGTERM) -> None:
-    """Stop this process, as a signal does, at the end of the :func:`uninterrupted` block that it is in."""
+    """Stop this process, as a signal does, at the end of the :func:`uninterrupted` block that it is
+    in."""
     if not _Stop.number:
         _Stop.number = number
-        # a job gets SIGTERM more than once, such as from its launcher, too; only a person repeats Ctrl-C
+        # a job gets SIGTERM more than once, such as from its launcher, too; only a person repeats
+        # Ctrl-C
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         start_timer(_GRACE, _end)
 
@@ -131,8 +139,8 @@ def stop_requested() -> bool:
 
 @contextmanager
 def uninterrupted(*, agreed: Callable[[], bool] = lambda: True) -> Generator[None]:
-    """Postpone a stop to the end of the block, or, with several processes, to that of one after which they ``agreed``.
-    Blocks are not nested. Raises a Stopped if one was requested."""
+    """Postpone a stop to the end of the block, or, with several processes, to that of one after
+    which they ``agreed``. Blocks are not nested. Raises a Stopped if one was requested."""
     _Stop.postponed = True
     try:
         yield

@@ -1,4 +1,5 @@
-"""Account of the input rows: each is used, beyond ``corpus.limit``, or listed in ``problems.csv``."""
+"""Account of the input rows: each is used, beyond ``corpus.limit``, or listed in
+``problems.csv``."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -10,9 +11,12 @@ from pacer.data.values import mapped, quoted
 
 #: Kinds of unused rows: rows that cannot be used, and valid rows that the settings exclude.
 BAD, LEFT_OUT = "bad", "left out"
-#: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1), ``train[3]`` of JSON
-#: (from 0). ``rows``: number of input rows that the line covers; 0 if they still yield other records.
-PROBLEM_SCHEMA: dict[str, pl.DataType] = dict.fromkeys(("file", "row", "id", "field", "reason", "kind"), pl.String())
+#: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1),
+#: ``train[3]`` of JSON (from 0). ``rows``: number of input rows that the line covers; 0 if they
+#: still yield other records.
+PROBLEM_SCHEMA: dict[str, pl.DataType] = dict.fromkeys(
+    ("file", "row", "id", "field", "reason", "kind"), pl.String()
+)
 PROBLEM_SCHEMA["rows"] = pl.Int64()
 #: The list keeps the refused value separate from the reason, so that reasons can be counted.
 _LIST_SCHEMA = PROBLEM_SCHEMA | {"value": pl.String()}
@@ -24,10 +28,13 @@ class Account:
     """List of the unused rows, and counts of other observations."""
 
     def __init__(self) -> None:
-        self.read: Counter[str] = Counter()  # number of rows read, by input (a context, or the role of a file)
+        self.read: Counter[str] = (
+            Counter()
+        )  # number of rows read, by input (a context, or the role of a file)
         self.beyond_limit = 0  # number of rows whose studies are beyond corpus.limit
         self.empty_priors = 0  # number of studies whose previous report was empty after cleaning
-        # by context without a previous report, how many targets presuppose one, and how many targets there are
+        # by context without a previous report, how many targets presuppose one, and how many
+        # targets there are
         self.wording: dict[str, tuple[int, int]] = {}
         self.notes: dict[str, dict[str, Counter[str]]] = {}  # {topic: {input: {value: count}}}
         #: ``value``: the refused value, if it may be quoted.
@@ -39,15 +46,19 @@ class Account:
             self.notes.setdefault(topic, {}).setdefault(source, Counter())[value] += number
 
     def count_first(self, topic: str, source: str, values: Iterable[tuple[str, str]]) -> None:
-        """Count each value, and name the first id or path that has it; ``values`` has pairs of both."""
+        """Count each value, and name the first id or path that has it; ``values`` has pairs of
+        both."""
         having: dict[str, list[str]] = {}
         for value, owner in values:
             having.setdefault(value, []).append(owner)
         for value, owners in having.items():
             self.count(topic, source, f"{value} (first: {quoted(owners[0])})", len(owners))
 
-    def without_absent(self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]) -> pl.DataFrame:
-        """Set the texts of a column that only say that there is none to null, and count them as ``absent_words``."""
+    def without_absent(
+        self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]
+    ) -> pl.DataFrame:
+        """Set the texts of a column that only say that there is none to null, and count them as
+        ``absent_words``."""
         absent = frame.select(mapped(name, is_absent, pl.Boolean).fill_null(False)).to_series()
         self.count_first("absent_words", "texts", ((name, id) for id in frame.filter(absent)["id"]))
         return frame.with_columns(pl.when(~absent).then(name).alias(name))
@@ -64,25 +75,37 @@ class Account:
         """List the rows of a frame for which ``where`` holds, and return the others.
 
         Args:
-            frame: has the columns ``file``, ``row`` and ``id``, and ``rows`` if a row can stand for several.
+            frame: has the columns ``file``, ``row`` and ``id``, and ``rows`` if a row can stand for
+                several.
             reason: may quote only ids, dates, views, splits and paths. value: see :attr:`problems`.
         """
         is_listed = frame.select(where.fill_null(False)).to_series()
         if is_listed.any():
             reason = pl.lit(reason) if isinstance(reason, str) else reason
-            listed = frame.with_columns(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
+            listed = frame.with_columns(
+                field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value
+            )
             self.add(listed.filter(is_listed))
         return frame.filter(~is_listed)
 
     def flag(self, frame: pl.DataFrame, field: pl.Expr, reason: pl.Expr, value: pl.Expr) -> None:
         """List the rows of a frame, which are used, as doubtful; see :meth:`divert`."""
-        doubt = {"field": field, "reason": reason, "kind": pl.lit("doubted"), "rows": pl.lit(0), "value": value}
+        doubt = {
+            "field": field,
+            "reason": reason,
+            "kind": pl.lit("doubted"),
+            "rows": pl.lit(0),
+            "value": value,
+        }
         self.add(frame.with_columns(**doubt))
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Add rows with the columns of :attr:`problems` to the list; ``kind``, ``rows`` and ``value`` are optional."""
+        """Add rows with the columns of :attr:`problems` to the list; ``kind``, ``rows`` and
+        ``value`` are optional."""
         given = {"kind": pl.lit(BAD), "rows": pl.lit(1), "value": pl.lit(None)}
-        rows = rows.with_columns(**{name: value for name, value in given.items() if name not in rows.columns})
+        rows = rows.with_columns(
+            **{name: value for name, value in given.items() if name not in rows.columns}
+        )
         rows = rows.with_columns(mapped("id", quoted))
         rows = rows.select(pl.col(name).cast(kind) for name, kind in _LIST_SCHEMA.items())
         self.problems = pl.concat([self.problems, rows])
@@ -92,8 +115,8 @@ class Account:
         return int(self.problems.filter(kind=kind)["rows"].sum())
 
     def reasons(self, kind: str) -> dict[str, int]:
-        """Count each listed reason, the most frequent first; for bad rows the field precedes the reason. A line that
-        covers no row counts as one."""
+        """Count each listed reason, the most frequent first; for bad rows the field precedes the
+        reason. A line that covers no row counts as one."""
         reason = pl.format("{}: {}", "field", "reason") if kind == BAD else pl.col("reason")
         listed = self.problems.filter(kind=kind).group_by(reason.alias("reason"))
         counts = listed.agg(number=pl.col("rows").clip(lower_bound=1).sum())
@@ -106,13 +129,16 @@ class Account:
         with_values.with_columns(pl.col(pl.String).replace("", None)).write_csv(path)
 
     def message(self, allowed: int, table: Path) -> str:
-        """Return the error message for more bad rows than ``allowed``, or for no remaining record; ``table`` is the
-        path of the list of all rows."""
+        """Return the error message for more bad rows than ``allowed``, or for no remaining record;
+        ``table`` is the path of the list of all rows."""
         reasons = self.reasons(BAD)
         bad = sum(reasons.values())
         if bad <= allowed:
             listed = [*reasons.items(), *self.reasons(LEFT_OUT).items()]
-            counts = "; ".join(f"{count} × {reason}" for reason, count in listed[:_SHOWN]) or "the input has no rows"
+            counts = (
+                "; ".join(f"{count} × {reason}" for reason, count in listed[:_SHOWN])
+                or "the input has no rows"
+            )
             return f"no usable records are left: {counts} (every row is listed in {table})"
         problems = self.problems.filter(kind=BAD)
         alike = problems.group_by("field", "reason", maintain_order=True)
@@ -120,13 +146,21 @@ class Account:
         lines = []
         for row in alike.head(_SHOWN).with_columns(_reason_with_value()).to_dicts():
             listed, others = ", ".join(row["others"][:_PLACES]), len(row["others"])
-            also = f" (also {listed}{', …' if others > _PLACES else ''}; {others:,} more)" if others else ""
+            also = (
+                f" (also {listed}{', …' if others > _PLACES else ''}; {others:,} more)"
+                if others
+                else ""
+            )
             lines.append(f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}{also}")
-        more = f"\n  ... and {alike.height - len(lines)} more reasons" if alike.height > len(lines) else ""
+        more = (
+            f"\n  ... and {alike.height - len(lines)} more reasons"
+            if alike.height > len(lines)
+            else ""
+        )
         return (
-            f"{bad} unusable row{'s' * (bad != 1)}, but corpus.max_bad_rows allows {allowed}; fix them, or raise "
-            f"corpus.max_bad_rows to exclude them (all are listed in {table}: {problems.height} "
-            f"line{'s' * (problems.height != 1)}){''.join(lines)}{more}"
+            f"{bad} unusable row{'s' * (bad != 1)}, but corpus.max_bad_rows allows {allowed}; fix "
+            f"them, or raise corpus.max_bad_rows to exclude them (all are listed in {table}: "
+            f"{problems.height} line{'s' * (problems.height != 1)}){''.join(lines)}{more}"
         )
 
 

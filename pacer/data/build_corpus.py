@@ -14,36 +14,61 @@ from pacer.data.images import find_copies, images_of, inspect_images, list_copie
 from pacer.data.patients import note_headers, note_patients
 from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
 from pacer.data.records import draft_records, drop_invalid
-from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_table, write_table
+from pacer.data.schemas import (
+    IMAGE_SCHEMA,
+    PRIOR_SCHEMA,
+    RECORD_SCHEMA,
+    TRUTH_SCHEMA,
+    read_table,
+    write_table,
+)
 from pacer.data.source import read_source
 from pacer.data.values import bare_id
 
-#: By ``corpus.format``. ``NAMES`` of a reader has the names that its input uses for the columns of its frame, for
-#: messages; CONTRIBUTING.md says how to add one.
-READERS: dict[str, Any] = {"mimic_cxr": mimic_cxr, "openi": openi, "r2gen": r2gen, "rg4": rg4, "table": table}
+#: By ``corpus.format``. ``NAMES`` of a reader has the names that its input uses for the columns of
+#: its frame, for messages; CONTRIBUTING.md says how to add one.
+READERS: dict[str, Any] = {
+    "mimic_cxr": mimic_cxr,
+    "openi": openi,
+    "r2gen": r2gen,
+    "rg4": rg4,
+    "table": table,
+}
 #: The files of a corpus folder.
-OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")
+OUTPUTS = (
+    "records.parquet",
+    "images.parquet",
+    "priors.parquet",
+    "problems.csv",
+    "audit.json",
+    "truth.parquet",
+)
 #: Settings that are copied to the audit and to ``records.parquet``.
 _SETTINGS = {"format", "target", "cleaner", "unseen_comparisons", "limit"}
 
 
-def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | None = None) -> dict[str, Any]:
-    """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus only); return the
-    audit.
+def build_corpus(
+    config: Corpus, source_dir: Path, out: Path, problems: Path | None = None
+) -> dict[str, Any]:
+    """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus
+    only); return the audit.
 
     Args:
-        problems: where to write the table of problems if the corpus is refused (default: ``<out>.problems.csv``).
+        problems: where to write the table of problems if the corpus is refused (default:
+            ``<out>.problems.csv``).
 
     Raises:
-        DataError: a file is missing or malformed, more rows are unusable than ``config.max_bad_rows`` allows, or
-            no record is left.
+        DataError: a file is missing or malformed, more rows are unusable than
+            ``config.max_bad_rows`` allows, or no record is left.
     """
     source, reader, account = read_source(source_dir), READERS[config.format], Account()
     problems = Path(f"{out}.problems.csv") if problems is None else problems
     problems.unlink(missing_ok=True)
     with atomic_directory(out) as folder:
         originals = mimic_cxr.read_original_findings(source.files.get("original_references"))
-        draft = draft_records(reader.read(source, config, account), config, reader.NAMES, originals, account)
+        draft = draft_records(
+            reader.read(source, config, account), config, reader.NAMES, originals, account
+        )
         headers = inspect_images(images_of(draft), source.images)
         notes = headers.explode("notes").drop_nulls("notes").select("notes", "image_id")
         account.count_first("headers", "images", notes.iter_rows())
@@ -67,8 +92,16 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         account.write(folder / "problems.csv")
         if source.truth is not None:
             # the latent states of the studies in use, with ids in the form of the records
-            truth = read_table(source.truth, TRUTH_SCHEMA).with_columns(bare_id("study_id"), bare_id("subject_id"))
-            write_table(folder / "truth.parquet", truth.join(records, on="study_id", how="semi"), TRUTH_SCHEMA)
-        result = settings | audit_corpus(records, priors, images, unusable, pictures, config, account)
+            truth = read_table(source.truth, TRUTH_SCHEMA).with_columns(
+                bare_id("study_id"), bare_id("subject_id")
+            )
+            write_table(
+                folder / "truth.parquet",
+                truth.join(records, on="study_id", how="semi"),
+                TRUTH_SCHEMA,
+            )
+        result = settings | audit_corpus(
+            records, priors, images, unusable, pictures, config, account
+        )
         write_json(folder / "audit.json", result)
     return result

@@ -1,4 +1,5 @@
-"""Decoding of DICOM radiographs: modality transform, window or table, padding, and square pixels."""
+"""Decoding of DICOM radiographs: modality transform, window or table, padding, and square
+pixels."""
 
 from __future__ import annotations
 
@@ -12,20 +13,42 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from pacer.core.io import yaml_beside
-from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, full_range, sound_range
+from pacer.data.greyscale import (
+    FAR_PIXELS,
+    NOTES,
+    OWNER,
+    Refused,
+    check_size,
+    full_range,
+    sound_range,
+)
 
 if TYPE_CHECKING:
     from pydicom import Dataset, FileDataset
 
-#: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
+#: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and
+#: screens.
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
 #: DICOM elements without which the pixels cannot be decoded.
-_NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
+_NEEDED = (
+    "Rows",
+    "Columns",
+    "SamplesPerPixel",
+    "BitsAllocated",
+    "BitsStored",
+    "PixelRepresentation",
+    "PixelData",
+)
 #: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 _DAYS = ("StudyDate", "SeriesDate", "AcquisitionDate", "ContentDate")
 #: Fields with words on how an image was made.
-_MADE = ("ImageType", "SeriesDescription", "DerivationDescription", "AcquisitionDeviceProcessingDescription")
+_MADE = (
+    "ImageType",
+    "SeriesDescription",
+    "DerivationDescription",
+    "AcquisitionDeviceProcessingDescription",
+)
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
@@ -34,15 +57,16 @@ _CHEST = {"CHEST", "THORAX", "LUNG", "LUNGS", "CXR"}
 
 
 def other_part(text: str) -> str | None:
-    """Return the first word of a text that names a part of the body other than the chest; None if there is none, or if
-    the text names the chest as well."""
+    """Return the first word of a text that names a part of the body other than the chest; None if
+    there is none, or if the text names the chest as well."""
     words = re.findall("[A-Z]+", text.upper())
     return None if _CHEST.intersection(words) else next(filter(_OTHER_PARTS.fullmatch, words), None)
 
 
 @cache
 def _pydicom() -> ModuleType:
-    """Import pydicom at the first DICOM file, and silence its warnings about fields that are not read here."""
+    """Import pydicom at the first DICOM file, and silence its warnings about fields that are not
+    read here."""
     import pydicom.config
     import pydicom.pixels
 
@@ -52,19 +76,27 @@ def _pydicom() -> ModuleType:
 
 
 def read_dicom(file: BinaryIO) -> FileDataset:
-    """Read the data set; refuse it unless it is a single grey image that an installed decoder can read."""
+    """Read the data set; refuse it unless it is a single grey image that an installed decoder can
+    read."""
     pydicom = _pydicom()
-    # force: some files have the extension but no DICOM preamble; those without the fields are refused below
+    # force: some files have the extension but no DICOM preamble; those without the fields are
+    # refused below
     data = pydicom.dcmread(file, force=True)
-    missing = [name for name in _NEEDED if name not in data or data.get_item(name).value in (None, "", b"")]
+    missing = [
+        name for name in _NEEDED if name not in data or data.get_item(name).value in (None, "", b"")
+    ]
     if len(missing) == len(_NEEDED):
         raise UnidentifiedImageError
     if missing:
         raise Refused(f"its DICOM header lacks {', '.join(missing)}")
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        name = f" {modality}" if re.fullmatch("[A-Z]{2}", modality) else ""  # a longer one could be a person's name
-        raise Refused(f"its Modality{name} is not that of a radiograph (expected {', '.join(_MODALITIES)})")
+        name = (
+            f" {modality}" if re.fullmatch("[A-Z]{2}", modality) else ""
+        )  # a longer one could be a person's name
+        raise Refused(
+            f"its Modality{name} is not that of a radiograph (expected {', '.join(_MODALITIES)})"
+        )
     expected = {
         "PhotometricInterpretation": ("MONOCHROME1", "MONOCHROME2"),
         "SamplesPerPixel": (1,),
@@ -77,15 +109,18 @@ def read_dicom(file: BinaryIO) -> FileDataset:
     for name, values in expected.items():
         if (value := data.get(name)) not in values:
             raise Refused(
-                f"unsupported pixel format, {name} {'missing' if value in (None, '') else str(value)[:16]}; expected a "
-                "single frame, PhotometricInterpretation MONOCHROME1 or MONOCHROME2, BitsAllocated 8 or 16, BitsStored "
-                "at most that, HighBit equal to BitsStored - 1, and PixelRepresentation 0 or 1"
+                f"unsupported pixel format, {name} "
+                f"{'missing' if value in (None, '') else str(value)[:16]}; expected a single "
+                "frame, PhotometricInterpretation MONOCHROME1 or MONOCHROME2, BitsAllocated 8 or "
+                "16, BitsStored at most that, HighBit equal to BitsStored - 1, and "
+                "PixelRepresentation 0 or 1"
             )
     check_size(data.Columns, data.Rows)
     if "TransferSyntaxUID" not in data.file_meta:  # no meta header
         if data.original_encoding != (True, True):
             raise Refused(
-                "it does not state its transfer syntax and does not use the default (Implicit VR Little Endian)"
+                "it does not state its transfer syntax and does not use the default (Implicit VR "
+                "Little Endian)"
             )
         data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
@@ -94,24 +129,30 @@ def read_dicom(file: BinaryIO) -> FileDataset:
 
 
 def header_view(file: BinaryIO) -> tuple[str, str]:
-    """Return the view that a DICOM header names, and its words on how the image was made; empty in other files."""
+    """Return the view that a DICOM header names, and its words on how the image was made; empty in
+    other files."""
     is_dicom = file.read(132)[128:] == b"DICM"
     file.seek(0)
     try:
         if is_dicom:
-            data = _pydicom().dcmread(file, stop_before_pixels=True, specific_tags=["ViewPosition", *_MADE])
-            return str(data.get("ViewPosition") or ""), " ".join(str(data.get(name) or "") for name in _MADE)
+            data = _pydicom().dcmread(
+                file, stop_before_pixels=True, specific_tags=["ViewPosition", *_MADE]
+            )
+            return str(data.get("ViewPosition") or ""), " ".join(
+                str(data.get(name) or "") for name in _MADE
+            )
     except Exception:  # a damaged field can raise anything; the image itself may still be intact
         pass
     return "", ""
 
 
 def dicom_image(data: FileDataset) -> Image.Image:
-    """Return 8-bit grey with square pixels, its :data:`OWNER`, and :data:`NOTES` on fields that contradict each other
-    or the pixels, or say that the image is not for people's eyes. Each note begins with the field.
+    """Return 8-bit grey with square pixels, its :data:`OWNER`, and :data:`NOTES` on fields that
+    contradict each other or the pixels, or say that the image is not for people's eyes. Each note
+    begins with the field.
 
-    Where a header contradicts itself, this is followed: PhotometricInterpretation before PresentationLUTShape, and the
-    first spacing in the order of :data:`_SPACINGS`.
+    Where a header contradicts itself, this is followed: PhotometricInterpretation before
+    PresentationLUTShape, and the first spacing in the order of :data:`_SPACINGS`.
     """
     grey, notes = _grey(data)
     if part := other_part(str(data.get("BodyPartExamined") or "")):
@@ -124,32 +165,47 @@ def dicom_image(data: FileDataset) -> Image.Image:
         notes.append("PresentationIntentType is FOR PROCESSING")
     if "For Processing" in getattr(data.get("SOPClassUID"), "name", ""):
         notes.append("SOPClassUID is that of raw images (For Processing)")
-    photometric, shape = data.PhotometricInterpretation, str(data.get("PresentationLUTShape") or "").strip().upper()
+    photometric, shape = (
+        data.PhotometricInterpretation,
+        str(data.get("PresentationLUTShape") or "").strip().upper(),
+    )
     if (photometric, shape) in (("MONOCHROME1", "IDENTITY"), ("MONOCHROME2", "INVERSE")):
         notes.append(f"PresentationLUTShape {shape} contradicts {photometric}, which is used")
-    ratios = {name: ratio for name in _SPACINGS if (ratio := _height_of_pixels(data, name)) is not None}
+    ratios = {
+        name: ratio for name in _SPACINGS if (ratio := _height_of_pixels(data, name)) is not None
+    }
     image = Image.fromarray(grey)
     field, ratio = next(iter(ratios.items()), ("", 1.0))
     is_same = partial(np.isclose, rtol=0.01, atol=0)  # but for rounding
     others = [name for name, other in ratios.items() if not is_same(other, ratio)]
     notes += [f"{name} contradicts {field}, which is used" for name in others]
     if not is_same(ratio, 1):
-        size = (data.Columns, round(data.Rows * ratio)) if ratio > 1 else (round(data.Columns / ratio), data.Rows)
+        size = (
+            (data.Columns, round(data.Rows * ratio))
+            if ratio > 1
+            else (round(data.Columns / ratio), data.Rows)
+        )
         check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square; the image is resampled to square pixels")
     days = [str(data.get(name) or "").replace(".", "") for name in _DAYS]
-    image.info = {NOTES: tuple(notes), OWNER: (str(data.get("PatientID") or ""), list(filter(str.isdigit, days)))}
+    image.info = {
+        NOTES: tuple(notes),
+        OWNER: (str(data.get("PatientID") or ""), list(filter(str.isdigit, days))),
+    }
     return image
 
 
 def _odd_orientation(data: FileDataset) -> str | None:
-    """Return the directions of an image's rows and columns in a patient (``R\\F``), unless the patient's head is up and
-    the left side at the right, as frontal images are shown; rows of a lateral one may go either way."""
+    """Return the directions of an image's rows and columns in a patient (``R\\F``), unless the
+    patient's head is up and the left side at the right, as frontal images are shown; rows of a
+    lateral one may go either way."""
     given = data.get("PatientOrientation") or ()
     if len(given) < 2:
         return None
-    shown = "\\".join(str(direction)[:1].upper() for direction in given)  # oblique: the main direction comes first
+    shown = "\\".join(
+        str(direction)[:1].upper() for direction in given
+    )  # oblique: the main direction comes first
     is_frontal = str(data.get("ViewPosition") or "").strip().upper() in ("AP", "PA")
     return None if shown in (("L\\F",) if is_frontal else ("L\\F", "A\\F", "P\\F")) else shown
 
@@ -164,16 +220,22 @@ def _height_of_pixels(data: FileDataset, name: str) -> float | None:
 
 
 def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
-    """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
-    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored.
+    """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels:
+    exact, fast and small. pydicom 3.0's own transforms refuse some tables, and round some ties
+    differently than earlier versions stored.
 
-    A table or window that shows more than half of the values in the middle of the image in black or white, or all in a
-    quarter of the greys, belongs to another kind of image; then the range of the values is used.
+    A table or window that shows more than half of the values in the middle of the image in black or
+    white, or all in a quarter of the greys, belongs to another kind of image; then the range of the
+    values is used.
     """
     data.pixel_array_options(correct_unused_bits=False)
     written, unused = data.pixel_array, data.BitsAllocated - data.BitsStored
-    stored = written << unused >> unused  # sign extended, without bits outside the values (overlays of old files)
-    has_more_bits = ((stored != written) & (written.view(f"u{written.itemsize}") >> data.BitsStored != 0)).any()
+    stored = (
+        written << unused >> unused
+    )  # sign extended, without bits outside the values (overlays of old files)
+    has_more_bits = (
+        (stored != written) & (written.view(f"u{written.itemsize}") >> data.BitsStored != 0)
+    ).any()
     lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest
     values = np.arange(lowest, int(stored.max()) + 1)
@@ -181,12 +243,16 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     if (first := data.get("PixelPaddingValue")) is not None:
         last = data.get("PixelPaddingRangeLimit")
         signed = data.PixelRepresentation == 1
-        low, high = sorted(_us_or_ss(int(bound), signed) for bound in (first, first if last is None else last))
+        low, high = sorted(
+            _us_or_ss(int(bound), signed) for bound in (first, first if last is None else last)
+        )
         padding = (values >= low) & (values <= high)
     counts = np.bincount(places.ravel()) * ~padding
     present = counts > 0
 
-    notes = ["BitsStored is too small for the pixel values, whose higher bits are ignored"] * int(has_more_bits)
+    notes = ["BitsStored is too small for the pixel values, whose higher bits are ignored"] * int(
+        has_more_bits
+    )
     measured = _measured(data, values)
     grey = _windowed(data, measured)
     modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
@@ -195,16 +261,21 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
         grey = None
         notes.append(f"{voi}: unsuitable for the pixel values, whose range is used instead")
     if grey is None:
-        inside, number = (measured[present], counts[present]) if present.any() else (np.zeros(1), np.ones(1))
+        inside, number = (
+            (measured[present], counts[present]) if present.any() else (np.zeros(1), np.ones(1))
+        )
         low, high, has_far = (
-            sound_range(inside, number) if data.BitsAllocated > 8 else (inside.min(), inside.max(), False)
+            sound_range(inside, number)
+            if data.BitsAllocated > 8
+            else (inside.min(), inside.max(), False)
         )
         grey = full_range(measured, low, high)
         notes += [f"PixelData: {FAR_PIXELS}"] * has_far
     if present.sum() > 1 and not np.ptp(grey[present]):
         by = voi if np.ptp(measured[present]) else modality
         raise Refused(
-            f"its pixels differ, but its {by} maps every pixel to the same grey (correct or remove the field)"
+            f"its pixels differ, but its {by} maps every pixel to the same grey (correct or remove "
+            "the field)"
         )
     if data.PhotometricInterpretation == "MONOCHROME1":
         grey = 255 - grey
@@ -213,7 +284,8 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
 
 
 def _hides(grey: np.ndarray, places: np.ndarray, present: np.ndarray) -> bool:
-    """Whether most values (if not few) in the middle of an image become 0 or 255, or all lie in a quarter of grey."""
+    """Whether most values (if not few) in the middle of an image become 0 or 255, or all lie in a
+    quarter of grey."""
     height, width = places.shape
     middle = np.zeros(grey.shape, dtype=bool)
     middle[places[height // 4 : height - height // 4, width // 4 : width - width // 4]] = True
@@ -223,7 +295,8 @@ def _hides(grey: np.ndarray, places: np.ndarray, present: np.ndarray) -> bool:
 
 
 def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
-    """Convert stored values to the modality's measurements by its table, or else by slope and intercept."""
+    """Convert stored values to the modality's measurements by its table, or else by slope and
+    intercept."""
     if data.get("ModalityLUTSequence"):
         signed = data.PixelRepresentation == 1
         return _look_up(data, "ModalityLUTSequence", values, signed)[0].astype(np.float64)
@@ -237,8 +310,8 @@ def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
 
 
 def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
-    """Convert measured values to grey by the file's first VOI table or window (PS3.3 C.11.2); None if there is none
-    that the standard allows."""
+    """Convert measured values to grey by the file's first VOI table or window (PS3.3 C.11.2); None
+    if there is none that the standard allows."""
     if data.get("VOILUTSequence"):
         lowest = -(1 << data.BitsStored - 1) if data.PixelRepresentation == 1 else 0
         ends = _measured(data, np.array([lowest, lowest + (1 << data.BitsStored) - 1]))
@@ -262,13 +335,17 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
 
 
 def _us_or_ss(value: int, signed: bool) -> int:
-    """Return a 16-bit value as what it stands for; the VR with which it was written, US or SS, is often the other."""
+    """Return a 16-bit value as what it stands for; the VR with which it was written, US or SS, is
+    often the other."""
     value &= 0xFFFF
     return value - (1 << 16) if signed and value >= 1 << 15 else value
 
 
-def _look_up(data: FileDataset, name: str, values: np.ndarray, signed: bool) -> tuple[np.ndarray, int]:
-    """Look up whole numbers in a DICOM table, clamped to its ends; return the entries and the largest possible one.
+def _look_up(
+    data: FileDataset, name: str, values: np.ndarray, signed: bool
+) -> tuple[np.ndarray, int]:
+    """Look up whole numbers in a DICOM table, clamped to its ends; return the entries and the
+    largest possible one.
 
     ``signed``: whether the values that the table is for can be negative.
     """
@@ -281,20 +358,24 @@ def _look_up(data: FileDataset, name: str, values: np.ndarray, signed: bool) -> 
     if isinstance(words, bytes):
         order = "<" if data.file_meta.TransferSyntaxUID.is_little_endian else ">"
         words = np.frombuffer(words + bytes(len(words) % 2), dtype=order + "u2")
-    entries = np.atleast_1d(np.asarray(words, dtype=np.int64)) & 0xFFFF  # unsigned, whatever the VR (PS3.3 C.11.1.1.1)
+    entries = (
+        np.atleast_1d(np.asarray(words, dtype=np.int64)) & 0xFFFF
+    )  # unsigned, whatever the VR (PS3.3 C.11.1.1.1)
     if count > 1 and 2 * len(entries) <= count + 1:  # two to a word, the first in its low byte
         entries, depth = entries.astype("<u2").view(np.uint8).astype(np.int64), 8
     entries = entries[:count]
     largest = int(entries.max())
-    # on some devices the entries have more bits than stated, or are all of one of the smaller depths, and may not reach
-    # its end; entries below a quarter of the stated depth's are of a smaller one
+    # on some devices the entries have more bits than stated, or are all of one of the smaller
+    # depths, and may not reach its end; entries below a quarter of the stated depth's are of a
+    # smaller one
     if largest < (1 << depth) - 1 and largest not in ((1 << bits) - 1 for bits in range(8, depth)):
         largest = (1 << (depth if 4 * largest >= 1 << depth else max(largest.bit_length(), 8))) - 1
     return entries[(values - first).clip(0, len(entries) - 1).astype(np.int64)], largest
 
 
 def _number(data: Dataset, name: str, default: float) -> float:
-    """Return a decimal field, or its first value if it has several; ``default`` if it is absent or empty."""
+    """Return a decimal field, or its first value if it has several; ``default`` if it is absent or
+    empty."""
     try:
         value = data.get(name)
         if value is not None and not isinstance(value, str | int | float):

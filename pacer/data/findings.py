@@ -1,4 +1,5 @@
-"""The fixed vocabulary of 13 clinical findings (paper, appendix "Preserved Commitment-Labeling Prompt")."""
+"""The fixed vocabulary of 13 clinical findings (paper, appendix "Preserved Commitment-Labeling
+Prompt")."""
 
 #: In the order in which commitments list them.
 FINDINGS: tuple[str, ...] = (

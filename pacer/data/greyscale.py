@@ -13,31 +13,37 @@ MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
 DAMAGED = "the file cannot be decoded (it is truncated or damaged)"
 NO_PLUGIN = (
-    "the file is damaged, or no installed plugin can decode it (in a git clone: `pip install -c constraints.txt "
-    "'.[dicom]'`), or it is a video or in a vendor-specific format; convert it"
+    "the file is damaged, or no installed plugin can decode it (in a git clone: `pip install -c "
+    "constraints.txt '.[dicom]'`), or it is a video or in a vendor-specific format; convert it"
 )
 ONE_COLOUR = "all its pixels have the same colour"
-#: All but a twentieth of a radiograph's pixels have more levels than this, unless bits were lost when it was written.
+#: All but a twentieth of a radiograph's pixels have more levels than this, unless bits were lost
+#: when it was written.
 FEW_LEVELS = 31
-#: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.
-#: Oversized images are refused before decoding, because a small file can exhaust memory.
+#: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an
+#: encoder would enlarge. Oversized images are refused before decoding, because a small file can
+#: exhaust memory.
 MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
 WRONG_SIZE = (
-    f"a side is shorter than {MIN_SIDE} pixels, there are more than {MAX_PIXELS:,} pixels, or one side is more than "
-    f"{MAX_RATIO} times as long as the other"
+    f"a side is shorter than {MIN_SIDE} pixels, there are more than {MAX_PIXELS:,} pixels, or one "
+    f"side is more than {MAX_RATIO} times as long as the other"
 )
 FAR_PIXELS = "a few extreme pixel values were ignored when the grey range was set"
-#: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
+#: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another
+#: or the pixels, ...
 NOTES = "notes"
 #: Key of ``Image.info`` for the patient's id and the days (YYYYMMDD) that a DICOM header names.
 OWNER = "owner"
 
 
 class ImageError(DataError):
-    """An image file cannot be used. ``problem`` gives the reason, without the path or any content of the file."""
+    """An image file cannot be used. ``problem`` gives the reason, without the path or any content
+    of the file."""
 
     def __init__(self, message: str, problem: str = ""):
-        super().__init__(message)  # one argument, so that the error can be unpickled in another process
+        super().__init__(
+            message
+        )  # one argument, so that the error can be unpickled in another process
         self.problem = problem
 
 
@@ -47,7 +53,9 @@ def reading_problem(error: OSError | ValueError) -> str:
         return MISSING
     if isinstance(error, ValueError):
         return "this is not a valid file name"
-    return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's errors have none
+    return (
+        f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED
+    )  # Pillow's errors have none
 
 
 class Refused(Exception):
@@ -71,7 +79,9 @@ def problems_of(path: str | Path) -> Generator[None]:
         problem = f"the image cannot be used: {WRONG_SIZE}"
     except RuntimeError:  # from pydicom
         problem = NO_PLUGIN
-    except Exception:  # a damaged file can make a decoder raise anything, and the message may quote the file
+    except (
+        Exception
+    ):  # a damaged file can make a decoder raise anything, and the message may quote the file
         problem = DAMAGED
     raise ImageError(f"image {path}: {problem}", problem)
 
@@ -91,9 +101,9 @@ def full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, bool]:
-    """Return the smallest and the largest of distinct values, and whether others are left out: values of few pixels (by
-    ``counts``: at most 10, or one in 100,000, and one in 500 of a small image) that are farther from the rest than the
-    rest is wide."""
+    """Return the smallest and the largest of distinct values, and whether others are left out:
+    values of few pixels (by ``counts``: at most 10, or one in 100,000, and one in 500 of a small
+    image) that are farther from the rest than the rest is wide."""
     order = np.argsort(values)
     values, counts = values[order], counts[order]
     number = int(counts.sum())
@@ -109,10 +119,13 @@ def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, b
 
 
 def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Scale values of more than 8 bits to 8, and return whether a few values far outside the rest do not count."""
+    """Scale values of more than 8 bits to 8, and return whether a few values far outside the rest
+    do not count."""
     if not np.isfinite(values).all():
         raise Refused("it contains values that are not finite")
-    if values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20:  # much faster than sorting
+    if (
+        values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20
+    ):  # much faster than sorting
         counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
         distinct = np.flatnonzero(counts)
         low, high, has_far = sound_range(distinct + int(values.min()), counts[distinct])
@@ -128,5 +141,8 @@ def with_contrast(image: Image.Image) -> Image.Image:
     if not any(counts[-2] for counts in channels):
         raise Refused(ONE_COLOUR)
     if all(20 * sum(counts[:-FEW_LEVELS]) <= sum(counts) for counts in channels):
-        image.info[NOTES] = (*image.info.get(NOTES, ()), f"it has at most {FEW_LEVELS} levels of grey")
+        image.info[NOTES] = (
+            *image.info.get(NOTES, ()),
+            f"it has at most {FEW_LEVELS} levels of grey",
+        )
     return image

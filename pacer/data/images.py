@@ -1,4 +1,5 @@
-"""The images of a corpus: inspection of each image that a record names, and search for copies of one picture."""
+"""The images of a corpus: inspection of each image that a record names, and search for copies of
+one picture."""
 
 import os
 import random
@@ -17,14 +18,19 @@ from pacer.data.greyscale import ImageError, reading_problem
 from pacer.data.radiographs import image_header
 from pacer.data.schemas import IMAGE_SCHEMA
 
-#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``: what deserves a look.
-#: ``patient`` (null if it is no DICOM file), ``days``: those that the header names.
-SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "notes": pl.List(pl.String())}
+#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``:
+#: what deserves a look. ``patient`` (null if it is no DICOM file), ``days``: those that the header
+#: names.
+SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {
+    "problem": pl.String(),
+    "notes": pl.List(pl.String()),
+}
 SCHEMA |= {"patient": pl.String(), "days": pl.List(pl.String())}
 
 #: Number of images that an inspection decodes: a seeded sample. The stage ``features`` decodes all.
 DECODED = 200
-#: Number of last bytes that are compared before whole files: pictures of one size differ there, if anywhere.
+#: Number of last bytes that are compared before whole files: pictures of one size differ there, if
+#: anywhere.
 _TAIL = 1 << 16
 #: Opening headers is limited by the disk, not by the processor.
 _THREADS = 16
@@ -36,8 +42,9 @@ def images_of(records: pl.DataFrame) -> pl.Series:
 
 
 def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
-    """Open the header of every image once, and decode a sample of :data:`DECODED`. Return one row of :data:`SCHEMA` per
-    id (a path relative to ``folder``, as in the annotation files), sorted by id; an unusable image has sizes of zero.
+    """Open the header of every image once, and decode a sample of :data:`DECODED`. Return one row
+    of :data:`SCHEMA` per id (a path relative to ``folder``, as in the annotation files), sorted by
+    id; an unusable image has sizes of zero.
     """
     ids = sorted(set(image_ids))
     rows, decoded = [], frozenset(random.Random(0).sample(ids, min(DECODED, len(ids))))
@@ -66,13 +73,16 @@ def _look(image_id: str, folder: Path, decoded: Collection[str]) -> tuple[object
 def _notes_of_pixels(path: str) -> tuple[str, ...]:
     try:
         return image_header(path, decode=True).notes
-    except ImageError as error:  # no reason to leave its records out: others that are not in the sample would stay
+    except (
+        ImageError
+    ) as error:  # no reason to leave its records out: others that are not in the sample would stay
         return (f"{error.problem} (`features` refuses it)",)
 
 
 def find_copies(images: pl.DataFrame) -> pl.DataFrame:
-    """Return ``image_id`` and ``picture``, the first id with the same content, of each image that has copies. Files of
-    equal size, width and height are compared by their ends, and only those that still agree are read whole."""
+    """Return ``image_id`` and ``picture``, the first id with the same content, of each image that
+    has copies. Files of equal size, width and height are compared by their ends, and only those
+    that still agree are read whole."""
     keys = ["bytes", "width", "height"]
     for digest in (_hash_of_end, hash_file):
         images = images.filter(pl.len().over(keys) > 1)
@@ -91,16 +101,20 @@ def _hash_of_end(path: str) -> str:
 
 
 def pictures_of(records: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
-    """Return a row per record and image, with its ``role`` (frontal, lateral), ``image_id`` and ``picture``; images
-    that are not among the ``copies`` (:func:`find_copies`) are pictures of their own."""
+    """Return a row per record and image, with its ``role`` (frontal, lateral), ``image_id`` and
+    ``picture``; images that are not among the ``copies`` (:func:`find_copies`) are pictures of
+    their own."""
     index = ["file", "row", "id", "subject_id", "study_id", "split"]
-    named = records.unpivot(["frontal", "lateral"], index=index, variable_name="role", value_name="image_id")
+    named = records.unpivot(
+        ["frontal", "lateral"], index=index, variable_name="role", value_name="image_id"
+    )
     named = named.drop_nulls("image_id").join(copies, on="image_id", how="left")
     return named.with_columns(pl.coalesce("picture", "image_id").alias("picture"))
 
 
 def list_copies(pictures: pl.DataFrame, account: Account) -> None:
-    """List the images of a picture that two patients or two splits share, as lines of kind ``doubted``."""
+    """List the images of a picture that two patients or two splits share, as lines of kind
+    ``doubted``."""
     is_shared = pl.any_horizontal(pl.col("subject_id", "split").n_unique().over("picture") > 1)
     shared = pictures.filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
     reason = pl.format("the picture {} belongs to two patients or two splits", "picture")

@@ -2,9 +2,10 @@
 
 What programs write for an unknown day or time is none, and zoned times are put in order.
 
-The prior of a study is the latest earlier study of the same subject that has a report, by date and time, never by the
-order of ids. An unknown order is never guessed. A study without a date has no prior and cannot be one. Of two studies
-on the same day, neither precedes the other if one has no time. Of equally near ones, the larger id is taken.
+The prior of a study is the latest earlier study of the same subject that has a report, by date and
+time, never by the order of ids. An unknown order is never guessed. A study without a date has no
+prior and cannot be one. Of two studies on the same day, neither precedes the other if one has no
+time. Of equally near ones, the larger id is taken.
 """
 
 from bisect import bisect_left
@@ -22,27 +23,44 @@ from pacer.data.patients import TABLE
 from pacer.data.schemas import PRIOR_SCHEMA
 from pacer.data.values import mapped, parse_instant, parse_time
 
-#: Column for the dates in a form with the year first, if a reader changes it; messages quote ``date``.
+#: Column for the dates in a form with the year first, if a reader changes it; messages quote
+#: ``date``.
 YEAR_FIRST = "year_first"
 #: Days that stand for none unless another date is near, and a date of zeros.
 _SENTINELS, _NEAR, _ZEROS = TABLE["no date"], timedelta(days=366), r"^[0\s:./T-]+$"
-#: Midnight stands for no time in more than this share of the studies, as does another time that is so often the next.
+#: Midnight stands for no time in more than this share of the studies, as does another time that is
+#: so often the next.
 _SHARED, _TIMES_THE_NEXT = 0.05, 3
 #: Columns, and the field of an instant that each has.
-_READ = {"day": ("day", pl.Date()), "date_clock": ("clock", pl.Time()), "offset": ("offset", pl.Duration())}
-_SWAPPED = "the file mixes date formats, so a spreadsheet may have swapped day and month; export the dates as text"
+_READ = {
+    "day": ("day", pl.Date()),
+    "date_clock": ("clock", pl.Time()),
+    "offset": ("offset", pl.Duration()),
+}
+_SWAPPED = (
+    "the file mixes date formats, so a spreadsheet may have swapped day and month; export "
+    "the dates as text"
+)
 #: The columns that :func:`choose_priors` adds to each study.
 CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "study_id"}
 _END = attrgetter("end")
 
 
 def read_moments(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
-    """Add ``day`` and ``clock``, null if unknown, and the faults ``bad date``, ``bad time`` and ``two times``; count
-    under ``role`` what is changed or doubtful. The rows have ``date``, ``time`` and maybe :data:`YEAR_FIRST`."""
-    written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars().alias("written")
+    """Add ``day`` and ``clock``, null if unknown, and the faults ``bad date``, ``bad time`` and
+    ``two times``; count under ``role`` what is changed or doubtful. The rows have ``date``,
+    ``time`` and maybe :data:`YEAR_FIRST`."""
+    written = (
+        pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date")
+        .str.strip_chars()
+        .alias("written")
+    )
     images = images.with_columns(written, mapped("time", parse_time, pl.Time).alias("clock"))
     instants = [None if text is None else parse_instant(text) for text in images["written"]]
-    read = {name: [getattr(instant, field, None) for instant in instants] for name, (field, _) in _READ.items()}
+    read = {
+        name: [getattr(instant, field, None) for instant in instants]
+        for name, (field, _) in _READ.items()
+    }
     images = images.hstack(pl.DataFrame(read, {name: kind for name, (_, kind) in _READ.items()}))
     is_zeros = pl.col("written").str.contains(_ZEROS)
     others = images["day"].filter(~images["day"].is_in(_SENTINELS))
@@ -55,15 +73,20 @@ def read_moments(images: pl.DataFrame, role: str, account: Account) -> pl.DataFr
         (pl.col("time").is_not_null() & pl.col("clock").is_null()).alias("bad time"),
     )
     images = _without_swapped(_without(is_none, images, "day", "date_clock"), role, account)
-    images = _without_shared(_without_shared(images, "date_clock", role, account), "clock", role, account)
+    images = _without_shared(
+        _without_shared(images, "date_clock", role, account), "clock", role, account
+    )
     differs = (pl.col("clock") != pl.col("date_clock")) & (pl.col("date_clock") != time())
-    images = images.with_columns(pl.coalesce("clock", "date_clock"), differs.fill_null(False).alias("two times"))
+    images = images.with_columns(
+        pl.coalesce("clock", "date_clock"), differs.fill_null(False).alias("two times")
+    )
     return _in_one_zone(images, role, account)
 
 
 def _without_swapped(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
-    """List dates with the year first in a file that has others in the stated form, since spreadsheets write so what
-    they have read. If that is all that can be read, they are not used."""
+    """List dates with the year first in a file that has others in the stated form, since
+    spreadsheets write so what they have read. If that is all that can be read, they are not
+    used."""
     day, is_own = pl.col("day").dt.day(), pl.col("date") != pl.col("written")
     is_either = (day <= 12) & (day != pl.col("day").dt.month())
     is_doubted = ~is_own & is_either & is_own.any().over("file")
@@ -76,7 +99,8 @@ def _without_swapped(images: pl.DataFrame, role: str, account: Account) -> pl.Da
 
 
 def _without_shared(images: pl.DataFrame, name: str, role: str, account: Account) -> pl.DataFrame:
-    """Set times that stand for none to null; midnight in all rows only says that the column has days."""
+    """Set times that stand for none to null; midnight in all rows only says that the column has
+    days."""
     counts = Counter(images.drop_nulls(name).unique(["subject", "study", name])[name])
     many, midnights = _SHARED * images.n_unique(["subject", "study"]), counts.pop(time(), 0)
     (first, most), (_, next_most) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
@@ -94,7 +118,9 @@ def _in_one_zone(images: pl.DataFrame, role: str, account: Account) -> pl.DataFr
     moment, offset = pl.col("day").dt.combine(pl.col("clock")), pl.col("offset")
     timed = images.filter(moment.is_not_null()).select("offset", "id")
     if timed["offset"].n_unique() > 1:
-        zones = mapped("offset", lambda offset: f"UTC{offset / timedelta(hours=1):+g}").fill_null("no zone")
+        zones = mapped("offset", lambda offset: f"UTC{offset / timedelta(hours=1):+g}").fill_null(
+            "no zone"
+        )
         topic = "no_zone" if timed["offset"].null_count() else "zones"
         account.count_first(topic, role, timed.select(zones, "id").iter_rows())
     moment = pl.coalesce(moment - offset + offset.drop_nulls().mode().min(), moment)
@@ -102,12 +128,14 @@ def _in_one_zone(images: pl.DataFrame, role: str, account: Account) -> pl.DataFr
 
 
 def _without(where: pl.Expr, images: pl.DataFrame, *names: str) -> pl.DataFrame:
-    return images.with_columns(pl.when(~where.fill_null(False)).then(name).alias(name) for name in names)
+    return images.with_columns(
+        pl.when(~where.fill_null(False)).then(name).alias(name) for name in names
+    )
 
 
 class _Dated(NamedTuple):
-    """A study between two moments: its time, or the limits of its day. Studies precede those that begin after their
-    end."""
+    """A study between two moments: its time, or the limits of its day. Studies precede those that
+    begin after their end."""
 
     row: int
     study: str
@@ -122,8 +150,8 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
     """Choose the prior of every study of every subject.
 
     Args:
-        studies: ``subject``, ``study`` (unique within it), ``day`` (Date, null), ``clock`` (Time, null) and
-            ``has_report`` (findings or an impression, images or not), in any order.
+        studies: ``subject``, ``study`` (unique within it), ``day`` (Date, null), ``clock`` (Time,
+            null) and ``has_report`` (findings or an impression, images or not), in any order.
 
     Returns:
         The same rows in the same order, with the columns of :data:`CHOICE_SCHEMA` added.
@@ -132,7 +160,10 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
     columns = studies.select("subject", "study", "day", "clock", "has_report")
     for row, (subject, study, day, clock, has_report) in enumerate(columns.iter_rows()):
         if day is not None:
-            begin, end = (datetime.combine(day, limit if clock is None else clock) for limit in (time.min, time.max))
+            begin, end = (
+                datetime.combine(day, limit if clock is None else clock)
+                for limit in (time.min, time.max)
+            )
             dated = _Dated(row, study, day, begin, end, clock is not None, has_report)
             subjects.setdefault(subject, []).append(dated)
     chosen: list[tuple[str | None, float | None]] = [(None, None)] * studies.height

@@ -1,7 +1,7 @@
 """Prompt assembly: the token ids of the instruction before and after the image tokens.
 
-``[BOS] before-image text | Q visual tokens | after-image text || [BOS] target``. Task strings are LLM-RG4's. The
-commitment-first suffix is part of the instruction and comes before ``Assistant:``.
+``[BOS] before-image text | Q visual tokens | after-image text || [BOS] target``. Task strings are
+LLM-RG4's. The commitment-first suffix is part of the instruction and comes before ``Assistant:``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 BEFORE_START, BEFORE_END = "Human: ", " <Img>"
 AFTER_START, AFTER_END = "</Img> ", ". \nAssistant:"
 COMMIT_SUFFIX = (
-    " First output <ANCHOR> positive, negative and uncertain findings, then output the final report in <REPORT>."
+    " First output <ANCHOR> positive, negative and uncertain findings, then output "
+    "the final report in <REPORT>."
 )
 UnknownView = Literal["upstream", "by_sections"]
 _VIEWS = {"AP": "anterior posterior ", "PA": "posterior anterior "}
@@ -38,8 +39,9 @@ class PromptIds(NamedTuple):
 
 
 def task(view: str, sections: str, unknown_view: UnknownView = "upstream") -> str:
-    """Return the task sentence for a view (AP | PA | other) and the sections of the target. For an unknown view,
-    upstream always asks for the findings, on a separate line; ``by_sections`` asks for the sections that exist."""
+    """Return the task sentence for a view (AP | PA | other) and the sections of the target. For an
+    unknown view, upstream always asks for the findings, on a separate line; ``by_sections`` asks
+    for the sections that exist."""
     start, image = "", f"{_VIEWS.get(view, '')}chest X-ray visual feature"
     if view not in _VIEWS:
         start, image = "\n", "chest X-ray examination"
@@ -59,7 +61,11 @@ def instruction(
     unknown_view: UnknownView = "upstream",
 ) -> tuple[str, str]:
     """Return the instruction's text before and after the visual tokens."""
-    context = [f"{name}: {text}" for name, text in (("INDICATION", indication), ("HISTORY", history)) if text]
+    context = [
+        f"{name}: {text}"
+        for name, text in (("INDICATION", indication), ("HISTORY", history))
+        if text
+    ]
     before = f"{BEFORE_START}{' '.join(context)}{BEFORE_END}"
     suffix = f".{COMMIT_SUFFIX}{AFTER_END.removeprefix('.')}" if commit else AFTER_END
     return before, f"{AFTER_START}{task(view, sections, unknown_view)}{suffix}"
@@ -74,11 +80,12 @@ def build_prompt(
     unknown_view: UnknownView = "upstream",
     truncation: Literal["context", "upstream"] = "context",
 ) -> PromptIds:
-    """Return the token ids of the :func:`instruction` for one record (a row of ``records.parquet``).
+    """Return the token ids of the :func:`instruction` for one record (a row of
+    ``records.parquet``).
 
-    If the text before the image has more than ``before_tokens`` tokens, the clinical context is cut and the closing
-    ``<Img>`` marker stays. With ``truncation`` ``upstream`` the last tokens are dropped, the marker included, as
-    LLM-RG4's tokenizer does.
+    If the text before the image has more than ``before_tokens`` tokens, the clinical context is cut
+    and the closing ``<Img>`` marker stays. With ``truncation`` ``upstream`` the last tokens are
+    dropped, the marker included, as LLM-RG4's tokenizer does.
     """
     known = {name: record[name] for name in ("view", "sections", "indication", "history")}
     before_text, after_text = instruction(**known, commit=commit, unknown_view=unknown_view)
@@ -94,10 +101,12 @@ def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Return the token ids of ``text`` as a continuation of earlier text: without the tokenizer's dummy prefix.
+    """Return the token ids of ``text`` as a continuation of earlier text: without the tokenizer's
+    dummy prefix.
 
-    Tokenizers such as Qwen's and Llama 3's merge a full stop with a following line break, but never a letter. Raises a
-    ValueError if the tokenizer merges ``text`` with any text before it, so that ``text`` has no separate ids.
+    Tokenizers such as Qwen's and Llama 3's merge a full stop with a following line break, but never
+    a letter. Raises a ValueError if the tokenizer merges ``text`` with any text before it, so that
+    ``text`` has no separate ids.
     """
     for earlier in ("a.", "a"):
         before, both = _encode(tokenizer, earlier), _encode(tokenizer, earlier + text)

@@ -1,4 +1,5 @@
-"""Decoding of all radiographs: JPG, PNG, TIFF or DICOM becomes an 8-bit image with dark lungs and bright bones."""
+"""Decoding of all radiographs: JPG, PNG, TIFF or DICOM becomes an 8-bit image with dark lungs and
+bright bones."""
 
 import io
 import os
@@ -11,17 +12,29 @@ import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps
 
 from pacer.data.dicom import dicom_image, read_dicom
-from pacer.data.greyscale import FAR_PIXELS, NOTES, OWNER, Refused, check_size, deep_grey, problems_of, with_contrast
+from pacer.data.greyscale import (
+    FAR_PIXELS,
+    NOTES,
+    OWNER,
+    Refused,
+    check_size,
+    deep_grey,
+    problems_of,
+    with_contrast,
+)
 
-#: Pillow's single-channel modes with more than 8 bits. Pillow's conversion to 8 bits clips instead of scaling.
+#: Pillow's single-channel modes with more than 8 bits. Pillow's conversion to 8 bits clips instead
+#: of scaling.
 _DEEP = ("I", "F")
 #: Pillow's grey modes of at most 8 bits.
 _GREY = ("1", "L", "LA", "La")
-#: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation (0: the smallest value is white).
+#: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation (0: the smallest
+#: value is white).
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: The last bytes of a whole file, by Pillow's names of formats.
 _LAST_BYTES = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
-#: What ends the data of a scan; its own bytes 0xFF are followed by a zero, and restarts (0xD0 to 0xD7) divide it.
+#: What ends the data of a scan; its own bytes 0xFF are followed by a zero, and restarts (0xD0 to
+#: 0xD7) divide it.
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
 _END, _SCAN, _FIRST = 0xD9, 0xDA, 0xC0
 #: libjpeg reads up to eight bytes ahead of the bits that it needs.
@@ -31,7 +44,8 @@ _HOLE = bytes(64)
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns, its :data:`NOTES` and, of a DICOM file, its :data:`OWNER`."""
+    """Size of the image that :func:`open_image` returns, its :data:`NOTES` and, of a DICOM file,
+    its :data:`OWNER`."""
 
     width: int
     height: int
@@ -42,23 +56,31 @@ class Header(NamedTuple):
 def open_image(path: str | Path) -> Image.Image:
     """Decode one radiograph.
 
-    Ordinary 8-bit files keep their values. Deeper grey files (PNG, TIFF) are scaled from their smallest and largest
-    value to 0..255, without a few values far outside the rest. DICOM files pass through their modality transform, then
-    their first VOI table or window; without one, or if it hides the middle of the image, they are scaled in the same
-    way. MONOCHROME1 is inverted, padding is black, and pixels become square. EXIF orientation is applied.
+    Ordinary 8-bit files keep their values. Deeper grey files (PNG, TIFF) are scaled from their
+    smallest and largest value to 0..255, without a few values far outside the rest. DICOM files
+    pass through their modality transform, then their first VOI table or window; without one, or if
+    it hides the middle of the image, they are scaled in the same way. MONOCHROME1 is inverted,
+    padding is black, and pixels become square. EXIF orientation is applied.
 
     Returns:
-        Mode "L" if the file has one channel (transparency is dropped), else "RGB"; ``info`` has any :data:`NOTES`.
+        Mode "L" if the file has one channel (transparency is dropped), else "RGB"; ``info`` has any
+        :data:`NOTES`.
 
     Raises:
-        ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE`, has one colour, or
-            is not a single grey radiograph (DICOM in colour, with several frames, or of another modality).
+        ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE`,
+            has one colour, or is not a single grey radiograph (DICOM in colour, with several
+            frames, or of another modality).
     """
-    with problems_of(path), open(path, "rb") as file:  # not by path: Pillow 13 would scramble rotated TIFF files
+    with (
+        problems_of(path),
+        open(path, "rb") as file,
+    ):  # not by path: Pillow 13 would scramble rotated TIFF files
         return read_image(file, path)
 
 
-def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
+def read_image(
+    file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None
+) -> Image.Image:
     """Decode one radiograph from an open file; see :func:`open_image`.
 
     Args:
@@ -73,9 +95,9 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
 
 
 def image_header(path: str | Path, decode: bool = False) -> Header:
-    """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper files, whose pixels
-    decide what is shown, and with ``decode`` 8-bit files, too. Raises an ImageError if the file is missing, is not an
-    image, or cannot be used."""
+    """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper
+    files, whose pixels decide what is shown, and with ``decode`` 8-bit files, too. Raises an
+    ImageError if the file is missing, is not an image, or cannot be used."""
     with problems_of(path), open(path, "rb") as file:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
@@ -84,14 +106,21 @@ def image_header(path: str | Path, decode: bool = False) -> Header:
                 if not decode and last and not image.mode.startswith(_DEEP):
                     file.seek(-len(last), os.SEEK_END)
                     if file.read() == last:  # a file that ends otherwise can still be whole
-                        return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
+                        return Header(
+                            *(
+                                image.size[::-1]
+                                if _orientation(image) in (5, 6, 7, 8)
+                                else image.size
+                            )
+                        )
         file.seek(0)
         image = read_image(file, path)
         return Header(*image.size, image.info.get(NOTES, ()), image.info.get(OWNER, (None, [])))
 
 
 def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
-    """Decode an image that Pillow has opened; see :func:`open_image`. ``name`` is used in messages."""
+    """Decode an image that Pillow has opened; see :func:`open_image`. ``name`` is used in
+    messages."""
     with problems_of(name):
         _check_header(image)
         orientation = _orientation(image)
@@ -99,10 +128,15 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
         if image.mode.startswith(_DEEP):
             grey, has_far = deep_grey(np.asarray(image))
             is_inverted = getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0
-            shown, notes = Image.fromarray(255 - grey if is_inverted else grey), (FAR_PIXELS,) * has_far
+            shown, notes = (
+                Image.fromarray(255 - grey if is_inverted else grey),
+                (FAR_PIXELS,) * has_far,
+            )
         else:
             notes = ()
-            image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
+            image.info.pop(
+                "transparency", None
+            )  # Pillow warns about a palette's transparency and drops it
             shown = image.convert("L" if image.mode in _GREY else "RGB")
         shown.info.clear()
         if orientation != 1:
@@ -114,17 +148,26 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
 
 
 def _check_header(image: Image.Image) -> None:
-    """Refuse images of the wrong size, with several frames, or that Pillow would silently decode incorrectly."""
+    """Refuse images of the wrong size, with several frames, or that Pillow would silently decode
+    incorrectly."""
     check_size(*image.size)
     # counting the frames would read all of them; MPO: a camera's JPG followed by a preview
     if getattr(image, "is_animated", False) and image.format != "MPO":
         raise Refused("it has several frames")
     tiles, tags = getattr(image, "tile", None), getattr(image, "tag_v2", {})
-    deep_png = image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B")
+    deep_png = (
+        image.format == "PNG"
+        and not image.mode.startswith(_DEEP)
+        and tiles
+        and str(tiles[0][3]).endswith("16B")
+    )
     bits, kind = tags.get(_TIFF_BITS, (1,)), max(tags.get(_TIFF_FORMAT, (1,)))
     deep_tiff = (len(bits) > 1 and max(bits) > 8) or (max(bits), kind) in ((8, 2), (32, 1))
     if deep_png or deep_tiff:
-        raise Refused("unsupported pixel type: several channels of more than 8 bits, signed 8-bit, or unsigned 32-bit")
+        raise Refused(
+            "unsupported pixel type: several channels of more than 8 bits, signed 8-bit, or "
+            "unsigned 32-bit"
+        )
 
 
 def _orientation(image: Image.Image) -> int:
@@ -146,10 +189,14 @@ def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
 
 
 def _load_undamaged(image: Image.Image) -> None:
-    """Decode a JPEG file that Pillow has opened, or check the checksums of a PNG file; do nothing for other images.
-    Pillow decodes silently over a hole of zeros or bytes of another file. Raises an OSError or SyntaxError if the file
-    is truncated, or its compressed data is damaged."""
-    if not isinstance(image, ImageFile.ImageFile) or image.format not in ("JPEG", "MPO", "PNG") or image.fp is None:
+    """Decode a JPEG file that Pillow has opened, or check the checksums of a PNG file; do nothing
+    for other images. Pillow decodes silently over a hole of zeros or bytes of another file. Raises
+    an OSError or SyntaxError if the file is truncated, or its compressed data is damaged."""
+    if (
+        not isinstance(image, ImageFile.ImageFile)
+        or image.format not in ("JPEG", "MPO", "PNG")
+        or image.fp is None
+    ):
         return
     place = image.fp.tell()
     image.fp.seek(0)
@@ -165,14 +212,21 @@ def _load_undamaged(image: Image.Image) -> None:
 def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
     """Decode a JPEG file, and return whether the data of its scans ends where the picture does.
 
-    libjpeg makes up the rest of a picture whose data ends early, and ignores data that is left over. So it is given the
-    data without its last byte, which must not suffice for the last row, and then that byte, which must.
+    libjpeg makes up the rest of a picture whose data ends early, and ignores data that is left
+    over. So it is given the data without its last byte, which must not suffice for the last row,
+    and then that byte, which must.
     """
     scans = list(_scans(content))
-    if len(scans) > 1:  # libjpeg reads all scans before the first row; the first coefficient stands before the data
+    if (
+        len(scans) > 1
+    ):  # libjpeg reads all scans before the first row; the first coefficient stands before the data
         return not any(content[start - 3] and _HOLE in content[start:end] for start, end in scans)
     end, last = scans[0][1], (0, image.height - 1, image.width, image.height)
-    stripes = Image.frombytes("L", (image.width, 1), (b"\0\xff" * image.width)[: image.width]).convert(image.mode).im
+    stripes = (
+        Image.frombytes("L", (image.width, 1), (b"\0\xff" * image.width)[: image.width])
+        .convert(image.mode)
+        .im
+    )
     is_unchanged = list[bool]()
 
     def parts() -> Iterator[bytes]:

@@ -1,7 +1,9 @@
-"""Conversion of studies to records: joins, cleans and checks targets and previous reports; one row per context.
+"""Conversion of studies to records: joins, cleans and checks targets and previous reports; one row
+per context.
 
-This is the only place where report text is cleaned. All contexts of a study share the same text, except that
-``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a previous report.
+This is the only place where report text is cleaned. All contexts of a study share the same text,
+except that ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a
+previous report.
 """
 
 import hashlib
@@ -12,7 +14,17 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.core.hygiene import ANY_RESIDUE, CONTROL, ENGLISH, LINE_ENDS, LOST, RESIDUE, fault_of, id_fault, is_absent
+from pacer.core.hygiene import (
+    ANY_RESIDUE,
+    CONTROL,
+    ENGLISH,
+    LINE_ENDS,
+    LOST,
+    RESIDUE,
+    fault_of,
+    id_fault,
+    is_absent,
+)
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.cleaning import CLEANERS, changed_number, says_something, without_sentences
 from pacer.data.schemas import PRIOR_SCHEMA
@@ -20,14 +32,15 @@ from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
 from pacer.data.values import bare_id, mapped, quoted
 from pacer.data.wording import compares_with_prior
 
-#: Columns of the frame that every reader returns, a row per examination. Texts are unchanged; an absent value is null,
-#: never blank.
+#: Columns of the frame that every reader returns, a row per examination. Texts are unchanged; an
+#: absent value is null, never blank.
 STUDY_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),  # as in problems.csv
     "rows": pl.Int64(),  # number of input rows behind the study
     "id": pl.String(),  # unique in each of its contexts
-    # contexts in which the study has a record; null: all that frontal, lateral and prior_study_id allow
+    # contexts in which the study has a record; null: all that frontal, lateral and prior_study_id
+    # allow
     "contexts": pl.List(pl.String()),
     "split": pl.String(),  # train | val | test; null: drawn by subject
     "study_id": pl.String(),
@@ -42,7 +55,9 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "prior_impression": pl.String(),
     "indication": pl.String(),
     "history": pl.String(),
-    "emphasis": pl.List(pl.Float32()),  # per token of the cleaned findings and impression, BOS first
+    "emphasis": pl.List(
+        pl.Float32()
+    ),  # per token of the cleaned findings and impression, BOS first
     **PRIOR_SCHEMA,  # null if the input has only the text
 }
 
@@ -52,14 +67,19 @@ _TEXTS = ("findings", "impression", "indication", "history", "prior_findings", "
 _TARGET = ("findings", "target_impression")
 #: The names of those that are present, joined; null if there are none.
 _SECTIONS = pl.concat_str(
-    (pl.when(pl.col(column).is_not_null()).then(pl.lit(column.removeprefix("target_"))) for column in _TARGET),
-    separator="+", ignore_nulls=True,
-).replace("", None)  # fmt: skip
+    (
+        pl.when(pl.col(column).is_not_null()).then(pl.lit(column.removeprefix("target_")))
+        for column in _TARGET
+    ),
+    separator="+",
+    ignore_nulls=True,
+).replace("", None)
 #: Upstream's previous report if both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "the context needs a previous report, but it is empty (see corpus.keep_empty_priors)"
 _LOST_TEXT = (
-    "a spreadsheet error value: the text was lost when the table was exported; export it again with the cells as text"
+    "a spreadsheet error value: the text was lost when the table was exported; export it "
+    "again with the cells as text"
 )
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
 
@@ -73,25 +93,32 @@ _NO_CONTEXT = pl.col("contexts").list.len() == 0
 
 
 def draft_records(
-    studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], originals: pl.DataFrame, account: Account
+    studies: pl.DataFrame,
+    config: Corpus,
+    names: Mapping[str, str],
+    originals: pl.DataFrame,
+    account: Account,
 ) -> pl.DataFrame:
-    """Create the records of the studies; list every study without one, or count it as beyond the limit. Count
-    empty previous reports.
+    """Create the records of the studies; list every study without one, or count it as beyond the
+    limit. Count empty previous reports.
 
     Args:
-        studies: the frame that a reader returns. names: what the input calls the columns of studies, for messages.
+        studies: the frame that a reader returns. names: what the input calls the columns of
+            studies, for messages.
         originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
 
     Returns:
-        Records whose ids and images are still unchecked, with the columns of ``records.parquet``, those of the studies,
-        and ``number`` (of the study), ``compares`` (whether the target presupposes a previous report; null if the
-        context has one) and ``nothing_left``.
+        Records whose ids and images are still unchecked, with the columns of ``records.parquet``,
+        those of the studies, and ``number`` (of the study), ``compares`` (whether the target
+        presupposes a previous report; null if the context has one) and ``nothing_left``.
     """
     studies = _checked(study_frame(studies, config), config, names, account)
     studies = _with_target(studies, config, names, account)
     studies = _with_prior(studies, config, names, account)
     studies = studies.with_columns(bare=bare_id("study_id"))
-    studies = studies.join(originals, left_on="bare", right_on="study_id", how="left", maintain_order="left")
+    studies = studies.join(
+        originals, left_on="bare", right_on="study_id", how="left", maintain_order="left"
+    )
     draft = studies.with_row_index("number").explode("contexts").rename({"contexts": "context"})
     if config.limit is not None:
         # rank of the study, from 1, within its context and split
@@ -109,17 +136,27 @@ def draft_records(
 
 
 def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
-    """Complete a reader's frame to :data:`STUDY_SCHEMA`: missing columns become null and ``rows`` 1, and missing
-    contexts and splits are filled in."""
-    absent = {name: pl.lit(None, kind) for name, kind in STUDY_SCHEMA.items() if name not in studies.columns}
+    """Complete a reader's frame to :data:`STUDY_SCHEMA`: missing columns become null and ``rows``
+    1, and missing contexts and splits are filled in."""
+    absent = {
+        name: pl.lit(None, kind)
+        for name, kind in STUDY_SCHEMA.items()
+        if name not in studies.columns
+    }
     studies = studies.with_columns(**absent).with_columns(pl.col("rows").fill_null(1))
     shares = config.split
-    drawn = mapped("subject_id", lambda subject: seeded_split(subject, config.seed, shares.val, shares.test))
+    drawn = mapped(
+        "subject_id", lambda subject: seeded_split(subject, config.seed, shares.val, shares.test)
+    )
     contexts = []
     for context in CONTEXTS:
         lateral, prior = availability(context)
-        sources = [pl.col("lateral")] * lateral + [pl.coalesce("prior_findings", "prior_impression")] * prior
-        contexts.append(pl.when(True, *(source.is_not_null() for source in sources)).then(pl.lit(context)))
+        sources = [pl.col("lateral")] * lateral + [
+            pl.coalesce("prior_findings", "prior_impression")
+        ] * prior
+        contexts.append(
+            pl.when(True, *(source.is_not_null() for source in sources)).then(pl.lit(context))
+        )
     return studies.with_columns(
         split=pl.coalesce("split", drawn) if studies["split"].null_count() else pl.col("split"),
         contexts=pl.coalesce("contexts", pl.concat_list(contexts).list.drop_nulls()),
@@ -129,11 +166,14 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
 def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
     """Return the split of a subject: ``train``, ``val`` or ``test``.
 
-    A keyed hash maps the id to [0, 1); test is the lower end and val the upper end. So adding or removing subjects does
-    not move others, and a larger share of val or test takes subjects only from train. Shares hold in expectation.
+    A keyed hash maps the id to [0, 1); test is the lower end and val the upper end. So adding or
+    removing subjects does not move others, and a larger share of val or test takes subjects only
+    from train. Shares hold in expectation.
     """
     key = hashlib.blake2b(str(seed).encode()).digest()
-    digest = hashlib.blake2b(subject_id.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
+    digest = hashlib.blake2b(
+        subject_id.encode("utf-8", "surrogatepass"), digest_size=8, key=key
+    ).digest()
     # a float holds 53 bits exactly, so the value stays below 1
     place = (int.from_bytes(digest, "big") >> 11) / 2**53
     if place < test:
@@ -141,14 +181,18 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
     return "val" if place >= 1 - val else "train"
 
 
-def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account) -> pl.DataFrame:
-    """Keep the studies with valid ids and texts and at least one enabled context; set texts such as ``N/A`` to null."""
+def _checked(
+    studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account
+) -> pl.DataFrame:
+    """Keep the studies with valid ids and texts and at least one enabled context; set texts such as
+    ``N/A`` to null."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
         studies = account.divert(studies, field, fault.is_not_null(), fault)
 
     def is_word(text: str) -> bool:
-        # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow the result
+        # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow
+        # the result
         return is_absent(text) and (config.format != "rg4" or says_something(text))
 
     line_end = "\n" if config.cleaner == "decimals" else " "
@@ -170,24 +214,36 @@ def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], ac
             kinds = ((kind, id) for more, id in texts for kind in dict.fromkeys(more[topic]))
             account.count_first(topic, names.get(name, name), kinds)
     for prefix in ("", "prior_") if config.format == "table" else ():
-        texts = (pl.col(prefix + name).str.replace_all("\n", " ", literal=True) for name in _TEXTS[:2])
+        texts = (
+            pl.col(prefix + name).str.replace_all("\n", " ", literal=True) for name in _TEXTS[:2]
+        )
         words, again = (text.str.to_lowercase().str.strip_chars(" .") for text in texts)
         same, impression = (words == again).fill_null(False), f"{prefix}impression"
-        account.count_first("same_text", "texts", ((impression, id) for id in studies.filter(same)["id"]))
+        account.count_first(
+            "same_text", "texts", ((impression, id) for id in studies.filter(same)["id"])
+        )
         studies = studies.with_columns(pl.when(~same).then(impression).alias(impression))
     if config.format == "table" and "whole_report" not in config.table.columns:
         for name in ("indication", "history"):
             long = studies.filter(pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2)["id"]
             account.count_first("long_context", "texts", ((name, id) for id in long))
-    says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
-    studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
+    says = {
+        name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")
+    }
+    studies = studies.with_columns(
+        pl.when(shows).then(name).alias(name) for name, shows in says.items()
+    )
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
-    return account.divert(studies, "", _NO_CONTEXT, "its sources match no context in corpus.contexts", LEFT_OUT)
+    return account.divert(
+        studies, "", _NO_CONTEXT, "its sources match no context in corpus.contexts", LEFT_OUT
+    )
 
 
-def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account) -> pl.DataFrame:
-    """Keep the studies with a target; add ``target_impression``, ``report_raw``, ``sections``, ``report``, and
-    ``emphasis_text`` if the emphasis covers more text than the target."""
+def _with_target(
+    studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account
+) -> pl.DataFrame:
+    """Keep the studies with a target; add ``target_impression``, ``report_raw``, ``sections``,
+    ``report``, and ``emphasis_text`` if the emphasis covers more text than the target."""
     findings_only, clean = config.target == "findings", CLEANERS[config.cleaner]
     field = names.get("findings", "findings")
     both = pl.col("findings").is_not_null() & pl.col("impression").is_not_null()
@@ -198,7 +254,9 @@ def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str]
     )
     if findings_only:
         without = pl.col("findings").is_null() & pl.col("impression").is_not_null()
-        studies = account.divert(studies, "", without, "no findings section (corpus.target: findings)", LEFT_OUT)
+        studies = account.divert(
+            studies, "", without, "no findings section (corpus.target: findings)", LEFT_OUT
+        )
     same = pl.col("lateral") == pl.col("frontal")
     reason = "the same file is given as both frontal and lateral"
     studies = account.divert(studies, names.get("lateral", "lateral"), same, reason)
@@ -206,21 +264,35 @@ def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str]
     # a released file should have a text for every record
     kind = BAD if config.format == "rg4" else LEFT_OUT
     without = pl.col("report_raw").is_null()
-    studies = account.divert(studies, field if kind == BAD else "", without, "neither findings nor impression", kind)
-    studies = studies.with_columns(report=mapped("report_raw", clean), emphasis_text=mapped("emphasis_text", clean))
-    may_change = studies.filter(pl.col("report_raw").str.contains(_MAY_CHANGE)).select("report_raw", "report", "id")
-    changed = [(number, id) for raw, cleaned, id in may_change.iter_rows() if (number := changed_number(raw, cleaned))]
+    studies = account.divert(
+        studies, field if kind == BAD else "", without, "neither findings nor impression", kind
+    )
+    studies = studies.with_columns(
+        report=mapped("report_raw", clean), emphasis_text=mapped("emphasis_text", clean)
+    )
+    may_change = studies.filter(pl.col("report_raw").str.contains(_MAY_CHANGE)).select(
+        "report_raw", "report", "id"
+    )
+    changed = [
+        (number, id)
+        for raw, cleaned, id in may_change.iter_rows()
+        if (number := changed_number(raw, cleaned))
+    ]
     if changed:
-        account.count("changed_numbers", "targets", "for example {} in {}".format(*changed[0]), len(changed))
+        account.count(
+            "changed_numbers", "targets", "for example {} in {}".format(*changed[0]), len(changed)
+        )
     foreign = studies.filter(~pl.col("report").str.contains(ENGLISH))["id"]
     account.count_first("not_english", "targets", (("targets", id) for id in foreign))
     says_nothing = ~_says_something("report")
     return account.divert(studies, field, says_nothing, "the target report is empty after cleaning")
 
 
-def _with_prior(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account) -> pl.DataFrame:
-    """Add ``prior_report`` and remove the contexts that lack one; ``is_prior_empty``: a context needs a previous
-    report, but it has no text."""
+def _with_prior(
+    studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account
+) -> pl.DataFrame:
+    """Add ``prior_report`` and remove the contexts that lack one; ``is_prior_empty``: a context
+    needs a previous report, but it has no text."""
     clean = CLEANERS[config.cleaner]
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression", config))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))
@@ -231,7 +303,9 @@ def _with_prior(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str],
         mark = pl.when(is_empty & (pl.col("prior_report") == "")).then(pl.lit(clean(_ABSENT_PRIOR)))
         return studies.with_columns(prior_report=mark.otherwise("prior_report"))
     without_prior = _contexts(~pl.element().str.ends_with("w"))
-    studies = studies.with_columns(contexts=pl.when(is_empty).then(without_prior).otherwise("contexts"))
+    studies = studies.with_columns(
+        contexts=pl.when(is_empty).then(without_prior).otherwise("contexts")
+    )
     return account.divert(studies, names.get("prior_findings", ""), _NO_CONTEXT, _EMPTY_PRIOR)
 
 
@@ -251,15 +325,21 @@ def _says_something(column: str) -> pl.Expr:
 
 
 def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
-    """Apply ``corpus.unseen_comparisons`` to the targets of the contexts without a previous report."""
+    """Apply ``corpus.unseen_comparisons`` to the targets of the contexts without a previous
+    report."""
     unseen = draft.filter(~_HAS_PRIOR).unique("number", keep="first", maintain_order=True)
-    unseen = unseen.select("number", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean))
-    draft = draft.join(unseen.select("number", "compares"), on="number", how="left", maintain_order="left")
+    unseen = unseen.select(
+        "number", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean)
+    )
+    draft = draft.join(
+        unseen.select("number", "compares"), on="number", how="left", maintain_order="left"
+    )
     draft = draft.with_columns(compares=pl.when(~_HAS_PRIOR).then("compares"))
     if config.unseen_comparisons == "keep":
         return draft.with_columns(nothing_left=pl.lit(False))
     stripped = unseen.filter("compares").with_columns(
-        mapped(column, lambda text: without_sentences(text, compares_with_prior)) for column in _TARGET
+        mapped(column, lambda text: without_sentences(text, compares_with_prior))
+        for column in _TARGET
     )
     stripped = stripped.select("number", report_raw=_joined(*_TARGET, config), sections=_SECTIONS)
     stripped = stripped.with_columns(report=mapped("report_raw", CLEANERS[config.cleaner]))
@@ -267,41 +347,69 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     draft = draft.join(stripped, on="number", how="left", maintain_order="left", suffix="_stripped")
     is_stripped = pl.col("compares") & pl.col("report_stripped").is_not_null()
     return draft.with_columns(
-        *(pl.when(is_stripped).then(f"{name}_stripped").otherwise(name).alias(name)
-          for name in ("report", "report_raw", "sections")),
+        *(
+            pl.when(is_stripped).then(f"{name}_stripped").otherwise(name).alias(name)
+            for name in ("report", "report_raw", "sections")
+        ),
         # the emphasis weights follow the tokens of the whole report
-        *(pl.when(is_stripped).then(None).otherwise(name).alias(name) for name in ("emphasis", "emphasis_text")),
+        *(
+            pl.when(is_stripped).then(None).otherwise(name).alias(name)
+            for name in ("emphasis", "emphasis_text")
+        ),
         nothing_left=pl.col("compares").fill_null(False) & pl.col("report_stripped").is_null(),
-    )  # fmt: skip
+    )
 
 
 def drop_invalid(
-    draft: pl.DataFrame, unusable: pl.DataFrame, folder: Path, names: Mapping[str, str], account: Account
+    draft: pl.DataFrame,
+    unusable: pl.DataFrame,
+    folder: Path,
+    names: Mapping[str, str],
+    account: Account,
 ) -> pl.DataFrame:
-    """Return the valid records of a draft; ``account`` gets the number of targets that presuppose a previous report but
-    have none.
+    """Return the valid records of a draft; ``account`` gets the number of targets that presuppose a
+    previous report but have none.
 
-    A study can have records in several contexts. Its rows count as bad or left out only if all its records are
-    rejected, and it is listed once per reason. The counts of targets include those that are left out or stripped.
+    A study can have records in several contexts. Its rows count as bad or left out only if all its
+    records are rejected, and it is listed once per reason. The counts of targets include those that
+    are left out or stripped.
 
     Args:
-        unusable: ``image_id`` and ``problem`` of images that cannot be used. folder: the folder of the images.
+        unusable: ``image_id`` and ``problem`` of images that cannot be used. folder: the folder of
+            the images.
     """
     path = mapped("image_id", lambda path: quoted(path, 200, 1))
-    unusable = unusable.select("image_id", "problem", place=pl.format("{} below {}", path, pl.lit(str(folder))))
+    unusable = unusable.select(
+        "image_id", "problem", place=pl.format("{} below {}", path, pl.lit(str(folder)))
+    )
     for view in ("frontal", "lateral"):
-        draft = draft.join(unusable, left_on=view, right_on="image_id", how="left", maintain_order="left")
+        draft = draft.join(
+            unusable, left_on=view, right_on="image_id", how="left", maintain_order="left"
+        )
         draft = draft.rename({"problem": f"{view}_problem", "place": f"{view}_place"})
 
-    first = pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row").first().over("record_id")
-    repeated, twice = ~pl.col("record_id").is_first_distinct(), pl.lit("the record id occurs more than once")
+    first = (
+        pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row")
+        .first()
+        .over("record_id")
+    )
+    repeated, twice = (
+        ~pl.col("record_id").is_first_distinct(),
+        pl.lit("the record id occurs more than once"),
+    )
     faults = [(repeated, "id", twice, BAD, first)]
     for view in ("frontal", "lateral"):
         problem = pl.col(f"{view}_problem")
-        faults.append((problem.is_not_null(), names.get(view, view), problem, BAD, pl.col(f"{view}_place")))
-    faults.append((pl.col("nothing_left"), "", pl.lit(_ALL_COMPARES), LEFT_OUT, pl.lit(None, pl.String)))
+        faults.append(
+            (problem.is_not_null(), names.get(view, view), problem, BAD, pl.col(f"{view}_place"))
+        )
+    faults.append(
+        (pl.col("nothing_left"), "", pl.lit(_ALL_COMPARES), LEFT_OUT, pl.lit(None, pl.String))
+    )
     fault = pl.coalesce(
-        pl.when(where).then(pl.struct(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value))
+        pl.when(where).then(
+            pl.struct(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
+        )
         for where, field, reason, kind, value in faults
     )
     is_rejected = pl.col("fault").is_not_null()
@@ -314,5 +422,7 @@ def drop_invalid(
     counts_for_wording = ~is_rejected | (pl.col("fault").struct.field("kind") == LEFT_OUT)
     judged = draft.filter(pl.col("compares").is_not_null() & counts_for_wording).group_by("context")
     counts = judged.agg(pl.col("compares").sum(), records=pl.len())
-    account.wording = {context: (comparing, of_all) for context, comparing, of_all in counts.iter_rows()}
+    account.wording = {
+        context: (comparing, of_all) for context, comparing, of_all in counts.iter_rows()
+    }
     return draft.filter(~is_rejected)

@@ -1,7 +1,7 @@
 """The schemas that all code after the readers uses, and strict reading of the tables.
 
-A row is one scenario record: one examination in one context. An examination has a row for every context that its
-sources allow.
+A row is one scenario record: one examination in one context. An examination has a row for every
+context that its sources allow.
 """
 
 import json
@@ -47,14 +47,17 @@ RECORD_SCHEMA: dict[str, pl.DataType] = {
     "indication": pl.String(),  # null if absent
     "history": pl.String(),  # null if absent
     "emphasis": pl.List(pl.Float32()),  # as released, the entry of BOS first; null if not supplied
-    "emphasis_text": pl.String(),  # cleaned text that the emphasis follows; null if that is `report`
+    # cleaned text that the emphasis follows; null if that is `report`
+    "emphasis_text": pl.String(),
 }
 
-#: The earlier study that supplied the previous report, if the format identifies it; one row per study.
+#: The earlier study that supplied the previous report, if the format identifies it; one row per
+#: study.
 PRIOR_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "prior_study_id": pl.String(),
-    "gap_days": pl.Float64(),  # whole unless both studies have a time; null if only the order is known
+    # whole unless both studies have a time; null if only the order is known
+    "gap_days": pl.Float64(),
 }
 
 IMAGE_SCHEMA: dict[str, pl.DataType] = {
@@ -68,7 +71,9 @@ IMAGE_SCHEMA: dict[str, pl.DataType] = {
 #: ``emphasis.parquet``: one row per record, in the order of the records.
 EMPHASIS_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),
-    "emphasis": pl.List(pl.Float32()),  # for BOS, the report's tokens and EOS; null: no marks, or a test record
+    "emphasis": pl.List(
+        pl.Float32()
+    ),  # for BOS, the report's tokens and EOS; null: no marks, or a test record
 }
 
 #: ``truth.parquet`` of a generated corpus: the latent state of every study.
@@ -79,21 +84,28 @@ TRUTH_SCHEMA: dict[str, pl.DataType] = {
     **{finding: pl.Boolean() for finding in FINDINGS},
     "lateral_only": pl.List(pl.String()),  # findings that only the lateral view shows
     "prior_only": pl.List(pl.String()),  # findings that only the previous report mentions
-    # present findings: left | right | bilateral | null; mild | moderate | severe; new | worse | stable | improved
-    "states": pl.List(pl.Struct(dict.fromkeys(("finding", "side", "severity", "course"), pl.String()))),
-    "boxes": pl.List(  # where a view (frontal | lateral) shows a finding, in shares of the image; parts lie apart
+    # present findings: left | right | bilateral | null; mild | moderate | severe; new | worse |
+    # stable | improved
+    "states": pl.List(
+        pl.Struct(dict.fromkeys(("finding", "side", "severity", "course"), pl.String()))
+    ),
+    # where a view (frontal | lateral) shows a finding, in shares of the image; parts lie apart
+    "boxes": pl.List(
         pl.Struct(
-            {"finding": pl.String(), "view": pl.String()} | dict.fromkeys(("x", "y", "width", "height"), pl.Float64())
+            {"finding": pl.String(), "view": pl.String()}
+            | dict.fromkeys(("x", "y", "width", "height"), pl.Float64())
         )
     ),
 }
 
 
 def read_records(path: str | Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read these columns of ``records.parquet`` (None: all). Raises a DataError as :func:`read_table` does, or if a
-    record id occurs twice."""
+    """Read these columns of ``records.parquet`` (None: all). Raises a DataError as
+    :func:`read_table` does, or if a record id occurs twice."""
     columns = list(RECORD_SCHEMA if columns is None else columns)
-    records = read_table(path, RECORD_SCHEMA, ["record_id", *(name for name in columns if name != "record_id")])
+    records = read_table(
+        path, RECORD_SCHEMA, ["record_id", *(name for name in columns if name != "record_id")]
+    )
     if records["record_id"].n_unique() != records.height:
         twice = records.filter(pl.col("record_id").is_duplicated())["record_id"][0]
         raise DataError(f"record {twice} appears twice in {path}; rerun the `corpus` stage")
@@ -106,8 +118,9 @@ def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """Return the settings that ``records.parquet`` was made with: ``cleaner``, ``target``, ``unseen_comparisons``,
-    ``format``, ``limit``, and whether it was ``generated``. Empty if another program wrote the table."""
+    """Return the settings that ``records.parquet`` was made with: ``cleaner``, ``target``,
+    ``unseen_comparisons``, ``format``, ``limit``, and whether it was ``generated``. Empty if
+    another program wrote the table."""
     about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())
     return {} if about is None else json.loads(about)
 
@@ -123,14 +136,18 @@ def read_table(
     columns: Sequence[str] | None = None,
     optional: Mapping[str, pl.DataType] | None = None,
 ) -> pl.DataFrame:
-    """Read ``columns`` (None: all, in schema order) of a Parquet table with exactly the columns of ``schema``, and any
-    of ``optional``.
+    """Read ``columns`` (None: all, in schema order) of a Parquet table with exactly the columns of
+    ``schema``, and any of ``optional``.
 
     Raises:
-        DataError: the file is missing or unreadable, or the columns differ; the message names the difference.
+        DataError: the file is missing or unreadable, or the columns differ; the message names the
+            difference.
     """
     if not Path(path).is_file():
-        raise DataError(f"{path} does not exist; correct the path, or run the stage that writes it (`dvc repro`)")
+        raise DataError(
+            f"{path} does not exist; correct the path, or run the stage that writes it (`dvc "
+            "repro`)"
+        )
     try:
         with open(path, "rb") as file:
             types = pl.read_parquet_schema(file)
@@ -140,10 +157,16 @@ def read_table(
     missing = [name for name in schema if name not in types]
     unknown = [name for name in types if name not in schema]
     if missing or unknown:
-        raise DataError(f"{path}: missing columns {missing or 'none'}, unknown {unknown or 'none'}; regenerate it")
+        raise DataError(
+            f"{path}: missing columns {missing or 'none'}, unknown {unknown or 'none'}; regenerate "
+            "it"
+        )
     for name, kind in schema.items():
         if types[name] != kind:
-            raise DataError(f"{path}: column {name} has type {types[name]} instead of {kind}; regenerate the file")
+            raise DataError(
+                f"{path}: column {name} has type {types[name]} instead of {kind}; regenerate the "
+                "file"
+            )
     wanted = list(schema if columns is None else columns)
     with readable(path):
         return pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))
@@ -151,7 +174,8 @@ def read_table(
 
 @contextmanager
 def readable(path: str | Path) -> Generator[None]:
-    """Convert pyarrow's errors, including wrong page checksums, to DataError within this context."""
+    """Convert pyarrow's errors, including wrong page checksums, to DataError within this
+    context."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -159,11 +183,25 @@ def readable(path: str | Path) -> Generator[None]:
 
 
 def write_table(
-    path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType], about: Mapping[str, Any] | None = None
+    path: str | Path,
+    table: pl.DataFrame,
+    schema: dict[str, pl.DataType],
+    about: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the columns of ``schema`` atomically as Parquet, with settings in its metadata (:func:`read_about`)."""
-    arrow = table.select(list(schema)).cast(pl.Schema(schema)).to_arrow(compat_level=pl.CompatLevel.oldest())
+    """Write the columns of ``schema`` atomically as Parquet, with settings in its metadata
+    (:func:`read_about`)."""
+    arrow = (
+        table.select(list(schema))
+        .cast(pl.Schema(schema))
+        .to_arrow(compat_level=pl.CompatLevel.oldest())
+    )
     if about is not None:
         arrow = arrow.replace_schema_metadata({ABOUT: json.dumps(about)})
     with atomic_path(path) as temporary:
-        pq.write_table(arrow, temporary, compression="zstd", write_page_checksum=True, row_group_size=_ROW_GROUP)
+        pq.write_table(
+            arrow,
+            temporary,
+            compression="zstd",
+            write_page_checksum=True,
+            row_group_size=_ROW_GROUP,
+        )

@@ -1,11 +1,12 @@
 """The sections of a report: findings, impression, indication and history.
 
-In a MIMIC-CXR report file a heading starts a line, in capitals and before a colon. Some headings have their own line.
-Headings in small letters (``Findings:``) count in a report that has none in capitals; in others, only those of the four
-sections do, and not inside findings or an impression in capitals. The meanings of headings (``headings.yaml``) and the
-rule that the last paragraphs of a report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code;
-exceptions: docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a period;
-a report may have several examinations, and findings without a heading.
+In a MIMIC-CXR report file a heading starts a line, in capitals and before a colon. Some headings
+have their own line. Headings in small letters (``Findings:``) count in a report that has none in
+capitals; in others, only those of the four sections do, and not inside findings or an impression in
+capitals. The meanings of headings (``headings.yaml``) and the rule that the last paragraphs of a
+report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions:
+docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a
+period; a report may have several examinations, and findings without a heading.
 """
 
 import re
@@ -22,7 +23,8 @@ SectionName = Literal["findings", "impression", "indication", "history", "other"
 
 
 class Sections(NamedTuple):
-    """Texts, None if absent; those of a report file with white space collapsed, those of a table with line ends."""
+    """Texts, None if absent; those of a report file with white space collapsed, those of a table
+    with line ends."""
 
     findings: str | None = None
     impression: str | None = None
@@ -32,7 +34,8 @@ class Sections(NamedTuple):
 
 # the colon in a time of day (CHEST, 8:13 A.M.) does not end a heading
 _HEADING = re.compile(
-    r"^[ \t]*(?:([A-Z](?:[A-Z0-9 \t,/&().'#-]|(?<=\d):(?=\d)){0,90}|[A-Z][a-z]+(?: [A-Za-z]+){0,3}):(?!(?<=\d:)\d)"
+    r"^[ \t]*(?:([A-Z](?:[A-Z0-9 \t,/&().'#-]|(?<=\d):(?=\d)){0,90}|[A-Z][a-z]+(?: "
+    r"[A-Za-z]+){0,3}):(?!(?<=\d:)\d)"
     r"|((?:FINAL )?ADDENDUM|FINAL REPORT|FINDINGS?|IMPRESSION)[ \t\r]*$)",
     re.M,
 )
@@ -48,34 +51,47 @@ def _any_of(*groups: list[str]) -> str:
     return joined
 
 
-_MEANINGS: list[tuple[SectionName, re.Pattern[str]]] = [(name, re.compile(words)) for name, words in _TEXT["meanings"]]
+_MEANINGS: list[tuple[SectionName, re.Pattern[str]]] = [
+    (name, re.compile(words)) for name, words in _TEXT["meanings"]
+]
 _IMAGES = re.compile(_any_of(_TEXT["images"]))
 _IN_SMALL_LETTERS = re.compile(_any_of(_TEXT["in small letters"]))
 _IMAGES_IN_TABLES = re.compile(_any_of(["<images>"]))
 _TABLE_HEADINGS = {name: _any_of([words]) for name, words in _TEXT["in tables as"].items()}
-_IN_TABLES = re.compile(_any_of(_TEXT["in small letters"], _TEXT["in tables"], [*_TABLE_HEADINGS.values()]))
+_IN_TABLES = re.compile(
+    _any_of(_TEXT["in small letters"], _TEXT["in tables"], [*_TABLE_HEADINGS.values()])
+)
 #: Headings that precede the findings; in small letters within ``FINDINGS`` they are part of them.
 _BEFORE = re.compile("COMP|EXAM|TECH|PROC|TYPE|DATE")
 #: Capitals that say nothing about how the headings below them are written.
 _TITLES = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
 _MAIN, _CONTEXT = ("findings", "impression"), ("indication", "history")
 #: Headings below which the report does not go on, and examinations that are no radiographs.
-_AFTER, _NO_X_RAY = re.compile("ADDEND|NOTIF|RECOM|WET|PRELIM|ATTEST"), re.compile(r"\b(?:CT|CTA|MRI?|US|PET)\b")
+_AFTER, _NO_X_RAY = (
+    re.compile("ADDEND|NOTIF|RECOM|WET|PRELIM|ATTEST"),
+    re.compile(r"\b(?:CT|CTA|MRI?|US|PET)\b"),
+)
 #: What ends a line in a table's text, also as other formats write it.
 _LINE_END = re.compile(
-    rf"(?=[^\w\s.,:;/()'-]|[\r_\x0b-\x1f\x85\u2028\u2029-])(?:{LINE_ENDS}|{_any_of(_TEXT['line ends'])})"
+    rf"(?=[^\w\s.,:;/()'-]|[\r_\x0b-\x1f\x85\u2028\u2029-])(?:{LINE_ENDS}"
+    rf"|{_any_of(_TEXT['line ends'])})"
 )
 _TEXT["fragments"]["in tables"] = _IN_TABLES.pattern
 _CANDIDATES = [re.compile(_any_of([pattern]), re.M) for pattern in _TEXT["candidates"]]
-#: What can begin an examination, in a text whose headings begin lines: a heading, or the name of the images.
+#: What can begin an examination, in a text whose headings begin lines: a heading, or the name of
+#: the images.
 _TITLE = re.compile(_any_of(_TEXT["titles"]), re.M)
 _SENTENCE_BEGINS = re.compile(r"(?:(?<=[.!?])\s+|\n\s*(?=[A-Z]))(?=\S)|\A\s*")
 _OF_IMAGE, _OF_PATIENT, _LIMB = (
-    re.compile(_any_of(_TEXT[name]), re.I) for name in ("about the images", "about the patient", "limbs")
+    re.compile(_any_of(_TEXT[name]), re.I)
+    for name in ("about the images", "about the patient", "limbs")
 )
-_SIGNATURES: dict[str, str] = {kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()}
+_SIGNATURES: dict[str, str] = {
+    kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()
+}
 _SIGNATURE = re.compile(
-    rf"(?:^|(?<=[.!?;])\s)\s{{0,20}}(?:{'|'.join(_SIGNATURES.values())})[^\n]*", re.M | re.IGNORECASE
+    rf"(?:^|(?<=[.!?;])\s)\s{{0,20}}(?:{'|'.join(_SIGNATURES.values())})[^\n]*",
+    re.M | re.IGNORECASE,
 )
 #: For polars: what every text with a heading or a signature holds.
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
@@ -84,7 +100,9 @@ _MARK = re.compile(r"[^\w\s.,:;/()'-]|_x")
 _DATED_TITLE = re.compile(rf"^[ \t]*(?:{_any_of(['<images>'])}) *: *\d[\d/.: -]*$", re.M | re.I)
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
-_SENTENCE = re.compile(r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)|^[ \t]*[A-Z]?[a-z]+(?: [a-z]{2,})+[ \t]*$", re.M)
+_SENTENCE = re.compile(
+    r"^[ \t]*[A-Z].*?\w{3}\.(?:\s|$)|^[ \t]*[A-Z]?[a-z]+(?: [a-z]{2,})+[ \t]*$", re.M
+)
 
 
 class _Part(NamedTuple):
@@ -96,19 +114,21 @@ class _Part(NamedTuple):
 
 
 def find_sections(text: str) -> Sections:
-    """Find the sections of a report file. If a section occurs more than once, the last non-empty one counts, because
-    preliminary readings precede the final report. Only the first paragraph of indication and history is used, because
-    the rest of a report without more headings may follow it."""
+    """Find the sections of a report file. If a section occurs more than once, the last non-empty
+    one counts, because preliminary readings precede the final report. Only the first paragraph of
+    indication and history is used, because the rest of a report without more headings may follow
+    it."""
     return _sections(_parts(text))
 
 
 @lru_cache(maxsize=16)  # the rows of a study have one text
 def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
-    """Find the sections of a whole report of a table, and what is odd about it, by topic of the audit.
+    """Find the sections of a whole report of a table, and what is odd about it, by topic of the
+    audit.
 
-    Sections with one name are joined, findings without a heading are found by their words, and of several examinations
-    only that of the chest counts. Without any heading, all of it is findings. Signatures, dictation stamps, phone
-    numbers and names below the report belong to no section.
+    Sections with one name are joined, findings without a heading are found by their words, and of
+    several examinations only that of the chest counts. Without any heading, all of it is findings.
+    Signatures, dictation stamps, phone numbers and names below the report belong to no section.
     """
     raw = lines = _LINE_END.sub("\n", text)
     patterns = RESIDUE.items() if _MARK.search(lines) else ()
@@ -123,66 +143,95 @@ def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
     main = [part.heading for part in parts if part.name in _MAIN and part.text.strip()]
     below = any(_BLANK_LINE.search(part.text.strip()) for part in parts if part.name in _CONTEXT)
     outside = below or _SENTENCE.search(_TITLE.sub("", parts[0].text))
-    context = max(len(_SENTENCE_END.findall(words or "")) for words in (sections.indication, sections.history))
-    unused = [part.heading for part in parts if part.name == "other" and part.heading and part.text.strip()]
+    context = max(
+        len(_SENTENCE_END.findall(words or "")) for words in (sections.indication, sections.history)
+    )
+    unused = [
+        part.heading
+        for part in parts
+        if part.name == "other" and part.heading and part.text.strip()
+    ]
     capitals = [words for _, words in _written_headings(lines) if words.isupper()]
     odd = {
         "a signature, stamp, phone number or name, which is removed": signatures,
-        "no headings, so all is findings": len(parts) == 1 and sections.findings and not re.search(LOST, text),
+        "no headings, so all is findings": len(parts) == 1
+        and sections.findings
+        and not re.search(LOST, text),
         "another examination or version of the report, which is cut off": others,
         f"findings without a heading, {where}": where,
         "a section that occurs twice, which is joined": len(set(main)) < len(main),
-        "text above the headings or below the history, which is not used": len(parts) > 1 and outside,
+        "text above the headings or below the history, which is not used": len(parts) > 1
+        and outside,
         "history or indication of more than two sentences": context > 2,
-        "the heading of another part of the body, whose text is kept": any(map(_LIMB.search, capitals)),
+        "the heading of another part of the body, whose text is kept": any(
+            map(_LIMB.search, capitals)
+        ),
     }
     return sections, {
         "whole_reports": [note for note, holds in odd.items() if holds],
         "unused_sections": [quoted(words, words=5) for words in unused],
         "unknown_headings": [
-            quoted(words, words=5) for words in capitals if not (_OF_IMAGE.search(words) or meaning_of(words))
+            quoted(words, words=5)
+            for words in capitals
+            if not (_OF_IMAGE.search(words) or meaning_of(words))
         ],
         "residue": [kind for kind, pattern in patterns if re.search(pattern, raw)],
     }
 
 
 def _examination(lines: str) -> tuple[str, bool]:
-    """Return what a report says of the chest, in its last version, and whether it says more. An examination ends where
-    a title is followed by a section that it already has, or names another part of the body."""
+    """Return what a report says of the chest, in its last version, and whether it says more. An
+    examination ends where a title is followed by a section that it already has, or names another
+    part of the body."""
     titles = [*_TITLE.finditer(lines)]
     bounds = [0, *(title.start() for title in titles), len(lines)]
     examinations = [["", lines[: bounds[1]]]]  # titles and text of each
     for title, (start, stop) in zip(titles, pairwise(bounds[1:]), strict=True):
         name, stated = " ".join(filter(None, title.groups())), _stated(examinations[-1][1].strip())
         is_elsewhere = bool(other_part(name)) != bool(other_part(examinations[-1][0]))
-        says_more = stated or (examinations[-1][0] and _SENTENCE.search(_TITLE.sub("", examinations[-1][1])))
+        says_more = stated or (
+            examinations[-1][0] and _SENTENCE.search(_TITLE.sub("", examinations[-1][1]))
+        )
         if (is_elsewhere and says_more) or stated & _stated(lines[start:stop]):
             examinations.append(["", ""])
         examinations[-1][0] += f" {name}"
         examinations[-1][1] += lines[start:stop]
     _, text = min(  # the first of those that fit best
         examinations,
-        key=lambda one: (bool(other_part(one[0])), "FINAL REPORT" not in one[0], bool(_NO_X_RAY.search(one[0]))),
+        key=lambda one: (
+            bool(other_part(one[0])),
+            "FINAL REPORT" not in one[0],
+            bool(_NO_X_RAY.search(one[0])),
+        ),
     )
     return text, len(examinations) > 1
 
 
 def _stated(text: str) -> set[str]:
-    """Return the findings and impression that a text has, those below a name of images by that name."""
-    parts = [part for part in _parts(text) if part.name in _MAIN and part.text.strip()] if text else []
+    """Return the findings and impression that a text has, those below a name of images by that
+    name."""
+    parts = (
+        [part for part in _parts(text) if part.name in _MAIN and part.text.strip()] if text else []
+    )
     return {part.name if _is_main(part.heading) else part.heading for part in parts}
 
 
 def _is_main(heading: str) -> bool:
-    """Whether a heading begins findings or impression, and is not the name of images, which may be a title."""
+    """Whether a heading begins findings or impression, and is not the name of images, which may be
+    a title."""
     return meaning_of(heading, "findings") in _MAIN
 
 
 def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
-    """Give findings without a heading a part of their own, and say where they were: from the first sentence about the
-    images on, below the last heading before the impression, else below the last heading."""
-    has_findings = any(part.name == "findings" and part.text.strip() and _is_main(part.heading) for part in parts)
-    for place, part in enumerate(parts):  # the name of images is a title, unless the findings follow it
+    """Give findings without a heading a part of their own, and say where they were: from the first
+    sentence about the images on, below the last heading before the impression, else below the last
+    heading."""
+    has_findings = any(
+        part.name == "findings" and part.text.strip() and _is_main(part.heading) for part in parts
+    )
+    for place, part in enumerate(
+        parts
+    ):  # the name of images is a title, unless the findings follow it
         is_title = part.name == "findings" and not _is_main(part.heading)
         if is_title and (has_findings or not re.search("[A-Za-z]{3}", part.text)):
             parts[place] = part._replace(name="other")
@@ -193,7 +242,11 @@ def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
         name, text, heading = parts[place]
         begins = [match.end() for match in _SENTENCE_BEGINS.finditer(text)][bool(heading) :]
         pairs = pairwise([*begins, len(text)])
-        of_image = [pair[0] for pair in pairs if _OF_IMAGE.search(text, *pair) and not _OF_PATIENT.search(text, *pair)]
+        of_image = [
+            pair[0]
+            for pair in pairs
+            if _OF_IMAGE.search(text, *pair) and not _OF_PATIENT.search(text, *pair)
+        ]
         if of_image and name not in _MAIN and not _AFTER.search(heading):
             above, findings = text[: of_image[0]], text[of_image[0] :]
             parts[place : place + 1] = [_Part(name, above, heading), _Part("findings", findings)]
@@ -202,10 +255,17 @@ def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
 
 
 def more_than_a_section(text: str) -> dict[str, list[str]]:
-    """Return the ``headings`` in a table's text, in capitals, and the kinds of ``signatures`` (also dictation stamps,
-    phone numbers and names of persons) below it."""
-    kinds = [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
-    return {"headings": [words for _, words in _headings(text) if _IN_TABLES.fullmatch(words)], "signatures": kinds}
+    """Return the ``headings`` in a table's text, in capitals, and the kinds of ``signatures`` (also
+    dictation stamps, phone numbers and names of persons) below it."""
+    kinds = [
+        [*_SIGNATURES][match.lastindex - 1]
+        for match in _SIGNATURE.finditer(text)
+        if match.lastindex
+    ]
+    return {
+        "headings": [words for _, words in _headings(text) if _IN_TABLES.fullmatch(words)],
+        "signatures": kinds,
+    }
 
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:
@@ -224,10 +284,13 @@ def _headings(text: str) -> list[tuple[re.Match[str], str]]:
 
 @lru_cache(maxsize=4096)
 def _table_heading(words: str) -> str | None:
-    """Return the heading that the words before a colon count as, in a table's text; None if they are text."""
+    """Return the heading that the words before a colon count as, in a table's text; None if they
+    are text."""
     words = _spelt(words)
     if _IN_TABLES.fullmatch(words):
-        return next((name for name, also in _TABLE_HEADINGS.items() if re.fullmatch(also, words)), words)
+        return next(
+            (name for name, also in _TABLE_HEADINGS.items() if re.fullmatch(also, words)), words
+        )
     if _IMAGES_IN_TABLES.fullmatch(words):
         return words if meaning_of(words) or other_part(words) else f"CHEST {words}"
     return None
@@ -239,7 +302,9 @@ def _written_headings(text: str) -> list[tuple[re.Match[str], str]]:
 
 def _parts(text: str) -> list[_Part]:
     headings = _written_headings(text)
-    any_capitals = any(words.isupper() and not _TITLES.search(words) and meaning_of(words) for _, words in headings)
+    any_capitals = any(
+        words.isupper() and not _TITLES.search(words) and meaning_of(words) for _, words in headings
+    )
     parts: list[_Part] = []
     begin, last, main_in_capitals = 0, _Part("other", ""), False
     for match, words in headings:
@@ -251,13 +316,15 @@ def _parts(text: str) -> list[_Part]:
         if meaning is not None:
             parts.append(last._replace(text=text[begin : match.start()]))
             begin, last = match.end(), _Part(meaning, "", words)
-            # a heading that names the images may be the title of the report; it has no meaning within findings
+            # a heading that names the images may be the title of the report; it has no meaning
+            # within findings
             main_in_capitals = words.isupper() and _is_main(words)
     return [*parts, last._replace(text=text[begin:])]
 
 
 def _sections(parts: list[_Part], joined: bool = False) -> Sections:
-    """Return the sections; without findings and impression, the last paragraphs of the report conclude it."""
+    """Return the sections; without findings and impression, the last paragraphs of the report
+    conclude it."""
     texts: dict[str, list[str]] = {}
     for part in parts:
         text = part.text
@@ -267,17 +334,25 @@ def _sections(parts: list[_Part], joined: bool = False) -> Sections:
             texts.setdefault(part.name, []).append(words)
     last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
     if texts.keys().isdisjoint(_MAIN) and len(last) == 2 and (conclusion := _words(last[1])):
-        return _sections([*parts[:-1], parts[-1]._replace(text=last[0])], joined)._replace(impression=conclusion)
-    return Sections(**{name: "\n".join(dict.fromkeys(all)) if joined else all[-1] for name, all in texts.items()})
+        return _sections([*parts[:-1], parts[-1]._replace(text=last[0])], joined)._replace(
+            impression=conclusion
+        )
+    return Sections(
+        **{
+            name: "\n".join(dict.fromkeys(all)) if joined else all[-1]
+            for name, all in texts.items()
+        }
+    )
 
 
 @lru_cache(maxsize=4096)
 def meaning_of(heading: str, within: SectionName = "other") -> SectionName | None:
-    """Return the section that a heading begins, ``other`` for an unused section; None if it begins no section.
+    """Return the section that a heading begins, ``other`` for an unused section; None if it begins
+    no section.
 
     Args:
-        heading: without its colon, with single spaces. within: the section in which it occurs; a heading that names the
-            images does not end findings or an impression.
+        heading: without its colon, with single spaces. within: the section in which it occurs; a
+            heading that names the images does not end findings or an impression.
     """
     spelt = _spelt(heading.upper())
     if not heading.isupper() and not _IN_SMALL_LETTERS.fullmatch(spelt):
@@ -292,13 +367,21 @@ def meaning_of(heading: str, within: SectionName = "other") -> SectionName | Non
 def _spelt(heading: str) -> str:
     """Correct the often misspelt words of a heading."""
     return " ".join(
-        next((known for known in _TEXT["often misspelt"] if len(word) > 5 and _one_slip(word, known)), word)
+        next(
+            (
+                known
+                for known in _TEXT["often misspelt"]
+                if len(word) > 5 and _one_slip(word, known)
+            ),
+            word,
+        )
         for word in heading.split()
     )
 
 
 def _one_slip(word: str, known: str) -> bool:
-    """Whether a word differs from a known one by at most one extra, missing or wrong letter, or two swapped ones."""
+    """Whether a word differs from a known one by at most one extra, missing or wrong letter, or two
+    swapped ones."""
     for _ in range(2):  # from the front, then from the back
         while word and known and word[0] == known[0]:
             word, known = word[1:], known[1:]

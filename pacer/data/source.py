@@ -2,10 +2,11 @@
 
     {"root": folder, "images": folder below root, "files": {role: {"path", "bytes", "sha256"}}}
 
-``root`` is absolute for an existing corpus, and ``"."`` (the folder of ``source.json``) for the phantom; the other
-paths are relative to it. The role of a MIMIC-RG4 file is its context; for other formats it is the file's purpose.
-The size and hash of each file are recorded, because the files are outside the pipeline. If a file changes, reading
-fails until the source is made again. A folder is recorded by the names and sizes of its files.
+``root`` is absolute for an existing corpus, and ``"."`` (the folder of ``source.json``) for the
+phantom; the other paths are relative to it. The role of a MIMIC-RG4 file is its context; for other
+formats it is the file's purpose. The size and hash of each file are recorded, because the files are
+outside the pipeline. If a file changes, reading fails until the source is made again. A folder is
+recorded by the names and sizes of its files.
 """
 
 import glob
@@ -23,11 +24,14 @@ class Source(NamedTuple):
 
     images: Path  # folder that the image paths are relative to
     files: dict[str, Path]  # file or folder per role
-    truth: Path | None  # table of the latent state of every study; None unless the corpus is generated
+    truth: (
+        Path | None
+    )  # table of the latent state of every study; None unless the corpus is generated
 
 
 class NamedFile(NamedTuple):
-    """A file or folder that ``params.yaml`` names under ``key``, and why it cannot be used (None: it can)."""
+    """A file or folder that ``params.yaml`` names under ``key``, and why it cannot be used (None:
+    it can)."""
 
     key: str
     path: Path
@@ -35,21 +39,27 @@ class NamedFile(NamedTuple):
 
 
 def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
-    """Return the root of a file corpus, and its image folder and input files with any problems. Raises a DataError if
-    the root is not a folder."""
+    """Return the root of a file corpus, and its image folder and input files with any problems.
+    Raises a DataError if the root is not a folder."""
     root = Path(str(config.root)).expanduser().resolve()
     if not root.is_dir():
-        raise DataError(f"corpus.root: {root} is not a folder; set it to the folder that contains the corpus")
+        raise DataError(
+            f"corpus.root: {root} is not a folder; set it to the folder that contains the corpus"
+        )
     images = root / config.images
-    checked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
+    checked = [
+        NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")
+    ]
     for key, path in ((key, root / path) for key, path in config.input_files().values()):
-        checked.append(NamedFile(key, path, None if matching_files(path) else f"{path} does not exist"))
+        checked.append(
+            NamedFile(key, path, None if matching_files(path) else f"{path} does not exist")
+        )
     return root, checked
 
 
 def point_to_files(config: Corpus, out: Path) -> None:
-    """Check a file corpus and write ``out/source.json``, which points to it. Raises a DataError that lists all problems
-    if the root, the image folder or a file is missing."""
+    """Check a file corpus and write ``out/source.json``, which points to it. Raises a DataError
+    that lists all problems if the root, the image folder or a file is missing."""
     root, checked = look_at_files(config)
     problems = [f"corpus.{file.key}: {file.problem}" for file in checked if file.problem]
     if problems:
@@ -63,7 +73,9 @@ def point_to_files(config: Corpus, out: Path) -> None:
     write_json(out / "source.json", described)
 
 
-def describe_source(folder: Path, root: str, images: str, files: Mapping[str, str]) -> dict[str, Any]:
+def describe_source(
+    folder: Path, root: str, images: str, files: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the content of ``source.json``.
 
     Args:
@@ -77,15 +89,17 @@ def describe_source(folder: Path, root: str, images: str, files: Mapping[str, st
 
 
 def read_source(directory: Path) -> Source:
-    """Read ``directory/source.json`` and check that the files match its description. Raises a DataError if it is
-    missing or malformed, or a file is missing or has changed."""
+    """Read ``directory/source.json`` and check that the files match its description. Raises a
+    DataError if it is missing or malformed, or a file is missing or has changed."""
     raw = read_json(directory / "source.json")
     try:
         root, files = directory / raw["root"], dict(raw["files"])
         paths = {role: root / described["path"] for role, described in files.items()}
         images = root / raw["images"]
     except (KeyError, TypeError, ValueError):
-        raise DataError(f"{directory}/source.json must have root, images and files; rerun the `source` stage") from None
+        raise DataError(
+            f"{directory}/source.json must have root, images and files; rerun the `source` stage"
+        ) from None
     for role, path in paths.items():
         if not matching_files(path):
             raise DataError(f"{path} does not exist; restore it or rerun the `source` stage")
@@ -96,20 +110,25 @@ def read_source(directory: Path) -> Source:
 
 
 def matching_files(path: Path) -> list[Path]:
-    """Return the files that a path names: itself if it exists, else those that fit its pattern (``train-*.parquet``),
-    sorted."""
+    """Return the files that a path names: itself if it exists, else those that fit its pattern
+    (``train-*.parquet``), sorted."""
     return [path] if path.exists() else [Path(name) for name in sorted(glob.glob(str(path)))]
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
-    """Return size and hash of a file, of the files of a pattern, or of a folder's file names and sizes (it may hold
-    hundreds of thousands)."""
+    """Return size and hash of a file, of the files of a pattern, or of a folder's file names and
+    sizes (it may hold hundreds of thousands)."""
     if not path.exists():
         parts = [_fingerprint(file) for file in matching_files(path)]
         hashes = "".join(part["sha256"] for part in parts)
-        return {"bytes": sum(part["bytes"] for part in parts), "sha256": hash_bytes(hashes.encode())}
+        return {
+            "bytes": sum(part["bytes"] for part in parts),
+            "sha256": hash_bytes(hashes.encode()),
+        }
     if path.is_file():
         return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
-    sizes = {file.relative_to(path): file.stat().st_size for file in files_below(path) if file.is_file()}
+    sizes = {
+        file.relative_to(path): file.stat().st_size for file in files_below(path) if file.is_file()
+    }
     listing = "".join(f"{name}\0{size}\0" for name, size in sizes.items())
     return {"bytes": sum(sizes.values()), "sha256": hash_bytes(listing.encode())}

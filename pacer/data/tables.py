@@ -1,9 +1,9 @@
 """Strict reading of users' tables: CSV, Excel, JSON lines and Parquet.
 
-A file with any damage is refused as a whole, because the content after a stray quote or a cut cannot be trusted. CSV is
-read by the standard library in strict mode: pyarrow reads an open quote as text up to the end of the file, and polars
-pads short rows. Messages name the file, the line (the row in Parquet) and the column, and the expected and actual kinds
-of value; they never quote a cell.
+A file with any damage is refused as a whole, because the content after a stray quote or a cut
+cannot be trusted. CSV is read by the standard library in strict mode: pyarrow reads an open quote
+as text up to the end of the file, and polars pads short rows. Messages name the file, the line (the
+row in Parquet) and the column, and the expected and actual kinds of value; they never quote a cell.
 """
 
 import csv
@@ -28,7 +28,8 @@ from pacer.core.hygiene import LARGEST_EXACT, rounding_fault
 from pacer.core.io import numbered_jsonl, opened
 from pacer.data.values import quoted, shown
 
-#: Maximum number of characters in a cell. Reports exceed the default of the csv module, whose limit is global.
+#: Maximum number of characters in a cell. Reports exceed the default of the csv module, whose limit
+#: is global.
 LARGEST = 1 << 24
 csv.field_size_limit(LARGEST)
 
@@ -52,7 +53,9 @@ class CsvForm(NamedTuple):
     delimiter: str | None = None  # a name of SEPARATORS; None: a comma, or a tab in .tsv
     encoding: str = "utf-8"  # one of Python's names
     settings: str = ""  # prefix of the user's settings for these options, for messages
-    quotes: Literal["doubled", "backslash"] = "doubled"  # a quote within quotes is "", or \" as Spark and Hive write it
+    quotes: Literal["doubled", "backslash"] = (
+        "doubled"  # a quote within quotes is "", or \" as Spark and Hive write it
+    )
 
 
 class Table(NamedTuple):
@@ -61,7 +64,9 @@ class Table(NamedTuple):
     path: Path
     kind: Kind
     columns: list[str]  # names and order as in the file
-    numbers: Sequence[int]  # for each row, the line on which it begins; without lines: its number from 1
+    numbers: Sequence[
+        int
+    ]  # for each row, the line on which it begins; without lines: its number from 1
     rows: list[
         tuple[Any, ...]
     ]  # one value per column: text in CSV (None in a blank line), else of the type in the file
@@ -75,11 +80,13 @@ class Table(NamedTuple):
         return [f"{unit} {number}" for number in self.numbers]
 
     def only(self, name: str) -> str | None:
-        """Return the column with a name, ignoring case and surrounding spaces; None if there is none. Raises a
-        DataError if several columns have this name."""
+        """Return the column with a name, ignoring case and surrounding spaces; None if there is
+        none. Raises a DataError if several columns have this name."""
         columns = [column for column in self.columns if column.strip().lower() == name.lower()]
         if len(columns) > 1:
-            raise DataError(f"{self.path} has several columns named {name} ({', '.join(columns)}); keep one")
+            raise DataError(
+                f"{self.path} has several columns named {name} ({', '.join(columns)}); keep one"
+            )
         return columns[0] if columns else None
 
     def values(self, column: str) -> list[Any]:
@@ -91,8 +98,8 @@ class Table(NamedTuple):
         """Return columns as text, in the order of the file's rows; an empty CSV cell is null.
 
         Args:
-            decimals: columns whose whole numbers keep their decimal point; elsewhere 7.0 becomes 7, because gaps in a
-                column can turn integer ids into decimals.
+            decimals: columns whose whole numbers keep their decimal point; elsewhere 7.0 becomes 7,
+                because gaps in a column can turn integer ids into decimals.
 
         Raises a DataError if a value is neither text nor a number, date or time.
         """
@@ -104,10 +111,13 @@ class Table(NamedTuple):
                 for place, value in zip(self.places, self.values(name), strict=True)
             ]
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
-        return frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
+        return (
+            frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
+        )
 
     def check_ids(self, columns: Sequence[str]) -> None:
-        """Raise a DataError if an id was rounded, because it would join what does not belong together."""
+        """Raise a DataError if an id was rounded, because it would join what does not belong
+        together."""
         for name in columns:
             for place, text in zip(self.places, self.frame([name])[name], strict=True):
                 if text is not None and (fault := rounding_fault(text)):
@@ -121,8 +131,8 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
         form: of a CSV file. sheet: name of a workbook's sheet; None: the first.
 
     Raises:
-        DataError: the file is missing, of another kind, or damaged; a CSV row has more or fewer cells than the header;
-            or a JSON line is not an object.
+        DataError: the file is missing, of another kind, or damaged; a CSV row has more or fewer
+            cells than the header; or a JSON line is not an object.
     """
     path = Path(path)
     name = path.name.lower().removesuffix(".gz")
@@ -136,8 +146,8 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
             return Table(path, "xlsx", header, [*rows], [*rows.values()], unread=unread)
         if not name.endswith((".jsonl", ".ndjson")):
             raise DataError(
-                f"{path} must be a table: .csv, .tsv, .jsonl (also .gz), .parquet or .xlsx; save a spreadsheet as CSV "
-                "(UTF-8)"
+                f"{path} must be a table: .csv, .tsv, .jsonl (also .gz), .parquet or .xlsx; save a "
+                "spreadsheet as CSV (UTF-8)"
             )
         lines = list(numbered_jsonl(path))
     except FileNotFoundError:
@@ -154,7 +164,8 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file; polars refuses zones such as +05:30, so moments with one are written as text."""
+    """Read a Parquet file; polars refuses zones such as +05:30, so moments with one are written as
+    text."""
     with open(path, "rb") as file:
         table = pq.read_table(file)
     for place, field in enumerate(table.schema):
@@ -162,18 +173,24 @@ def _read_parquet(path: Path) -> Table:
             table = table.set_column(place, field.name, table.column(place).cast(pa.string()))
     frame = pl.DataFrame(table)
     of_32_bits = frame.select(pl.col(pl.Float32)).columns
-    return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
+    return Table(
+        path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits
+    )
 
 
-def _read_sheet(path: Path, name: str | None) -> tuple[list[str], dict[int, tuple[Any, ...]], dict[str, int]]:
-    """Return the header (the first row that is not empty), the other rows by their numbers, and the numbers of rows of
-    the other sheets. Formulas have the value that was saved, and all rows of a merged cell its value.
+def _read_sheet(
+    path: Path, name: str | None
+) -> tuple[list[str], dict[int, tuple[Any, ...]], dict[str, int]]:
+    """Return the header (the first row that is not empty), the other rows by their numbers, and the
+    numbers of rows of the other sheets. Formulas have the value that was saved, and all rows of a
+    merged cell its value.
 
     Args:
         name: of the sheet; None: the first visible one.
 
     Raises:
-        DataError: openpyxl is not installed, the file cannot be read, has no such sheet, or a formula has no value.
+        DataError: openpyxl is not installed, the file cannot be read, has no such sheet, or a
+            formula has no value.
     """
     try:
         load = import_module("openpyxl").load_workbook
@@ -183,19 +200,27 @@ def _read_sheet(path: Path, name: str | None) -> tuple[list[str], dict[int, tupl
         raise
     except ModuleNotFoundError:
         way = "`pip install openpyxl` (in a git clone: `pip install -c constraints.txt '.[excel]'`)"
-        raise DataError(f"{path} needs the package openpyxl: {way}; or save the sheet as CSV (UTF-8)") from None
+        raise DataError(
+            f"{path} needs the package openpyxl: {way}; or save the sheet as CSV (UTF-8)"
+        ) from None
     except Exception:  # from a zip file, its XML, or openpyxl
-        raise DataError(f"{path} cannot be read: it is damaged, password-protected, or not an .xlsx file") from None
+        raise DataError(
+            f"{path} cannot be read: it is damaged, password-protected, or not an .xlsx file"
+        ) from None
     sheets = {sheet.title: sheet for sheet in book.worksheets}
     name = name or next(title for title, sheet in sheets.items() if sheet.sheet_state == "visible")
     if name not in sheets:
-        raise DataError(f"{path} has no sheet {name}, only {', '.join(sheets)}; set corpus.table.sheet")
+        raise DataError(
+            f"{path} has no sheet {name}, only {', '.join(sheets)}; set corpus.table.sheet"
+        )
     sheet = sheets.pop(name)
     cells = [cell for row in formulas[name].iter_rows() for cell in row if cell.data_type == "f"]
     if lost := [cell.coordinate for cell in cells if sheet[cell.coordinate].value is None]:
         more = f" (and {len(lost) - 1:,} more)" if len(lost) > 1 else ""
         way = "open the file in a spreadsheet program and save it again"
-        raise DataError(f"{path}, {name}, cell {lost[0]}{more}: the value of the formula was not saved; {way}")
+        raise DataError(
+            f"{path}, {name}, cell {lost[0]}{more}: the value of the formula was not saved; {way}"
+        )
     for area in [*sheet.merged_cells.ranges]:
         first = sheet.cell(area.min_row, area.min_col)
         sheet.unmerge_cells(str(area))
@@ -205,15 +230,22 @@ def _read_sheet(path: Path, name: str | None) -> tuple[list[str], dict[int, tupl
     rows = {number: row for number, row in rows.items() if any(value is not None for value in row)}
     header = rows.pop(min(rows), ()) if rows else ()
     columns = [
-        place for place, name in enumerate(header) if name is not None or any(row[place] for row in rows.values())
+        place
+        for place, name in enumerate(header)
+        if name is not None or any(row[place] for row in rows.values())
     ]
     names = ["" if header[place] is None else str(header[place]) for place in columns]
     unread = {title: sheet.max_row for title, sheet in sheets.items() if sheet.max_row > 1}
-    return names, {number: tuple(row[place] for place in columns) for number, row in rows.items()}, unread
+    return (
+        names,
+        {number: tuple(row[place] for place in columns) for number, row in rows.items()},
+        unread,
+    )
 
 
 def _cell_value(cell: Any) -> Any:
-    """Return what a cell shows: a day without a time, an id with its zeros, a rounded number with an exponent."""
+    """Return what a cell shows: a day without a time, an id with its zeros, a rounded number with
+    an exponent."""
     value, form = cell.value, cell.number_format
     if isinstance(value, datetime) and "h" not in form.lower():
         return value.date()
@@ -225,16 +257,21 @@ def _cell_value(cell: Any) -> Any:
 
 
 def _read_csv(path: Path, form: CsvForm) -> Table:
-    """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped; a first line that
-    names the separator goes before the setting."""
+    """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped;
+    a first line that names the separator goes before the setting."""
     columns, numbers, rows = list[str](), list[int](), list[tuple[str | None, ...]]()
     line = header = 1
-    separator = form.delimiter or ("tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma")
+    separator = form.delimiter or (
+        "tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma"
+    )
     try:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
             first = file.readline().removeprefix("\ufeff")
             if declared := _DECLARED.fullmatch(first):
-                separator, first = next(name for name, sign in SEPARATORS.items() if sign == declared[1]), ""
+                separator, first = (
+                    next(name for name, sign in SEPARATORS.items() if sign == declared[1]),
+                    "",
+                )
             lines = chain([first], file)
             if form.quotes == "backslash":
                 lines = (_ESCAPED_QUOTE.sub(r'\1""', text) for text in lines)
@@ -246,24 +283,33 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
                     numbers.append(line)
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
-                    way = f"quote any cell that contains one, and remove titles above the header{_escaped(path, form)}"
+                    way = (
+                        "quote any cell that contains one, and remove titles above the "
+                        f"header{_escaped(path, form)}"
+                    )
                     if (other := other_separator(columns, separator)) and form.settings:
                         way = f"the header has {other}s: set {form.settings}delimiter: {other}"
                     raise DataError(
-                        f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) has {len(columns)}; "
-                        f"the separator is a {separator}; {way}"
+                        f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) "
+                        f"has {len(columns)}; the separator is a {separator}; {way}"
                     )
                 line = reader.line_num + 1
     except csv.Error as error:
         is_open = "end of data" in str(error)
-        reason = "a quote opened there is never closed" if is_open else "double each quote inside a quoted cell"
+        reason = (
+            "a quote opened there is never closed"
+            if is_open
+            else "double each quote inside a quoted cell"
+        )
         raise DataError(f"{path}, line {line}: {error}; {reason}{_escaped(path, form)}") from None
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
         with opened(path) as content:
             other = "utf-16" if content.read(2) in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
         way = f", or set {form.settings}encoding, for example to {other}" if form.settings else ""
-        raise DataError(f"{path}, after line {line}: not {form.encoding.upper()}; save it as UTF-8{way}") from None
+        raise DataError(
+            f"{path}, after line {line}: not {form.encoding.upper()}; save it as UTF-8{way}"
+        ) from None
     return Table(path, "csv", columns, numbers, rows)
 
 
@@ -272,18 +318,28 @@ def _escaped(path: Path, form: CsvForm) -> str:
     with opened(path) as file:
         if form.quotes == "backslash" or not any(b'\\"' in line for line in file):
             return ""
-    way = f"set {form.settings}quotes: backslash" if form.settings == "corpus.table." else "double them instead"
+    way = (
+        f"set {form.settings}quotes: backslash"
+        if form.settings == "corpus.table."
+        else "double them instead"
+    )
     return f'; the file escapes quotes as \\": {way}'
 
 
 def other_separator(columns: Sequence[str], own: str = "") -> str | None:
-    """Return the name of a separator, other than its ``own``, that is in the name of a file's only column, or None."""
-    names = [name for name, sign in SEPARATORS.items() if name != own and len(columns) == 1 and sign in columns[0]]
+    """Return the name of a separator, other than its ``own``, that is in the name of a file's only
+    column, or None."""
+    names = [
+        name
+        for name, sign in SEPARATORS.items()
+        if name != own and len(columns) == 1 and sign in columns[0]
+    ]
     return names[0] if names else None
 
 
 def shown_columns(names: Sequence[str]) -> str:
-    """List the columns of a file for an error; without a header, a long name could be report text, so it is hidden."""
+    """List the columns of a file for an error; without a header, a long name could be report text,
+    so it is hidden."""
     return ", ".join(quoted(name, 50, 2) for name in names) or "no columns"
 
 
@@ -292,9 +348,13 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
         return None
     if isinstance(value, str):
         if _LONE_SURROGATE.search(value):
-            raise DataError(f"{place}: the text contains an unpaired surrogate; the file is damaged")
+            raise DataError(
+                f"{place}: the text contains an unpaired surrogate; the file is damaged"
+            )
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time | timedelta):
+    if isinstance(value, bool) or not isinstance(
+        value, int | float | Decimal | date | time | timedelta
+    ):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     if isinstance(value, float) and value.is_integer():
         if abs(value) >= exact_below:  # rounded: the exponent tells the checks of ids

@@ -1,6 +1,8 @@
-"""Twins of records: the same records with one source removed or exchanged, to measure what a source contributes.
+"""Twins of records: the same records with one source removed or exchanged, to measure what a source
+contributes.
 
-A twin is compared with the record as it is: a system that uses the source writes another, worse report for the twin.
+A twin is compared with the record as it is: a system that uses the source writes another, worse
+report for the twin.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,15 +18,15 @@ INPUTS = ("view", "frontal", "lateral", "prior_report", "indication", "history",
 
 
 def another_patient(records: pl.DataFrame) -> pl.DataFrame:
-    """Give each record all inputs of another patient's record of the same context. Raises a DataError if one patient
-    has more than half of a context's records."""
+    """Give each record all inputs of another patient's record of the same context. Raises a
+    DataError if one patient has more than half of a context's records."""
     changed = exchange(records, INPUTS, ["context"])
     for (context,), part in records.group_by("context", maintain_order=True):
         if not (changed["context"] == context).any():
             most = max(part["subject_id"].value_counts()["count"].to_list())
             raise DataError(
-                f"context {context}: one patient has {most} of {len(part)} records, so some cannot get another "
-                "patient's sources; remove another_patient from decode.controls"
+                f"context {context}: one patient has {most} of {len(part)} records, so some cannot "
+                "get another patient's sources; remove another_patient from decode.controls"
             )
     return changed
 
@@ -32,14 +34,19 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
 def exchange(
     records: pl.DataFrame, columns: Sequence[str], within: Sequence[str], seed: int | None = None
 ) -> pl.DataFrame:
-    """Give each record the ``columns`` of another patient's record that has the same values in ``within``.
+    """Give each record the ``columns`` of another patient's record that has the same values in
+    ``within``.
 
-    Each group is sorted by patient (by id, or in an order of ``seed``), and the columns are rotated by the largest
-    number of records of any patient. So no record gets columns of its own patient. Groups in which one patient has more
-    than half of the records are left out.
+    Each group is sorted by patient (by id, or in an order of ``seed``), and the columns are rotated
+    by the largest number of records of any patient. So no record gets columns of its own patient.
+    Groups in which one patient has more than half of the records are left out.
     """
     patients = records["subject_id"].unique().sort()
-    ranks = np.arange(len(patients)) if seed is None else np.random.default_rng(seed).permutation(len(patients))
+    ranks = (
+        np.arange(len(patients))
+        if seed is None
+        else np.random.default_rng(seed).permutation(len(patients))
+    )
     order = dict(zip(patients, ranks.tolist(), strict=True))
     by_patient = pl.col("subject_id").replace_strict(order, return_dtype=pl.Int64)
     parts = [records.clear()]
@@ -53,13 +60,17 @@ def exchange(
 
 
 def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
-    """Return the records that have ``source`` (``lateral`` or ``prior_report``) without it, in their new contexts."""
+    """Return the records that have ``source`` (``lateral`` or ``prior_report``) without it, in
+    their new contexts."""
     letter, absent = {"lateral": ("^m", "s"), "prior_report": ("w$", "n")}[source]
     having = records.filter(pl.col(source).is_not_null())
-    return having.with_columns(pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source))
+    return having.with_columns(
+        pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source)
+    )
 
 
-#: The controls of ``decode.controls``: each takes records, and returns those that have a twin with its inputs.
+#: The controls of ``decode.controls``: each takes records, and returns those that have a twin with
+#: its inputs.
 CONTROLS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "another_patient": another_patient,
     "no_lateral": partial(without, "lateral"),

@@ -1,5 +1,5 @@
-"""Values of users' files: column functions, MIMIC's ids, safe display in messages, and strict parsing of dates and
-times, where ambiguous forms are refused, not guessed."""
+"""Values of users' files: column functions, MIMIC's ids, safe display in messages, and strict
+parsing of dates and times, where ambiguous forms are refused, not guessed."""
 
 import re
 from collections.abc import Callable
@@ -13,27 +13,37 @@ import polars as pl
 MIMIC_PATH = r"(?:^|[/\\])p(\d+)[/\\]s(\d+)[/\\]"
 #: Messages for a date and for a time that cannot be read.
 DATE_FORMS = (
-    "expected a valid date as YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, with or without a time and zone, "
-    "YYYYMMDDHHMMSS, or seconds or milliseconds since 1970 (not micro- or nanoseconds, nor spreadsheet days such as "
-    "43831); years need four digits. For forms such as 05.06.2018 or 05/06/2018, set corpus.table.dates. If a "
-    "number gives only the order of a patient's studies, map it to `order` in corpus.table.columns"
+    "expected a valid date as YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, with or without a "
+    "time and zone, YYYYMMDDHHMMSS, or seconds or milliseconds since 1970 (not micro- or "
+    "nanoseconds, nor spreadsheet days such as 43831); years need four digits. For forms such as "
+    "05.06.2018 or 05/06/2018, set corpus.table.dates. If a number gives only the order of a "
+    "patient's studies, map it to `order` in corpus.table.columns"
 )
 TIME_FORMS = (
     "expected a valid time as HH:MM or HH:MM:SS[.f], with or without AM or PM, or HHMMSS[.f] "
     "(830, 8.30 and 0.354167 are ambiguous)"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = "(January|February|March|April|May|June|July|August|September|October|November|December|[A-Za-z]{3}|Sept)"
+_MONTH = (
+    "(January|February|March|April|May|June|July|August|September|October|November|December"
+    "|[A-Za-z]{3}|Sept)"
+)
 #: A day in figures or with the month's name, and what follows it.
 _DAY = re.compile(
     r"(?:(\d{4})(?:([-/])(\d{1,2})\2(\d{1,2})(?!\d)|(\d{2})(\d{2})(?:\.0+$)?)"
-    rf"|(\d{{1,2}})[-/. ]?{_MONTH}[-/., ]{{0,2}}(\d{{4}})(?!\d)|{_MONTH}\.? (\d{{1,2}}),? (\d{{4}})(?!\d))(.*)",
+    rf"|(\d{{1,2}})[-/. ]?{_MONTH}[-/., ]{{0,2}}(\d{{4}})(?!\d)|{_MONTH}\.? (\d{{1,2}}),? "
+    rf"(\d{{4}})(?!\d))(.*)",
     re.ASCII | re.IGNORECASE,
 )
 #: A time after a day, and its zone.
-_AT = re.compile(r"(T|,? +|:|(?=\d{6}))(\S.*?)(?:(Z| ?(?:UTC|GMT))|( ?[+-]\d\d(?::?\d\d)?))?", re.ASCII | re.IGNORECASE)
+_AT = re.compile(
+    r"(T|,? +|:|(?=\d{6}))(\S.*?)(?:(Z| ?(?:UTC|GMT))|( ?[+-]\d\d(?::?\d\d)?))?",
+    re.ASCII | re.IGNORECASE,
+)
 _SINCE_1970 = re.compile(r"([1-9]\d{9})(\d{3})?(?:\.\d+)?", re.ASCII)
-_CLOCK = re.compile(r"(?a)(?:0 days )?(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.IGNORECASE)
+_CLOCK = re.compile(
+    r"(?a)(?:0 days )?(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.IGNORECASE
+)
 _DIGITS = re.compile(r"(?!\d\d?\.\d\d$|0\.\d{4})(\d{1,6})(\.\d+)?", re.ASCII)
 
 
@@ -41,13 +51,16 @@ def mapped(column: str, function: Callable[[Any], Any], kind: Any = pl.String) -
     """Apply a function to each value of a column; null stays null."""
 
     def each(values: pl.Series) -> pl.Series:
-        return pl.Series(values.name, [None if value is None else function(value) for value in values], kind)
+        return pl.Series(
+            values.name, [None if value is None else function(value) for value in values], kind
+        )
 
     return pl.col(column).map_batches(each, return_dtype=kind)
 
 
 def bare_id(column: str) -> pl.Expr:
-    """Remove MIMIC's letter from a subject or study id: ``s50414267`` becomes ``50414267``; other ids are unchanged."""
+    """Remove MIMIC's letter from a subject or study id: ``s50414267`` becomes ``50414267``; other
+    ids are unchanged."""
     return pl.col(column).str.replace(r"^[ps](\d+)$", "$1")
 
 
@@ -63,7 +76,8 @@ def shown(value: Any) -> str:
 
 
 def quoted(value: str, longest: int = 40, words: int = 3) -> str:
-    """Return an id, date, view, split, path or column name for a message; hide a long one, which may be report text."""
+    """Return an id, date, view, split, path or column name for a message; hide a long one, which
+    may be report text."""
     if len(value) > longest or len(value.split()) > words:
         return f"text of {len(value)} characters"
     return value if value.isprintable() else ascii(value)[1:-1]
@@ -79,7 +93,8 @@ class Instant(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse_instant(text: str) -> Instant | None:
-    """Parse a day, with or without a time; None if the form is unknown or ambiguous, or the day does not exist.
+    """Parse a day, with or without a time; None if the form is unknown or ambiguous, or the day
+    does not exist.
 
     A zoned time keeps the day and the time that its zone says; times since 1970 are those of UTC.
     """
@@ -103,17 +118,22 @@ def parse_instant(text: str) -> Instant | None:
     zone = at and (at[4] or (at[3] and "+00"))
     try:
         offset = datetime.fromisoformat(f"20000101T00{zone.strip()}").utcoffset() if zone else None
-        return None if rest and clock is None else Instant(date(int(year), int(month), int(day)), clock, offset)
+        return (
+            None
+            if rest and clock is None
+            else Instant(date(int(year), int(month), int(day)), clock, offset)
+        )
     except ValueError:
         return None
 
 
 def parse_time(text: str) -> time | None:
-    """Parse a time of day, to the microsecond; None for an unknown form or a time that does not exist.
+    """Parse a time of day, to the microsecond; None for an unknown form or a time that does not
+    exist.
 
-    MIMIC-CXR writes times as numbers, so leading zeros are lost: ``85027.0`` is 08:50:27. Up to four digits without a
-    decimal point are refused, because ``0830`` could be 08:30 or 00:08:30, and so are ``8.30`` and ``0.354167``, which
-    spreadsheets write for 08:30. Zeros are midnight.
+    MIMIC-CXR writes times as numbers, so leading zeros are lost: ``85027.0`` is 08:50:27. Up to
+    four digits without a decimal point are refused, because ``0830`` could be 08:30 or 00:08:30,
+    and so are ``8.30`` and ``0.354167``, which spreadsheets write for 08:30. Zeros are midnight.
     """
     text = text.strip()
     if text and not text.strip("0"):

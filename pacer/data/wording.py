@@ -1,11 +1,13 @@
-"""Rules for wording in raw or cleaned chest radiograph reports that presupposes a previous examination.
+"""Rules for wording in raw or cleaned chest radiograph reports that presupposes a previous
+examination.
 
-A report written without a previous study should not contain such wording: "unchanged" would refer to nothing. History
-is not a comparison ("status post sternotomy", "old fracture", "chronic"), nor is the present state ("increased
-interstitial markings", "decreased lung volumes"), a statement that no earlier study is available, or follow-up advice.
+A report written without a previous study should not contain such wording: "unchanged" would refer
+to nothing. History is not a comparison ("status post sternotomy", "old fracture", "chronic"), nor
+is the present state ("increased interstitial markings", "decreased lung volumes"), a statement that
+no earlier study is available, or follow-up advice.
 
-The phrases are in ``wording.yaml``. They form one alternation. Phrases without comparison come first and so mask the
-words inside them ("in stable condition" masks "stable").
+The phrases are in ``wording.yaml``. They form one alternation. Phrases without comparison come
+first and so mask the words inside them ("in stable condition" masks "stable").
 """
 
 import re
@@ -27,9 +29,13 @@ for _name, _fragment in _TEXT["fragments"].items():
     _FRAGMENTS[_name] = _whole(_fragment)
 
 #: Phrases that contain a word of comparison but make no comparison.
-_NO_COMPARISON = [_whole(phrase) for phrases in _TEXT["no comparison"].values() for phrase in phrases]
+_NO_COMPARISON = [
+    _whole(phrase) for phrases in _TEXT["no comparison"].values() for phrase in phrases
+]
 #: Name and phrases of each rule.
-_RULES: dict[str, list[str]] = {name: [*map(_whole, phrases)] for name, phrases in _TEXT["rules"].items()}
+_RULES: dict[str, list[str]] = {
+    name: [*map(_whole, phrases)] for name, phrases in _TEXT["rules"].items()
+}
 #: The rule of each group in the pattern; phrases without comparison have no group.
 _RULE_OF_GROUP = {f"rule{number}": name for number, name in enumerate(_RULES)}
 _PATTERN = re.compile(
@@ -40,14 +46,19 @@ _PATTERN = re.compile(
 
 
 def prior_wording(text: str) -> tuple[str, ...]:
-    """Return the rules that match in a raw or cleaned report ("comparison", "unchanged", "again"), each once, in order
-    of their first match."""
-    matches = _PATTERN.finditer(" ".join(word.lower() for word in text.split()))  # as in :func:`find_wording`
-    return tuple(dict.fromkeys(_RULE_OF_GROUP[match.lastgroup] for match in matches if match.lastgroup))
+    """Return the rules that match in a raw or cleaned report ("comparison", "unchanged", "again"),
+    each once, in order of their first match."""
+    matches = _PATTERN.finditer(
+        " ".join(word.lower() for word in text.split())
+    )  # as in :func:`find_wording`
+    return tuple(
+        dict.fromkeys(_RULE_OF_GROUP[match.lastgroup] for match in matches if match.lastgroup)
+    )
 
 
 def find_wording(text: str) -> list[tuple[int, int, str]]:
-    """Return (start, end, rule) of each match: ``text[start:end]`` is the phrase, to the end of its last word."""
+    """Return (start, end, rule) of each match: ``text[start:end]`` is the phrase, to the end of its
+    last word."""
     normal, places = "", []
     for word in re.finditer(r"\S+", text):
         if places:
@@ -60,7 +71,9 @@ def find_wording(text: str) -> list[tuple[int, int, str]]:
     for match in _PATTERN.finditer(normal):
         if match.lastgroup is not None:
             end = places[match.end() - 1] + 1
-            end += len([*takewhile(str.isalnum, text[end:])])  # a match can end within a number or before a suffix
+            end += len(
+                [*takewhile(str.isalnum, text[end:])]
+            )  # a match can end within a number or before a suffix
             phrases.append((places[match.start()], end, _RULE_OF_GROUP[match.lastgroup]))
     return phrases
 

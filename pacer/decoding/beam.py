@@ -1,12 +1,14 @@
-"""Beam search for reports on prefix embeddings: the same tokens as transformers' ``generate``, with less work.
+"""Beam search for reports on prefix embeddings: the same tokens as transformers' ``generate``, with
+less work.
 
 - A prefix is computed and stored once for all its beams (:mod:`pacer.decoding.tree`).
 - A record that ends frees its row at once; another record takes it while the others continue.
 - Records have different lengths and steps need no padding, and no record waits for the longest.
-- Generated tokens are embedded in the type of the prefix, so all positions are computed as in training.
+- Generated tokens are embedded in the type of the prefix, so all positions are computed as in
+  training.
 
-Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); only the rounding of the language
-model's sums differs. ``generate`` itself is the slower engine, and the reference.
+Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); only the rounding
+of the language model's sums differs. ``generate`` itself is the slower engine, and the reference.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,14 +27,17 @@ from pacer.decoding.hypotheses import Hypotheses, ListBias
 from pacer.decoding.tree import ATTENTION, TokenTree
 from pacer.model.pacer import attending, autocast_to_weights
 
-#: New records are admitted once one in this many rows is free: computing prefixes together takes fewer passes.
+#: New records are admitted once one in this many rows is free: computing prefixes together takes
+#: fewer passes.
 _REFILL = 8
-#: Families of language models whose layers attend to all earlier positions, as :mod:`pacer.decoding.tree` does.
+#: Families of language models whose layers attend to all earlier positions, as
+#: :mod:`pacer.decoding.tree` does.
 FAMILIES = ("llama", "mistral", "qwen3")
 
 
 def unknown_attention(config: Any) -> str | None:
-    """Name the feature of a language model's attention that this search does not support; None: it supports all."""
+    """Name the feature of a language model's attention that this search does not support; None: it
+    supports all."""
     if config.model_type not in FAMILIES:
         return f"the attention of the {config.model_type} family"
     if getattr(config, "sliding_window", None) is not None:
@@ -41,13 +46,13 @@ def unknown_attention(config: Any) -> str | None:
 
 
 class BeamSearch:
-    """A search for the best continuations of many prefixes, ``decode.batch_size`` at a time. Raises a BackboneError if
-    this search does not support the attention of the language model.
+    """A search for the best continuations of many prefixes, ``decode.batch_size`` at a time. Raises
+    a BackboneError if this search does not support the attention of the language model.
 
     Args:
         language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
-        decode: beams, minimum and maximum tokens, penalties, batch size. eos: the token that ends a report. bias: on
-            findings of commitments.
+        decode: beams, minimum and maximum tokens, penalties, batch size. eos: the token that ends a
+            report. bias: on findings of commitments.
         hypotheses: makes the state of the searches: :class:`Hypotheses`, or for openings
             :class:`pacer.decoding.candidates.Candidates`, whose results are lists of candidates.
     """
@@ -61,13 +66,22 @@ class BeamSearch:
         hypotheses: Callable[..., Hypotheses] = Hypotheses,
     ):
         if unknown := unknown_attention(language.config):
-            raise BackboneError(f"beam search does not support {unknown}; set decode.engine: generate")
-        self.language, self.decode, self.eos, self.bias, self.hypotheses = language, decode, eos, bias, hypotheses
+            raise BackboneError(
+                f"beam search does not support {unknown}; set decode.engine: generate"
+            )
+        self.language, self.decode, self.eos, self.bias, self.hypotheses = (
+            language,
+            decode,
+            eos,
+            bias,
+            hypotheses,
+        )
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included) when it ends.
-        ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read when rows are free."""
+        """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included)
+        when it ends. ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read
+        when rows are free."""
         waiting, search, places = enumerate(prefixes), _Search(self), self.decode.batch_size
         refill, more = max(1, places // _REFILL), True
         while more or search.records:
@@ -81,8 +95,11 @@ class BeamSearch:
                 yield from search.step()
 
 
-def search_with(engine: Callable[..., Iterator], pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Search from the first of each pair; yield the second, which is kept until then, and the result."""
+def search_with(
+    engine: Callable[..., Iterator], pairs: Iterable[tuple[Any, Any]]
+) -> Iterator[tuple[Any, Any]]:
+    """Search from the first of each pair; yield the second, which is kept until then, and the
+    result."""
     labels: dict[int, Any] = {}
 
     def prefixes() -> Iterator[Any]:
@@ -96,7 +113,8 @@ def search_with(engine: Callable[..., Iterator], pairs: Iterable[tuple[Any, Any]
 
 @dataclass
 class _Record:
-    """A running record: its index (``number``) in the prefixes, ``tokens`` generated, nodes up to the last one used."""
+    """A running record: its index (``number``) in the prefixes, ``tokens`` generated, nodes up to
+    the last one used."""
 
     number: int
     tokens: int = 0
@@ -111,13 +129,16 @@ class _Search:
         places, self.language, device = decode.batch_size, engine.language, engine.language.device
         heads = config.num_attention_heads // config.num_key_value_heads
         self.hypotheses = engine.hypotheses(places, decode, engine.eos, device, engine.bias)
-        self.tree = TokenTree(places, self.hypotheses.beams, config.num_hidden_layers, heads, device)
+        self.tree = TokenTree(
+            places, self.hypotheses.beams, config.num_hidden_layers, heads, device
+        )
         self.prefix = torch.zeros(places, dtype=torch.long, device=device)
         self.type = engine.language.dtype
         self.records: list[_Record] = []
 
     def admit(self, numbers: Sequence[int], prefixes: Sequence[Any]) -> list[tuple[int, Any]]:
-        """Add records and generate their first tokens; return those that ended, in the form of :class:`BeamSearch`."""
+        """Add records and generate their first tokens; return those that ended, in the form of
+        :class:`BeamSearch`."""
         rows = slice(len(self.records), len(self.records) + len(numbers))
         opened = self.hypotheses.start(rows, prefixes)
         inputs = [getattr(prefix, "inputs", prefix) for prefix in prefixes]
@@ -135,7 +156,8 @@ class _Search:
         return self._finish_step(rows, *self.hypotheses.advance(rows, logits, max(tokens)))
 
     def step(self) -> list[tuple[int, Any]]:
-        """Generate one more token for every beam; return the records that ended, as :meth:`admit`."""
+        """Generate one more token for every beam; return the records that ended, as
+        :meth:`admit`."""
         active, longest = len(self.records), max(record.tokens for record in self.records)
         rows = slice(active)
         tokens = self.hypotheses.last(active)
@@ -149,12 +171,16 @@ class _Search:
     def _forward(self, embedded: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         with attending(self.language.model, ATTENTION):
             # the cache by its place: its name differs among versions of transformers
-            return self.language.model(None, mask, positions, self.tree, embedded, use_cache=True).last_hidden_state
+            return self.language.model(
+                None, mask, positions, self.tree, embedded, use_cache=True
+            ).last_hidden_state
 
     def _finish_step(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
         """Branch the tree; remove the records that ended, and return them."""
         last_nodes = self.tree.branch(rows, parents)
-        ended, last_nodes = torch.stack([ends.long(), last_nodes]).tolist()  # only host sync in this step
+        ended, last_nodes = torch.stack(
+            [ends.long(), last_nodes]
+        ).tolist()  # only host sync in this step
         for record, node in zip(self.records[rows], last_nodes, strict=True):
             record.tokens, record.nodes = record.tokens + 1, node
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]
@@ -179,7 +205,8 @@ class _Search:
 
 
 class Generate:
-    """An engine with the interface of :class:`pacer.decoding.beam.BeamSearch`; runs ``generate`` batch by batch."""
+    """An engine with the interface of :class:`pacer.decoding.beam.BeamSearch`; runs ``generate``
+    batch by batch."""
 
     def __init__(self, language: Any, decode: Decode, eos: int, bias: ListBias | None = None):
         self.language, self.decode, self.eos, self.bias = language, decode, eos, bias
@@ -188,8 +215,9 @@ class Generate:
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included. ``prefixes``:
-        embeddings [P, d] on the model's device, of any lengths; read batch by batch."""
+        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included.
+        ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read batch by
+        batch."""
         waiting = enumerate(prefixes)
         while batch := list(islice(waiting, self.decode.batch_size)):
             numbers, inputs = zip(*batch, strict=True)
@@ -197,8 +225,11 @@ class Generate:
                 yield number, tokens[: tokens.index(self.eos) + 1] if self.eos in tokens else tokens
 
     def _generate(self, inputs: list[Tensor]) -> list[list[int]]:
-        mask = [torch.ones(len(prefix), dtype=torch.long, device=prefix.device) for prefix in inputs]
-        # generate's own repetition_penalty option skips rows that are padded on the left; the processor does not
+        mask = [
+            torch.ones(len(prefix), dtype=torch.long, device=prefix.device) for prefix in inputs
+        ]
+        # generate's own repetition_penalty option skips rows that are padded on the left; the
+        # processor does not
         processors = LogitsProcessorList()
         if self.decode.repetition_penalty != 1.0:
             processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
@@ -207,7 +238,9 @@ class Generate:
         embedded = pad_sequence(inputs, batch_first=True, padding_side="left")
         # generated tokens are embedded in the type of the prefix, as in training
         embeddings = self.language.get_input_embeddings()
-        hook = embeddings.register_forward_hook(lambda _module, _ids, output: output.to(embedded.dtype))
+        hook = embeddings.register_forward_hook(
+            lambda _module, _ids, output: output.to(embedded.dtype)
+        )
         with autocast_to_weights(self.language), hook:
             return self.language.generate(
                 inputs_embeds=embedded,
@@ -224,4 +257,6 @@ class Generate:
 
     def _biased(self, tokens: Tensor, scores: Tensor) -> Tensor:
         assert self.bias is not None
-        return self.bias(scores[:, None], tokens[:, None], tokens.new_full(tokens.shape[:1], tokens.shape[1]))[:, 0]
+        return self.bias(
+            scores[:, None], tokens[:, None], tokens.new_full(tokens.shape[:1], tokens.shape[1])
+        )[:, 0]

@@ -1,12 +1,13 @@
 """The commitment and the report in a generated text, and several reports for one commitment.
 
-Of the reports the one that keeps the commitment is chosen (``decode.select: agreement``). The commitment is that of the
-best hypothesis, or a given one. Every candidate continues it by its own beam search, with the configured penalties. The
-first is without noise; the others rank each step's continuations with their own noise
-(:mod:`pacer.decoding.hypotheses`). The noise depends only on candidate and position, so a record gets the same
-candidates in every batch.
+Of the reports the one that keeps the commitment is chosen (``decode.select: agreement``). The
+commitment is that of the best hypothesis, or a given one. Every candidate continues it by its own
+beam search, with the configured penalties. The first is without noise; the others rank each step's
+continuations with their own noise (:mod:`pacer.decoding.hypotheses`). The noise depends only on
+candidate and position, so a record gets the same candidates in every batch.
 
-Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximum number of generated tokens.
+Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximum number of
+generated tokens.
 """
 
 import re
@@ -18,7 +19,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT, Anchor, Attributes, contains_anchor, parse_anchor
+from pacer.commitments.anchor import (
+    CLOSE_REPORT,
+    OPEN_REPORT,
+    Anchor,
+    Attributes,
+    contains_anchor,
+    parse_anchor,
+)
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
@@ -30,7 +38,8 @@ from pacer.decoding.hypotheses import Hypotheses, ListBias
 #: The best continuations of a step among which candidates draw, if two for each beam are not more.
 _DRAWN = 32
 _SEED = 0
-#: Records of a group, in batches: first the best report of each, then the candidates of those that need them.
+#: Records of a group, in batches: first the best report of each, then the candidates of those that
+#: need them.
 _GROUPED = 2
 CLOSE_ANCHOR = "</ANCHOR>"
 
@@ -39,8 +48,8 @@ _END = re.compile(rf"{CLOSE_REPORT}|\n\s*<")
 
 
 class Extraction(NamedTuple):
-    """The ``report`` to score, the parsed ``anchor`` (None: none was generated), and whether the raw text is used as
-    the report (``fallback``)."""
+    """The ``report`` to score, the parsed ``anchor`` (None: none was generated), and whether the
+    raw text is used as the report (``fallback``)."""
 
     report: str
     anchor: Anchor | None
@@ -48,11 +57,11 @@ class Extraction(NamedTuple):
 
 
 def extract_report(generated: str, commit: bool = True, kinds: Collection[str] = ()) -> Extraction:
-    """Extract the text after the last ``<REPORT>``, up to ``</REPORT>`` or to a line that begins a marker: a search
-    that may not end yet can leave ``</REPORT>`` unfinished and go on.
+    """Extract the text after the last ``<REPORT>``, up to ``</REPORT>`` or to a line that begins a
+    marker: a search that may not end yet can leave ``</REPORT>`` unfinished and go on.
 
-    Without an opening marker, or with nothing after it, the raw text is kept and ``fallback`` is true.
-    A model without ``commit`` writes only the report. ``kinds``: as in :func:`parse_anchor`.
+    Without an opening marker, or with nothing after it, the raw text is kept and ``fallback`` is
+    true. A model without ``commit`` writes only the report. ``kinds``: as in :func:`parse_anchor`.
     """
     if not commit:
         return Extraction(generated.strip(), None, False)
@@ -65,8 +74,8 @@ def extract_report(generated: str, commit: bool = True, kinds: Collection[str] =
 
 
 def within(report: str, commitment: Anchor) -> str:
-    """Leave out the sentences of a report that affirm a finding which the commitment does not affirm, or deny one that
-    it affirms and the report as a whole denies."""
+    """Leave out the sentences of a report that affirm a finding which the commitment does not
+    affirm, or deny one that it affirms and the report as a whole denies."""
     denied = {*extract_anchor(report).negative} & {*commitment.positive}
     sentences = [report[start:end].strip() for start, end in pairwise([0, *sentence_ends(report)])]
 
@@ -83,7 +92,8 @@ def within(report: str, commitment: Anchor) -> str:
 
 
 class Opening(NamedTuple):
-    """What a record's candidates begin with: ``inputs`` [P, d], embeddings of the prefix and of ``tokens``."""
+    """What a record's candidates begin with: ``inputs`` [P, d], embeddings of the prefix and of
+    ``tokens``."""
 
     inputs: Tensor
     tokens: list[int]
@@ -103,9 +113,12 @@ class Candidate(NamedTuple):
 
 
 class Candidates(Hypotheses):
-    """The searches of C candidates for each row, each from the tokens of the row's :class:`Opening`."""
+    """The searches of C candidates for each row, each from the tokens of the row's
+    :class:`Opening`."""
 
-    def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device, bias: None = None):
+    def __init__(
+        self, rows: int, decode: Decode, eos: int, device: torch.device, bias: None = None
+    ):
         draw = torch.Generator().manual_seed(_SEED)
         shape = decode.candidates, decode.max_new_tokens, max(_DRAWN, 2 * decode.num_beams)
         noise = torch.empty(shape).exponential_(generator=draw).log()
@@ -117,7 +130,10 @@ class Candidates(Hypotheses):
         """Begin these rows with the tokens of their openings; return their numbers [n]."""
         super().start(rows, prefixes)
         for row, opening in enumerate(prefixes, rows.start):
-            of_row, tokens = self.searches(slice(row, row + 1)), torch.tensor(opening.tokens).to(self.tokens)
+            of_row, tokens = (
+                self.searches(slice(row, row + 1)),
+                torch.tensor(opening.tokens).to(self.tokens),
+            )
             self.tokens[of_row] = tokens[0]
             self.tokens[of_row, :, : len(tokens)] = tokens
             self.length[of_row] = len(tokens)
@@ -126,23 +142,33 @@ class Candidates(Hypotheses):
     def result(self, row: int) -> list[Candidate]:
         """Return the candidates of an ended row."""
         searches = range(row * self.count, (row + 1) * self.count)
-        return [Candidate(self.finished(search), float(self.best_scores[search, 0])) for search in searches]
+        return [
+            Candidate(self.finished(search), float(self.best_scores[search, 0]))
+            for search in searches
+        ]
 
 
 class ListedSearch:
-    """An engine that writes a report for a given commitment and, if it does not keep to that, returns the one
-    of ``decode.candidates`` reports with the smallest :func:`distance`, then the best score. Texts in which no report
-    begins come last.
+    """An engine that writes a report for a given commitment and, if it does not keep to that,
+    returns the one of ``decode.candidates`` reports with the smallest :func:`distance`, then the
+    best score. Texts in which no report begins come last.
 
     Args:
-        language, decode, eos: of :class:`BeamSearch`. text: returns the text of tokens. kinds: of attributes in the
-            model's commitments.
+        language, decode, eos: of :class:`BeamSearch`. text: returns the text of tokens. kinds: of
+            attributes in the model's commitments.
     """
 
     def __init__(
-        self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str], kinds: Sequence[str] = ()
+        self,
+        language: Any,
+        decode: Decode,
+        eos: int,
+        text: Callable[[Sequence[int]], str],
+        kinds: Sequence[str] = (),
     ):
-        several = decode.model_copy(update={"batch_size": max(1, decode.batch_size // decode.candidates)})
+        several = decode.model_copy(
+            update={"batch_size": max(1, decode.batch_size // decode.candidates)}
+        )
         one = decode.model_copy(update={"candidates": 1})
         self.first = BeamSearch(language, one, eos, hypotheses=Candidates)
         self.candidates = BeamSearch(language, several, eos, hypotheses=Candidates)
@@ -150,12 +176,15 @@ class ListedSearch:
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the index of each :class:`Opening` in ``prefixes`` and its tokens, those of the opening included."""
+        """Yield the index of each :class:`Opening` in ``prefixes`` and its tokens, those of the
+        opening included."""
         numbered = ((prefix, (place, prefix)) for place, prefix in enumerate(prefixes))
         while group := list(islice(numbered, _GROUPED * self.decode.batch_size)):
             yield from self._searched(group)
 
-    def _searched(self, group: list[tuple[Any, tuple[int, Any]]]) -> Iterator[tuple[int, list[int]]]:
+    def _searched(
+        self, group: list[tuple[Any, tuple[int, Any]]]
+    ) -> Iterator[tuple[int, list[int]]]:
         others = []
         for (place, opening), (first,) in search_with(self.first, group):
             if self.decode.candidates == 1 or self._keeps(first.tokens):
@@ -170,25 +199,35 @@ class ListedSearch:
         return not any(self._distance(tokens))
 
     def _best(self, before: list[list[int]], candidates: list[Candidate]) -> list[int]:
-        """Return the tokens that keep their commitment best; between equals those ``before`` the candidates."""
+        """Return the tokens that keep their commitment best; between equals those ``before`` the
+        candidates."""
         ranked = sorted(candidates, key=lambda candidate: -candidate.score)
         return min([*before, *(candidate.tokens for candidate in ranked)], key=self._distance)
 
     def _distance(self, tokens: list[int]) -> tuple[int, ...]:
         extraction = extract_report(self.text(tokens), kinds=self.kinds)
-        return extraction.fallback, *distance(extraction.anchor or Anchor(), extraction.report, self.kinds)
+        return extraction.fallback, *distance(
+            extraction.anchor or Anchor(), extraction.report, self.kinds
+        )
 
 
 class AgreeingSearch(ListedSearch):
-    """An engine that searches the best hypothesis, and, if that does not keep its commitment, candidates for the
-    commitment; it returns the one of them all that keeps it best, between equals the best hypothesis. A hypothesis
-    without a commitment is returned as it is."""
+    """An engine that searches the best hypothesis, and, if that does not keep its commitment,
+    candidates for the commitment; it returns the one of them all that keeps it best, between equals
+    the best hypothesis. A hypothesis without a commitment is returned as it is."""
 
-    def __init__(self, language: Any, decode: Decode, eos: int, *text: Any, bias: ListBias | None = None):
+    def __init__(
+        self, language: Any, decode: Decode, eos: int, *text: Any, bias: ListBias | None = None
+    ):
         super().__init__(language, decode, eos, *text)
-        self.best, self.embeddings = BeamSearch(language, decode, eos, bias), language.get_input_embeddings()
+        self.best, self.embeddings = (
+            BeamSearch(language, decode, eos, bias),
+            language.get_input_embeddings(),
+        )
 
-    def _searched(self, group: list[tuple[Any, tuple[int, Any]]]) -> Iterator[tuple[int, list[int]]]:
+    def _searched(
+        self, group: list[tuple[Any, tuple[int, Any]]]
+    ) -> Iterator[tuple[int, list[int]]]:
         """The same for prefixes [P, d]."""
         others = []
         for (place, prefix), tokens in search_with(self.best, group):
@@ -201,26 +240,35 @@ class AgreeingSearch(ListedSearch):
             yield place, self._best([best], candidates)
 
     def _commitment(self, tokens: list[int]) -> list[int]:
-        """Return the tokens up to the end of the commitment; none if it does not end or nothing follows it."""
-        length = bisect_left(range(len(tokens) + 1), True, key=lambda count: CLOSE_ANCHOR in self.text(tokens[:count]))
+        """Return the tokens up to the end of the commitment; none if it does not end or nothing
+        follows it."""
+        length = bisect_left(
+            range(len(tokens) + 1),
+            True,
+            key=lambda count: CLOSE_ANCHOR in self.text(tokens[:count]),
+        )
         return tokens[:length] if length < min(len(tokens), self.decode.max_new_tokens) else []
 
 
 def agreement(anchor: Anchor | None, report: str) -> float | None:
-    """Return the share of a commitment's findings to which the report gives the same polarity; None if it has none."""
+    """Return the share of a commitment's findings to which the report gives the same polarity; None
+    if it has none."""
     stated = [finding for finding in FINDINGS if anchor is not None and anchor.polarity(finding)]
     if anchor is None or not stated:
         return None
     read = extract_anchor(report)
-    return sum(read.polarity(finding) == anchor.polarity(finding) for finding in stated) / len(stated)
+    return sum(read.polarity(finding) == anchor.polarity(finding) for finding in stated) / len(
+        stated
+    )
 
 
 def distance(anchor: Anchor, report: str, kinds: Collection[str] = ()) -> tuple[int, int, int]:
-    """Return the contradictions, the findings that only one of commitment and report affirms, and the differences in
-    attributes of those that both affirm.
+    """Return the contradictions, the findings that only one of commitment and report affirms, and
+    the differences in attributes of those that both affirm.
 
-    A contradiction is a finding that one affirms and the other denies, or to which the report gives a side that the
-    commitment does not. A difference is a kind of attribute that only one of them has, or that differs.
+    A contradiction is a finding that one affirms and the other denies, or to which the report gives
+    a side that the commitment does not. A difference is a kind of attribute that only one of them
+    has, or that differs.
 
     Args:
         kinds: of attributes in the model's commitments; others do not count.

@@ -1,8 +1,10 @@
-"""Reports from a trained model: the configured engine continues the calibrated prefix of each record.
+"""Reports from a trained model: the configured engine continues the calibrated prefix of each
+record.
 
 One search generates commitment and report; the repetition penalty covers all generated tokens.
-Configurations with Commit decode commitment-first, those without decode directly. A commitment that is not generated,
-read from the source tokens or given by a person, opens the generation, and counts as generated.
+Configurations with Commit decode commitment-first, those without decode directly. A commitment that
+is not generated, read from the source tokens or given by a person, opens the generation, and counts
+as generated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +23,15 @@ from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.processes import prefetch
 from pacer.data.prompt import PromptIds, build_prompt
 from pacer.decoding.beam import BeamSearch, Generate, search_with, unknown_attention
-from pacer.decoding.candidates import AgreeingSearch, Extraction, ListedSearch, Opening, extract_report, opened, within
+from pacer.decoding.candidates import (
+    AgreeingSearch,
+    Extraction,
+    ListedSearch,
+    Opening,
+    extract_report,
+    opened,
+    within,
+)
 from pacer.decoding.hypotheses import ListBias
 from pacer.decoding.reader import AttributeChances, FindingsReader, Probabilities
 from pacer.model.batch import Batch, FeatureSource, RecordRow, SourceStates, read_sources
@@ -33,8 +43,9 @@ ENGINES = {"beam": BeamSearch, "generate": Generate}
 
 
 class Request(NamedTuple):
-    """What a record asks for besides its sources: a ``commitment`` that the report is written for, or that of its
-    reference (``gold_list``); and a ``threshold`` in the place of ``decode.threshold``."""
+    """What a record asks for besides its sources: a ``commitment`` that the report is written for,
+    or that of its reference (``gold_list``); and a ``threshold`` in the place of
+    ``decode.threshold``."""
 
     commitment: Anchor | None = None
     gold_list: bool = False
@@ -47,8 +58,8 @@ class Request(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """The start of a generation: ``inputs`` [P, d], the calibrated prefix and the target's BOS; the others as in
-    :class:`Generated`."""
+    """The start of a generation: ``inputs`` [P, d], the calibrated prefix and the target's BOS; the
+    others as in :class:`Generated`."""
 
     inputs: Tensor
     gate: float | None
@@ -58,9 +69,10 @@ class Prefix(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """Result for one record: raw ``text``, number of generated ``tokens`` (EOS included), ``gate`` (None without
-    Calibrate), ``depth_weights`` [N, K] of the ``frontal`` and, if there is one, of the ``lateral`` image, and the
-    ``findings`` that were read, and their ``attributes`` (None without a reader)."""
+    """Result for one record: raw ``text``, number of generated ``tokens`` (EOS included), ``gate``
+    (None without Calibrate), ``depth_weights`` [N, K] of the ``frontal`` and, if there is one, of
+    the ``lateral`` image, and the ``findings`` that were read, and their ``attributes`` (None
+    without a reader)."""
 
     text: str
     tokens: int
@@ -73,16 +85,18 @@ class Generated(NamedTuple):
 class Generator:
     """A generator of reports for records; ``decode`` may be replaced between calls.
 
-    If ``decode.engine`` is ``beam`` and the beam search does not support the language model's attention, ``generate``
-    is used and a message is printed.
+    If ``decode.engine`` is ``beam`` and the beam search does not support the language model's
+    attention, ``generate`` is used and a message is printed.
 
     Args:
-        model: in eval mode; not of the warm-up, which has no instruction. specification: from its checkpoint record.
+        model: in eval mode; not of the warm-up, which has no instruction. specification: from its
+            checkpoint record.
         reader: of the model's fused tokens.
 
     Raises:
-        BackboneError: ``decode.select: agreement`` or ``decode.commitment: read`` with a language model that the beam
-            search does not support. ConfigError: ``read`` with a model without Commit, or without a reader.
+        BackboneError: ``decode.select: agreement`` or ``decode.commitment: read`` with a language
+            model that the beam search does not support. ConfigError: ``read`` with a model without
+            Commit, or without a reader.
     """
 
     def __init__(
@@ -95,26 +109,38 @@ class Generator:
         device: torch.device | str = "cpu",
         reader: FindingsReader | None = None,
     ):
-        self.model, self.tokenizer, self.features, self.decode = model.to(device), tokenizer, features, decode
+        self.model, self.tokenizer, self.features, self.decode = (
+            model.to(device),
+            tokenizer,
+            features,
+            decode,
+        )
         assert specification.prompt is not None, "a warm-up model"
         self.prompt, self.device = specification.prompt, torch.device(device)
-        self.commit, self.attributes, self.reader = specification.commits, specification.attributes, reader
+        self.commit, self.attributes, self.reader = (
+            specification.commits,
+            specification.attributes,
+            reader,
+        )
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
         if unknown and (decode.select == "agreement" or decode.commitment == "read"):
             raise BackboneError(
-                f"beam search does not support {unknown}; set decode.select: score and decode.commitment: generated"
+                f"beam search does not support {unknown}; set decode.select: score and "
+                "decode.commitment: generated"
             )
         if decode.commitment == "read":
             if not self.commit:
                 raise ConfigError(
-                    "decode.commitment = 'read' needs a model that writes commitments, but this one was trained "
-                    "without Commit (commit.route = 'direct'); set decode.commitment: generated"
+                    "decode.commitment = 'read' needs a model that writes commitments, but this "
+                    "one was trained without Commit (commit.route = 'direct'); set "
+                    "decode.commitment: generated"
                 )
             if reader is None:
                 raise ConfigError(
-                    "decode.commitment = 'read' needs the output of the `findings` stage for this model's parent, or "
-                    "an export that includes it; otherwise, set decode.commitment: generated"
+                    "decode.commitment = 'read' needs the output of the `findings` stage for this "
+                    "model's parent, or an export that includes it; otherwise, set "
+                    "decode.commitment: generated"
                 )
         if unknown and decode.engine == "beam":
             print(f"decode: beam search does not support {unknown}; using decode.engine: generate")
@@ -125,7 +151,8 @@ class Generator:
         return build_prompt(self.tokenizer, record, commit=self.commit, **self.prompt.model_dump())
 
     def batch(self, record: RecordRow, sources: SourceStates | None = None) -> Batch:
-        """Return a batch of one record's prefix and the target's BOS. sources: its features; None: they are read."""
+        """Return a batch of one record's prefix and the target's BOS. sources: its features; None:
+        they are read."""
         prompt, bos = self.prompt_ids(record), self.tokenizer.bos_token_id
         prefix = prompt.prefix(bos, self.num_queries)
         return Batch(
@@ -141,17 +168,17 @@ class Generator:
     def prefix(self, record: RecordRow, sources: SourceStates | None = None) -> Prefix:
         """Compute the calibrated prefix of one record; ``sources`` as in :meth:`batch`.
 
-        Records are embedded one by one, so the result is bit-identical however records are batched, split over
-        processes or resumed. Raises a DataError if the prefix is not finite. Beam search would otherwise emit
-        garbage.
+        Records are embedded one by one, so the result is bit-identical however records are batched,
+        split over processes or resumed. Raises a DataError if the prefix is not finite. Beam search
+        would otherwise emit garbage.
         """
         batch = self.batch(record, sources).to(self.device)
         embedded = self.model.embed(batch)
         inputs, gate, _ = self.model.calibrate(embedded, batch)
         if not inputs.isfinite().all():
             raise DataError(
-                f"record {record['record_id']}: its prefix has NaN or infinite values, so the checkpoint or the "
-                "record's features are damaged; regenerate the damaged files"
+                f"record {record['record_id']}: its prefix has NaN or infinite values, so the "
+                "checkpoint or the record's features are damaged; regenerate the damaged files"
             )
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
         findings, described, fused = None, None, embedded.sources.fused[0]
@@ -160,31 +187,47 @@ class Generator:
             if self.reader.attributes is not None:
                 states = batch.frontal, embedded.frontal, fused
                 described = self.reader.attributes(*states, prior=bool(batch.availability[0, 1]))
-        return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights, findings, described)
+        return Prefix(
+            inputs[0], None if gate is None else gate.item(), depth_weights, findings, described
+        )
 
-    def stream(self, records: Iterable[RecordRow], workers: int = 0) -> Iterator[tuple[int, Generated]]:
+    def stream(
+        self, records: Iterable[RecordRow], workers: int = 0
+    ) -> Iterator[tuple[int, Generated]]:
         """Yield each record's index in ``records`` and its result, as soon as it is ready.
 
-        Records are read in the given order when rows are free; it is fastest to put similar lengths next to each other.
-        ``workers`` threads read features ahead (0: each record's when it is needed).
+        Records are read in the given order when rows are free; it is fastest to put similar lengths
+        next to each other. ``workers`` threads read features ahead (0: each record's when it is
+        needed).
         """
 
         def read(numbered: tuple[int, RecordRow]) -> tuple[int, RecordRow, SourceStates]:
             return *numbered, read_sources([numbered[1]], self.features)
 
-        def prefixes(group: Iterable[tuple[int, RecordRow]], listed: bool) -> Iterator[tuple[Any, tuple]]:
+        def prefixes(
+            group: Iterable[tuple[int, RecordRow]], listed: bool
+        ) -> Iterator[tuple[Any, tuple]]:
             for place, record, sources in prefetch(read, group, workers):
                 prefix = self.prefix(record, sources)
-                yield self._opening(record, prefix) if listed else prefix.inputs, (place, prefix[1:])
+                yield (
+                    self._opening(record, prefix) if listed else prefix.inputs,
+                    (place, prefix[1:]),
+                )
 
-        for listed, group in groupby(enumerate(records), lambda numbered: self._is_listed(numbered[1])):
-            for (place, others), tokens in search_with(self._search(listed), prefixes(group, listed)):
+        for listed, group in groupby(
+            enumerate(records), lambda numbered: self._is_listed(numbered[1])
+        ):
+            for (place, others), tokens in search_with(
+                self._search(listed), prefixes(group, listed)
+            ):
                 yield place, Generated(self.text(tokens), len(tokens), *others)
 
     def _is_listed(self, record: RecordRow) -> bool:
         """Return whether the commitment of a record's report is not generated."""
         request = Request.of(record)
-        return self.decode.commitment == "read" or request.commitment is not None or request.gold_list
+        return (
+            self.decode.commitment == "read" or request.commitment is not None or request.gold_list
+        )
 
     def _search(self, listed: bool) -> Callable[..., Iterator]:
         language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
@@ -192,8 +235,12 @@ class Generator:
         agreeing = decode.select == "agreement" and self.commit
         if listed:
             count = decode.candidates if agreeing else 1
-            return ListedSearch(language, decode.model_copy(update={"candidates": count}), eos, self.text, kinds)
-        bias = ListBias(self.tokenizer, decode.list_bias) if self.commit and decode.list_bias else None
+            return ListedSearch(
+                language, decode.model_copy(update={"candidates": count}), eos, self.text, kinds
+            )
+        bias = (
+            ListBias(self.tokenizer, decode.list_bias) if self.commit and decode.list_bias else None
+        )
         return (
             AgreeingSearch(language, decode, eos, self.text, kinds, bias=bias)
             if agreeing
@@ -201,8 +248,9 @@ class Generator:
         )
 
     def _opening(self, record: RecordRow, prefix: Prefix) -> Opening:
-        """Return what the record's report is written after: its prefix, and the commitment given, read, or of its
-        reference. Raises a DataError if the commitment leaves no room for a report."""
+        """Return what the record's report is written after: its prefix, and the commitment given,
+        read, or of its reference. Raises a DataError if the commitment leaves no room for a
+        report."""
         request = Request.of(record)
         if request.gold_list:
             told = read_attributes(record["report_raw"]) if self.attributes else {}
@@ -211,29 +259,40 @@ class Generator:
             commitment = request.commitment
             if commitment is None:
                 assert prefix.findings is not None
-                threshold = self.decode.threshold if request.threshold is None else request.threshold
+                threshold = (
+                    self.decode.threshold if request.threshold is None else request.threshold
+                )
                 commitment = prefix.findings.commitment(threshold)
             if prefix.attributes is not None:
                 commitment = commitment.completed(prefix.attributes.stated())
         tokens = self.tokenizer(render_anchor(commitment), add_special_tokens=False)["input_ids"]
         if len(tokens) >= self.decode.max_new_tokens:
             raise DataError(
-                f"record {record['record_id']}: its commitment has {len(tokens)} tokens, which leaves no room for a "
-                f"report within decode.max_new_tokens ({self.decode.max_new_tokens}); increase it"
+                f"record {record['record_id']}: its commitment has {len(tokens)} tokens, which "
+                "leaves no room for a report within decode.max_new_tokens "
+                f"({self.decode.max_new_tokens}); increase it"
             )
         return opened(prefix.inputs, tokens, self.model.language.get_input_embeddings())
 
     def extract(self, text: str) -> Extraction:
-        """Extract commitment and report from a generated text. With ``decode.commitment: read`` sentences that affirm
-        what is not in the list are left out."""
+        """Extract commitment and report from a generated text. With ``decode.commitment: read``
+        sentences that affirm what is not in the list are left out."""
         extraction = extract_report(text, self.commit, self.attributes)
-        if self.decode.commitment == "generated" or extraction.anchor is None or extraction.fallback:
+        if (
+            self.decode.commitment == "generated"
+            or extraction.anchor is None
+            or extraction.fallback
+        ):
             return extraction
         return extraction._replace(report=within(extraction.report, extraction.anchor))
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of generated tokens."""
-        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        return str(
+            self.tokenizer.decode(
+                list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
 
     def __call__(self, records: Sequence[RecordRow]) -> list[Generated]:
         """Return the results in the records' order."""

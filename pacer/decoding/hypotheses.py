@@ -1,15 +1,16 @@
-"""The state of a search for each record, and how one step updates it: transformers' ``generate``, row by row.
+"""The state of a search for each record, and how one step updates it: transformers' ``generate``,
+row by row.
 
-The definition is ``GenerationMixin._beam_search`` and, for one beam, ``_sample`` without sampling, of the pinned
-transformers, with ``early_stopping=False``. The arithmetic, its order and the shapes are the same, so ties are broken
-the same way. Unlike there, rows have different lengths.
+The definition is ``GenerationMixin._beam_search`` and, for one beam, ``_sample`` without sampling,
+of the pinned transformers, with ``early_stopping=False``. The arithmetic, its order and the shapes
+are the same, so ties are broken the same way. Unlike there, rows have different lengths.
 
-With ``noise`` a step draws its beams: it ranks the best continuations by their scores plus noise (Gumbel's, times a
-temperature), so that one beam is a sample at that temperature and several are a search around it. Sums and the choice
-among finished hypotheses use only the scores.
+With ``noise`` a step draws its beams: it ranks the best continuations by their scores plus noise
+(Gumbel's, times a temperature), so that one beam is a sample at that temperature and several are a
+search around it. Sums and the choice among finished hypotheses use only the scores.
 
-Shapes: S rows, n rows of a step, C searches of a row (1 without noise), K beams of a search, V vocabulary, T maximum
-number of generated tokens, M continuations with noise.
+Shapes: S rows, n rows of a step, C searches of a row (1 without noise), K beams of a search, V
+vocabulary, T maximum number of generated tokens, M continuations with noise.
 """
 
 from collections.abc import Sequence
@@ -43,11 +44,14 @@ class ListBias:
         self.commas, self.ends = with_mark(","), with_mark(";")
 
     def __call__(self, scores: Tensor, tokens: Tensor, length: Tensor) -> Tensor:
-        """Add the bias to the scores [n, K, V] of what follows the first ``length`` [n] of ``tokens`` [n, K, T]."""
+        """Add the bias to the scores [n, K, V] of what follows the first ``length`` [n] of
+        ``tokens`` [n, K, T]."""
         size, longest = len(self.start), tokens.shape[-1]
         if longest < size:
             return scores
-        start, none, ends = (torch.tensor(one, device=tokens.device) for one in (self.start, self.none, self.ends))
+        start, none, ends = (
+            torch.tensor(one, device=tokens.device) for one in (self.start, self.none, self.ends)
+        )
         places, length = torch.arange(longest, device=tokens.device), length[:, None]
         ending = torch.isin(tokens, ends) | torch.isin(tokens, none) & (places == size)
         ended = (ending & (places >= size) & (places < length.unsqueeze(-1))).any(-1)
@@ -60,13 +64,14 @@ class ListBias:
 
 
 class Hypotheses:
-    """Running and finished hypotheses of S rows. Each row has its C searches in turn: [S x C, ...] below.
+    """Running and finished hypotheses of S rows. Each row has its C searches in turn: [S x C, ...]
+    below.
 
     Attributes:
-        tokens: [., K, T] generated tokens of the running beams, padded with the first one. scores: [., K], their
-            sums of log-probabilities. length: [.] tokens generated so far.
-        best: [., K, T], best_scores [., K], best_length [., K]: finished hypotheses, best first; empty entries have the
-            score "minus infinity".
+        tokens: [., K, T] generated tokens of the running beams, padded with the first one. scores:
+            [., K], their sums of log-probabilities. length: [.] tokens generated so far.
+        best: [., K, T], best_scores [., K], best_length [., K]: finished hypotheses, best first;
+            empty entries have the score "minus infinity".
         done: [.] bool, ended searches, whose best hypotheses further steps leave as they are.
 
     Args:
@@ -89,7 +94,9 @@ class Hypotheses:
         searches = rows * self.count
         # the definition divides by a Python float
         self.powers = torch.tensor(
-            [0.0, *(float(t) ** decode.length_penalty for t in range(1, most + 1))], dtype=torch.float32, device=device
+            [0.0, *(float(t) ** decode.length_penalty for t in range(1, most + 1))],
+            dtype=torch.float32,
+            device=device,
         )
         self.tokens = torch.zeros(searches, beams, most, dtype=torch.long, device=device)
         self.scores = torch.zeros(searches, beams, device=device)
@@ -109,8 +116,8 @@ class Hypotheses:
         return slice((rows.start or 0) * self.count, rows.stop * self.count)
 
     def start(self, rows: slice, prefixes: Sequence[Any]) -> Tensor:
-        """Reset these rows; return their numbers of tokens [n]. Only the first beam of a search may continue, because
-        the others would repeat it."""
+        """Reset these rows; return their numbers of tokens [n]. Only the first beam of a search may
+        continue, because the others would repeat it."""
         searches = self.searches(rows)
         self.length[searches], self.done[searches] = 0, False
         self.scores[searches], self.scores[searches, 1:] = 0.0, _MINUS_INFINITY
@@ -119,13 +126,25 @@ class Hypotheses:
 
     def move(self, sources: Tensor, targets: Tensor) -> None:
         """Copy rows ``sources`` over rows ``targets``."""
-        for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length, self.done):
+        for tensor in (
+            self.tokens,
+            self.scores,
+            self.length,
+            self.best,
+            self.best_scores,
+            self.best_length,
+            self.done,
+        ):
             by_row = tensor.unflatten(0, (-1, self.count))
             by_row[targets] = by_row[sources]
 
     def generated(self, rows: slice) -> Tensor:
         """Return the number of tokens of each beam of these rows [n, C x K]."""
-        return self.length[self.searches(rows)].repeat_interleave(self.decode.num_beams).view(-1, self.beams)
+        return (
+            self.length[self.searches(rows)]
+            .repeat_interleave(self.decode.num_beams)
+            .view(-1, self.beams)
+        )
 
     def last(self, rows: int) -> Tensor:
         """Return the newest token of each beam of the first ``rows`` rows [rows, C x K]."""
@@ -141,17 +160,19 @@ class Hypotheses:
         return self.finished(row)
 
     def advance(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-        """Take one step for these rows; return the beam that each beam continues [n, C x K], and the rows that ended
-        [n] bool.
+        """Take one step for these rows; return the beam that each beam continues [n, C x K], and
+        the rows that ended [n] bool.
 
         Args:
-            logits: [n, C x K, V], or [n, 1, V] at the start, when all beams are equal. longest: upper bound on the
-                tokens that a row has so far; 0 at the start.
+            logits: [n, C x K, V], or [n, 1, V] at the start, when all beams are equal. longest:
+                upper bound on the tokens that a row has so far; 0 at the start.
         """
         greedy = self.decode.num_beams == 1 and self.noise is None
         n, beams = len(logits), self.decode.num_beams
         logits = logits.float().expand(-1, self.beams, -1).reshape(n * self.count, beams, -1)
-        parents, ended = (self._greedy if greedy else self._beams)(self.searches(rows), logits, longest)
+        parents, ended = (self._greedy if greedy else self._beams)(
+            self.searches(rows), logits, longest
+        )
         first = torch.arange(0, self.beams, beams, device=parents.device)
         parents = parents.view(n, self.count, beams) + first[:, None]
         return parents.view(n, self.beams), ended.view(n, self.count).all(1)
@@ -169,17 +190,23 @@ class Hypotheses:
     def _beams(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Take a step with several beams, or with noise.
 
-        K beams x V tokens -> the best 2K continuations, best first
-            that go on: the best K are the running beams; with noise, the best by scores and noise
-            that end, among the first K: with the finished hypotheses so far, the best K by score / tokens ** penalty
+        K beams x V tokens -> the best 2K continuations, best first that go on: the best K are the
+            running beams; with noise, the best by scores and noise that end, among the first K:
+            with the finished hypotheses so far, the best K by score / tokens ** penalty
         A search is done when no running beam can overtake its worst finished hypothesis.
         """
         beams, vocabulary = self.decode.num_beams, logits.shape[-1]
-        scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[rows].unsqueeze(-1)
+        scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[
+            rows
+        ].unsqueeze(-1)
         place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full
         top, ranked, places = self._best_continuations(scores.flatten(1), place)
         parents, new = places // vocabulary, places % vocabulary
-        tokens = _pick(self.tokens[rows], parents) if longest else new.unsqueeze(-1).repeat(1, 1, self.most)
+        tokens = (
+            _pick(self.tokens[rows], parents)
+            if longest
+            else new.unsqueeze(-1).repeat(1, 1, self.most)
+        )
         tokens.scatter_(2, place[:, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
         self.length[rows] += ~self.done[rows]
         ends = (new == self.eos) | (self.length[rows, None] == self.most)
@@ -191,8 +218,8 @@ class Hypotheses:
         return _pick(parents, running), self.done[rows]
 
     def _best_continuations(self, scores: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores of the best 2K continuations [n, 2K], what they are ranked by, and their places in
-        ``scores`` [n, K x V]; with noise, that of ``place`` [n].
+        """Return the scores of the best 2K continuations [n, 2K], what they are ranked by, and
+        their places in ``scores`` [n, K x V]; with noise, that of ``place`` [n].
 
         There are twice as many as beams, so that enough can continue if EOS takes the best places.
         """
@@ -206,8 +233,8 @@ class Hypotheses:
         return _pick(top, drawn), ranked, _pick(places, drawn)
 
     def _finish(self, rows: slice, tokens: Tensor, scores: Tensor, ends: Tensor) -> None:
-        """Add the continuations that end, of the first K, to the finished hypotheses, and mark searches as done.
-        ``tokens``: [n, 2K, T]. ``scores``, ``ends``: [n, 2K]."""
+        """Add the continuations that end, of the first K, to the finished hypotheses, and mark
+        searches as done. ``tokens``: [n, 2K, T]. ``scores``, ``ends``: [n, 2K]."""
         beams, length = self.decode.num_beams, self.length[rows, None]
         power = self.powers[length]
         finished = scores / power + (~ends | self.done[rows, None]) * _MINUS_INFINITY
@@ -215,21 +242,26 @@ class Hypotheses:
         merged = torch.cat([self.best_scores[rows], finished], 1)
         order = merged.topk(beams)[1]
         self.best[rows] = _pick(torch.cat([self.best[rows], tokens], 1), order)
-        self.best_length[rows] = _pick(torch.cat([self.best_length[rows], length.expand(-1, 2 * beams)], 1), order)
+        self.best_length[rows] = _pick(
+            torch.cat([self.best_length[rows], length.expand(-1, 2 * beams)], 1), order
+        )
         self.best_scores[rows] = _pick(merged, order)
         # no running beam can overtake the worst finished one, judged at the current length
         cannot_improve = ~(self.scores[rows].amax(1) / power[:, 0] > self.best_scores[rows].amin(1))
         self.done[rows] |= cannot_improve | (self.length[rows] == self.most)
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
-        """Apply the definition's processors in order: no EOS before the minimum length, then the repetition penalty,
-        then the bias. ``scores``: [n, K, V] logits (greedy) or log-probabilities (beams); modified."""
+        """Apply the definition's processors in order: no EOS before the minimum length, then the
+        repetition penalty, then the bias. ``scores``: [n, K, V] logits (greedy) or
+        log-probabilities (beams); modified."""
         early = self.length[rows] < self.decode.min_new_tokens
         scores[..., self.eos].masked_fill_(early.unsqueeze(1), -torch.inf)
         penalty, generated = self.decode.repetition_penalty, self.tokens[rows, :, :longest]
         if longest and penalty != 1.0:
             before = scores.gather(2, generated)
-            scores = scores.scatter(2, generated, torch.where(before < 0, before * penalty, before / penalty))
+            scores = scores.scatter(
+                2, generated, torch.where(before < 0, before * penalty, before / penalty)
+            )
         return scores if self.bias is None else self.bias(scores, generated, self.length[rows])
 
 

@@ -1,18 +1,22 @@
-"""A reading of the findings from a record's fused source tokens: probabilities, and the commitment that they make.
+"""A reading of the findings from a record's fused source tokens: probabilities, and the commitment
+that they make.
 
-The map is linear in the mean and the maximum of each channel over the tokens. With ``W`` and ``b``, which include the
-standardisation of this summary and the calibration of the probabilities,
+The map is linear in the mean and the maximum of each channel over the tokens. With ``W`` and ``b``,
+which include the standardisation of this summary and the calibration of the probabilities,
 
-    P(finding f has state s) = sigmoid(summary(fused) · W[:, s, f] + b[s, f]),   s: positive, negative, uncertain.
+    P(finding f has state s) = sigmoid(summary(fused) · W[:, s, f] + b[s, f]),   s: positive,
+    negative, uncertain.
 
-Commitments with side, severity and course of the findings (``commit.attributes``) have a second reading,
+Commitments with side, severity and course of the findings (``commit.attributes``) have a second
+reading,
 
     P(class c of the finding) = softmax(x · W + b)[c].
 
-For side and severity, x is the means of the frontal image's patch states over the cells of a grid, at every depth that
-Refine reads and in what it returns, because the source tokens hardly tell places; for the course it is the summary of
-the fused tokens. Not in the paper (``docs/readings.md``). :mod:`pacer.decoding.fit_reader` fits both. Shapes: Q tokens,
-d width, K depths, N patches.
+For side and severity, x is the means of the frontal image's patch states over the cells of a grid,
+at every depth that Refine reads and in what it returns, because the source tokens hardly tell
+places; for the course it is the summary of the fused tokens. Not in the paper
+(``docs/readings.md``). :mod:`pacer.decoding.fit_reader` fits both. Shapes: Q tokens, d width, K
+depths, N patches.
 """
 
 import math
@@ -26,7 +30,16 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.commitments.anchor import KINDS, MAX_PER_FIELD, POLARITIES, VALUES, Anchor, Attributes, split_words, words
+from pacer.commitments.anchor import (
+    KINDS,
+    MAX_PER_FIELD,
+    POLARITIES,
+    VALUES,
+    Anchor,
+    Attributes,
+    split_words,
+    words,
+)
 from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_bytes, read_json, write_json
 from pacer.data.findings import FINDINGS
@@ -56,7 +69,8 @@ def cells(depths: Tensor, refined: Tensor, grid: int) -> Tensor:
     """Return the means of patch states over the cells of the grid, in float32 on the CPU.
 
     Args:
-        depths: what Refine reads [B, K, N, d]. refined: what it returns [B, N, d]. grid: its rows, and columns, G.
+        depths: what Refine reads [B, K, N, d]. refined: what it returns [B, N, d]. grid: its rows,
+            and columns, G.
 
     Returns:
         [B, (K + 1) d G²].
@@ -74,7 +88,8 @@ def class_of(attributes: Attributes, kind: str) -> int:
 
 
 class AttributeChances(NamedTuple):
-    """The probability of each class by finding and kind, four decimals, and the ``thresholds`` of the kinds."""
+    """The probability of each class by finding and kind, four decimals, and the ``thresholds`` of
+    the kinds."""
 
     chances: dict[str, dict[str, list[float]]]
     thresholds: Mapping[str, float]
@@ -91,7 +106,8 @@ class AttributeChances(NamedTuple):
         }
 
     def stated(self) -> dict[str, Attributes]:
-        """Return the attributes of each finding whose most probable class reaches its kind's threshold."""
+        """Return the attributes of each finding whose most probable class reaches its kind's
+        threshold."""
         said = {
             finding: " ".join(
                 CLASSES[kind][chances.index(max(chances))]
@@ -100,38 +116,53 @@ class AttributeChances(NamedTuple):
             )
             for finding, kinds in self.chances.items()
         }
-        return {finding: split_words(f"{text} {finding}", KINDS)[0] for finding, text in said.items()}
+        return {
+            finding: split_words(f"{text} {finding}", KINDS)[0] for finding, text in said.items()
+        }
 
 
 @dataclass(frozen=True)
 class AttributeReader:
-    """Fitted maps, weight [D, C] and bias [C], by finding and kind; the probability from which a kind is stated; and
-    the grid of the :func:`cells` that they read."""
+    """Fitted maps, weight [D, C] and bias [C], by finding and kind; the probability from which a
+    kind is stated; and the grid of the :func:`cells` that they read."""
 
     maps: Mapping[tuple[str, str], tuple[Tensor, Tensor]]
     thresholds: Mapping[str, float]
     grid: int
 
-    def __call__(self, depths: Tensor, refined: Tensor, fused: Tensor, prior: bool) -> AttributeChances:
+    def __call__(
+        self, depths: Tensor, refined: Tensor, fused: Tensor, prior: bool
+    ) -> AttributeChances:
         """Return the probabilities of one record.
 
         Args:
-            depths, refined: states of its frontal image, for :func:`cells`, with B = 1. fused: its tokens [Q, d].
+            depths, refined: states of its frontal image, for :func:`cells`, with B = 1. fused: its
+                tokens [Q, d].
             prior: whether it has a previous report, without which no course is read.
         """
         places, tokens = cells(depths, refined, self.grid)[0], summary(fused.float()).cpu()
         chances: dict[str, dict[str, list[float]]] = {}
         for (finding, kind), (weight, bias) in self.maps.items():
             if kind != "course" or prior:
-                of_classes = ((places if kind in FROM_PATCHES else tokens) @ weight + bias).softmax(-1).tolist()
+                of_classes = (
+                    ((places if kind in FROM_PATCHES else tokens) @ weight + bias)
+                    .softmax(-1)
+                    .tolist()
+                )
                 chances.setdefault(finding, {})[kind] = [round(chance, 4) for chance in of_classes]
         return AttributeChances(chances, self.thresholds)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return its numbers by name, for one file with those of other readings."""
         named = {f"{kind}/{finding}": pair for (finding, kind), pair in self.maps.items()}
-        numbers = {f"{name}/{part}": t for name, pair in named.items() for part, t in zip(("weight", "bias"), pair)}
-        thresholds = {f"{kind}/threshold": torch.tensor(value) for kind, value in self.thresholds.items()}
+        numbers = {
+            f"{name}/{part}": t
+            for name, pair in named.items()
+            for part, t in zip(("weight", "bias"), pair)
+        }
+        thresholds = {
+            f"{kind}/threshold": torch.tensor(value) for kind, value in self.thresholds.items()
+        }
         numbers |= thresholds | {"grid": torch.tensor(self.grid)}
         return {name: tensor.contiguous() for name, tensor in numbers.items()}
 
@@ -139,9 +170,16 @@ class AttributeReader:
     def of_tensors(cls, tensors: Mapping[str, Tensor]) -> Self | None:
         """Return the reading with these numbers; None without any."""
         names = [name.split("/") for name in tensors if "/" in name]
-        thresholds = {name[0]: round(tensors["/".join(name)].item(), 4) for name in names if name[-1] == "threshold"}
+        thresholds = {
+            name[0]: round(tensors["/".join(name)].item(), 4)
+            for name in names
+            if name[-1] == "threshold"
+        }
         maps = {
-            (finding, kind): (tensors[f"{kind}/{finding}/weight"], tensors[f"{kind}/{finding}/bias"])
+            (finding, kind): (
+                tensors[f"{kind}/{finding}/weight"],
+                tensors[f"{kind}/{finding}/bias"],
+            )
             for kind, finding, part in (name for name in names if len(name) == 3)
             if part == "bias"
         }
@@ -149,8 +187,8 @@ class AttributeReader:
 
 
 class Probabilities(NamedTuple):
-    """The probability of each finding, in the vocabulary's order, that a report affirms it (``positive``), denies it or
-    leaves it uncertain; four decimals."""
+    """The probability of each finding, in the vocabulary's order, that a report affirms it
+    (``positive``), denies it or leaves it uncertain; four decimals."""
 
     positive: list[float]
     negative: list[float]
@@ -159,24 +197,35 @@ class Probabilities(NamedTuple):
     def as_dict(self) -> dict[str, dict[str, float]]:
         """Return the probabilities of present and absent by finding, for JSON."""
         pairs = zip(FINDINGS, self.positive, self.negative, strict=True)
-        return {finding: {"present": present, "absent": absent} for finding, present, absent in pairs}
+        return {
+            finding: {"present": present, "absent": absent} for finding, present, absent in pairs
+        }
 
     def commitment(self, threshold: float) -> Anchor:
-        """Return the commitment that affirms findings whose probability is at least ``threshold``. Of the others those
-        are denied or uncertain, whichever is more probable, with a probability of at least :data:`STATED`. A field
-        keeps its most probable findings, as many as are written."""
+        """Return the commitment that affirms findings whose probability is at least ``threshold``.
+        Of the others those are denied or uncertain, whichever is more probable, with a probability
+        of at least :data:`STATED`. A field keeps its most probable findings, as many as are
+        written."""
         fields: dict[str, list[tuple[float, str]]] = {polarity: [] for polarity in POLARITIES}
         for finding, present, absent, unsure in zip(FINDINGS, *self, strict=True):
             if present >= threshold:
                 fields["positive"].append((-present, finding))
             elif max(absent, unsure) >= STATED:
-                fields["negative" if absent >= unsure else "uncertain"].append((-max(absent, unsure), finding))
-        return Anchor.of(*([finding for _, finding in sorted(field)[:MAX_PER_FIELD]] for field in fields.values()))
+                fields["negative" if absent >= unsure else "uncertain"].append(
+                    (-max(absent, unsure), finding)
+                )
+        return Anchor.of(
+            *(
+                [finding for _, finding in sorted(field)[:MAX_PER_FIELD]]
+                for field in fields.values()
+            )
+        )
 
 
 @dataclass(frozen=True)
 class FindingsReader:
-    """A fitted reading: ``weight`` [2d, 39] and ``bias`` [39], by state, then by finding; and that of attributes."""
+    """A fitted reading: ``weight`` [2d, 39] and ``bias`` [39], by state, then by finding; and that
+    of attributes."""
 
     weight: Tensor
     bias: Tensor
@@ -191,10 +240,13 @@ class FindingsReader:
         """Return the probabilities of one record from its fused tokens [Q, d]."""
         values = (summary(fused.float()).cpu() @ self.weight + self.bias).sigmoid().tolist()
         # rounded first, so that what is shown is what the threshold was compared with
-        return Probabilities(*([round(value, 4) for value in values[place:][: len(FINDINGS)]] for place in _PLACES))
+        return Probabilities(
+            *([round(value, 4) for value in values[place:][: len(FINDINGS)]] for place in _PLACES)
+        )
 
     def save(self, directory: Path, about: Mapping[str, object]) -> None:
-        """Write the reading and ``about``, whose ``weights`` is the hash of the weights that make the tokens."""
+        """Write the reading and ``about``, whose ``weights`` is the hash of the weights that make
+        the tokens."""
         directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / ABOUT, about)
         # safetensors' own writer creates files that only the owner can read
@@ -206,15 +258,23 @@ class FindingsReader:
 
 
 def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
-    """Read the reading of a checkpoint's tokens. None: the checkpoint has changed the parts that make the tokens
-    (``calibrate.trains: interface``), so that the reading does not apply. Raises a CheckpointError if the folder has no
-    reading, or one of other weights."""
+    """Read the reading of a checkpoint's tokens. None: the checkpoint has changed the parts that
+    make the tokens (``calibrate.trains: interface``), so that the reading does not apply. Raises a
+    CheckpointError if the folder has no reading, or one of other weights."""
     if not (directory / READER).is_file():
         raise CheckpointError(f"{directory} has no {READER}; run `dvc repro findings`")
     parent, path = read_record(checkpoint).parent, checkpoint / WEIGHTS
-    if parent is not None and path.exists() and any(name.startswith(_TOKENS) for name in read_weights(path)):
+    if (
+        parent is not None
+        and path.exists()
+        and any(name.startswith(_TOKENS) for name in read_weights(path))
+    ):
         return None
-    if read_json(directory / ABOUT)["weights"] != (checkpoint_hash(checkpoint) if parent is None else parent.sha256):
-        raise CheckpointError(f"{directory} does not match the weights of {checkpoint}; run `dvc repro findings`")
+    if read_json(directory / ABOUT)["weights"] != (
+        checkpoint_hash(checkpoint) if parent is None else parent.sha256
+    ):
+        raise CheckpointError(
+            f"{directory} does not match the weights of {checkpoint}; run `dvc repro findings`"
+        )
     tensors = read_weights(directory / READER)
     return FindingsReader(tensors["weight"], tensors["bias"], AttributeReader.of_tensors(tensors))

@@ -1,17 +1,20 @@
-"""Linear maps on summaries, fitted with cross-validation over folds of patients; shared by what the stage `findings`
-reads, and the maps of attributes.
+"""Linear maps on summaries, fitted with cross-validation over folds of patients; shared by what the
+stage `findings` reads, and the maps of attributes.
 
-A map for each fold, fitted on the other folds, and the one on all records, which is kept, are fitted together:
-full-batch L-BFGS on the standardised summaries, or on their coordinates in an orthonormal basis where the records are
-fewer than the numbers: the same maps. Summaries stay in float16 on the CPU; the fit widens them chunk by
-chunk. Shapes: n records, D numbers of a summary, C outputs.
+A map for each fold, fitted on the other folds, and the one on all records, which is kept, are
+fitted together: full-batch L-BFGS on the standardised summaries, or on their coordinates in an
+orthonormal basis where the records are fewer than the numbers: the same maps. Summaries stay in
+float16 on the CPU; the fit widens them chunk by chunk. Shapes: n records, D numbers of a summary, C
+outputs.
 
-There is one multinomial map for each finding and kind of attribute, fitted on the train records whose report names the
-kind of the finding, if at least half of those that state the finding do (for the course: of those with a previous
-report). Penalty, temperature and threshold come from the held-out records of the folds. A map that does not beat the
-majority class by a standard error over patients is left out: a report that omits a side that the model does not know is
-better than one that guesses it. A report whose list omits an attribute may still guess it. So the threshold maximises
-right minus wrong statements, where an omitted one counts as a guess by chance in as many reports as name the attribute.
+There is one multinomial map for each finding and kind of attribute, fitted on the train records
+whose report names the kind of the finding, if at least half of those that state the finding do (for
+the course: of those with a previous report). Penalty, temperature and threshold come from the
+held-out records of the folds. A map that does not beat the majority class by a standard error over
+patients is left out: a report that omits a side that the model does not know is better than one
+that guesses it. A report whose list omits an attribute may still guess it. So the threshold
+maximises right minus wrong statements, where an omitted one counts as a guess by chance in as many
+reports as name the attribute.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,22 +36,24 @@ FOLDS = 3
 _CHUNK = 4096
 _ITERATIONS = 40
 
-#: Called with logits [m, FOLDS + 1, C], the place of the m records among all, and the share [m, FOLDS + 1] of each in
-#: the mean loss of each map; returns the sum of the losses times their shares.
+#: Called with logits [m, FOLDS + 1, C], the place of the m records among all, and the share [m,
+#: FOLDS + 1] of each in the mean loss of each map; returns the sum of the losses times their
+#: shares.
 SharedLoss = Callable[[Tensor, slice, Tensor], Tensor]
 #: Weight [D, C] and bias [C] by finding and kind.
 Maps = dict[tuple[str, str], tuple[Tensor, Tensor]]
 #: L2 penalties, from the strongest.
 PENALTIES = (30.0, 3.0, 0.3, 0.03)
-#: Share of the reports with a finding that name a kind of it, and records that name it, from which a map is fitted.
+#: Share of the reports with a finding that name a kind of it, and records that name it, from which
+#: a map is fitted.
 NAMED, ENOUGH = 0.5, 40
 #: Thresholds that are compared.
 THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
 
 
 class Fit(NamedTuple):
-    """The map on all records, ``weight`` [D, C] and ``bias`` [C], and the logits of each record [n, C] by the map that
-    was fitted without it (``held_out``)."""
+    """The map on all records, ``weight`` [D, C] and ``bias`` [C], and the logits of each record [n,
+    C] by the map that was fitted without it (``held_out``)."""
 
     weight: Tensor
     bias: Tensor
@@ -56,23 +61,29 @@ class Fit(NamedTuple):
 
 
 def shares_of(folds: Tensor) -> Tensor:
-    """Return the share of each record in the mean loss of each fold's map, the last of which has all records."""
+    """Return the share of each record in the mean loss of each fold's map, the last of which has
+    all records."""
     outside = torch.stack([folds != fold for fold in range(FOLDS + 1)], 1).float()
     return outside / outside.sum(0)
 
 
-def fits(values: Tensor, folds: Tensor, bias: Tensor, loss: SharedLoss, penalties: tuple[float, ...]) -> Iterator[Fit]:
-    """Yield the fit with each L2 penalty of the weights, from the strongest: each starts from the one before.
+def fits(
+    values: Tensor, folds: Tensor, bias: Tensor, loss: SharedLoss, penalties: tuple[float, ...]
+) -> Iterator[Fit]:
+    """Yield the fit with each L2 penalty of the weights, from the strongest: each starts from the
+    one before.
 
     Args:
-        values: summaries [n, D]. folds: of each record [n], from 0, on the device of the fit. bias: to start from
-            [FOLDS + 1, C].
+        values: summaries [n, D]. folds: of each record [n], from 0, on the device of the fit. bias:
+            to start from [FOLDS + 1, C].
     """
     device, count = folds.device, len(values)
     places = [slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)]
     shares = shares_of(folds)
     mean = torch.stack([part.double().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
-    squares = torch.stack([part.double().square().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
+    squares = (
+        torch.stack([part.double().square().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
+    )
     spread = (squares - mean.square()).clamp(min=1e-12).sqrt().float().to(device)
     mean = mean.float().to(device)
 
@@ -84,7 +95,9 @@ def fits(values: Tensor, folds: Tensor, bias: Tensor, loss: SharedLoss, penaltie
     if only is not None and count < len(mean):
         basis, triangle = torch.linalg.qr(only.T)
         only = triangle.T
-    weight = torch.zeros(len(mean) if basis is None else count, *bias.shape, device=device, requires_grad=True)
+    weight = torch.zeros(
+        len(mean) if basis is None else count, *bias.shape, device=device, requires_grad=True
+    )
     bias = bias.clone().requires_grad_()
 
     def logits(place: slice) -> Tensor:
@@ -99,7 +112,9 @@ def fits(values: Tensor, folds: Tensor, bias: Tensor, loss: SharedLoss, penaltie
     for penalty in penalties:
         minimise([weight, bias], partial(terms, penalty))
         with torch.no_grad():
-            held_out = torch.cat([logits(place)[torch.arange(len(folds[place])), folds[place]] for place in places])
+            held_out = torch.cat(
+                [logits(place)[torch.arange(len(folds[place])), folds[place]] for place in places]
+            )
             scaled = (weight[:, -1] if basis is None else basis @ weight[:, -1]) / spread[:, None]
             yield Fit(scaled, bias[-1] - mean @ scaled, held_out)
 
@@ -119,10 +134,16 @@ def minimise(parameters: list[Tensor], terms: Callable[[], Iterable[Tensor]]) ->
     optimizer.step(closure)
 
 
-def attribute_classes(anchors: Sequence[Anchor], prior: np.ndarray, kind: str) -> tuple[np.ndarray, dict[str, float]]:
-    """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings to be read, each
-    with the share of its reports that name the kind. ``prior``: whether each record has a previous report [n]."""
-    classes, stated = np.full((len(anchors), len(FINDINGS)), -1), np.zeros((len(anchors), len(FINDINGS)), bool)
+def attribute_classes(
+    anchors: Sequence[Anchor], prior: np.ndarray, kind: str
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings
+    to be read, each with the share of its reports that name the kind. ``prior``: whether each
+    record has a previous report [n]."""
+    classes, stated = (
+        np.full((len(anchors), len(FINDINGS)), -1),
+        np.zeros((len(anchors), len(FINDINGS)), bool),
+    )
     for row, anchor in enumerate(anchors):
         for finding in (*anchor.positive, *anchor.uncertain):
             column = FINDINGS.index(finding)
@@ -132,7 +153,9 @@ def attribute_classes(anchors: Sequence[Anchor], prior: np.ndarray, kind: str) -
     named = (classes >= 0).sum(0)
     shares = named / stated.sum(0).clip(1)
     read = (named >= ENOUGH) & (shares >= NAMED)
-    return classes, {finding: float(shares[place]) for place, finding in enumerate(FINDINGS) if read[place]}
+    return classes, {
+        finding: float(shares[place]) for place, finding in enumerate(FINDINGS) if read[place]
+    }
 
 
 def fit_attributes(
@@ -146,13 +169,14 @@ def fit_attributes(
     """Fit all maps.
 
     Args:
-        values: by kind the numbers that it is read from, of the m records ``rows`` [m, D].
-        anchors, prior, patients, folds: of all n records: the commitment, whether there is a previous report, the
+        values: by kind the numbers that it is read from, of the m records ``rows`` [m, D]. anchors,
+        prior, patients, folds: of all n records: the commitment, whether there is a previous
+        report, the
             patient's number, and the fold, which is on the device of the fit.
 
     Returns:
-        maps and thresholds of an :class:`pacer.decoding.reader.AttributeReader`; by kind, for its record: the
-        threshold, and by finding what is known of the held-out records.
+        maps and thresholds of an :class:`pacer.decoding.reader.AttributeReader`; by kind, for its
+        record: the threshold, and by finding what is known of the held-out records.
     """
     maps: Maps = {}
     thresholds, about = {}, {}
@@ -163,46 +187,79 @@ def fit_attributes(
             wanted = classes[rows, FINDINGS.index(finding)]
             places = np.flatnonzero(wanted >= 0)
             expected, chosen = wanted[places], rows[places]
-            of_rows, fold = torch.from_numpy(expected).to(folds.device), folds[torch.from_numpy(chosen)]
+            of_rows, fold = (
+                torch.from_numpy(expected).to(folds.device),
+                folds[torch.from_numpy(chosen)],
+            )
             fitted = of_kind[torch.from_numpy(places)]
             weight, bias, chances, penalty = _fit(fitted, of_rows, fold, len(CLASSES[kind]))
-            right, margin, error = _margin(chances.argmax(1).cpu().numpy(), expected, patients[chosen])
+            right, margin, error = _margin(
+                chances.argmax(1).cpu().numpy(), expected, patients[chosen]
+            )
             stated = margin > error
-            known[finding] = {"records": len(chosen), "right": right, "above_majority": margin, "error": error}
+            known[finding] = {
+                "records": len(chosen),
+                "right": right,
+                "above_majority": margin,
+                "error": error,
+            }
             known[finding] |= {"penalty": penalty, "stated": bool(stated)}
             if stated:
                 maps[finding, kind] = weight.cpu(), bias.cpu()
-                guess = share * float(2 * np.square(np.bincount(expected) / len(expected)).sum() - 1)
+                guess = share * float(
+                    2 * np.square(np.bincount(expected) / len(expected)).sum() - 1
+                )
                 held_out.append((chances.amax(1), 2.0 * (chances.argmax(1) == of_rows) - 1 - guess))
         if held_out:
             chances, gain = (torch.cat(parts) for parts in zip(*held_out, strict=True))
             # the largest gain of the statements that reach a threshold; the lowest of equals
-            thresholds[kind] = max(THRESHOLDS, key=lambda at: (float(gain[chances >= at].sum()), -at))
+            thresholds[kind] = max(
+                THRESHOLDS, key=lambda at: (float(gain[chances >= at].sum()), -at)
+            )
         about[kind] = {"threshold": thresholds.get(kind), "findings": known}
     return maps, thresholds, about
 
 
-def _fit(values: Tensor, classes: Tensor, folds: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Return weight [D, C], bias [C] and the held-out probabilities [n, C] of the best penalty, and this penalty."""
+def _fit(
+    values: Tensor, classes: Tensor, folds: Tensor, count: int
+) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Return weight [D, C], bias [C] and the held-out probabilities [n, C] of the best penalty, and
+    this penalty."""
 
     def loss(logits: Tensor, place: slice, shares: Tensor) -> Tensor:
         expected = classes[place, None].expand(logits.shape[:2])
-        return (cross_entropy(logits.flatten(0, 1), expected.flatten(), reduction="none") * shares.flatten()).sum()
+        return (
+            cross_entropy(logits.flatten(0, 1), expected.flatten(), reduction="none")
+            * shares.flatten()
+        ).sum()
 
     start = torch.zeros(FOLDS + 1, count, device=folds.device)
     candidates = zip(PENALTIES, fits(values, folds, start, loss, PENALTIES), strict=True)
-    penalty, fit = min(candidates, key=lambda candidate: float(cross_entropy(candidate[1].held_out, classes)))
+    penalty, fit = min(
+        candidates, key=lambda candidate: float(cross_entropy(candidate[1].held_out, classes))
+    )
     slope = torch.zeros(1, device=folds.device, requires_grad=True)
     minimise([slope], lambda: [cross_entropy(fit.held_out * slope.exp(), classes)])
     sharpness = slope.detach().exp()
-    return fit.weight * sharpness, fit.bias * sharpness, (fit.held_out * sharpness).softmax(-1), penalty
+    return (
+        fit.weight * sharpness,
+        fit.bias * sharpness,
+        (fit.held_out * sharpness).softmax(-1),
+        penalty,
+    )
 
 
-def _margin(predicted: np.ndarray, expected: np.ndarray, patients: np.ndarray) -> tuple[float, float, float]:
-    """Return the share that is right, by how much it is above the majority's, and the standard error of the difference
-    over patients."""
+def _margin(
+    predicted: np.ndarray, expected: np.ndarray, patients: np.ndarray
+) -> tuple[float, float, float]:
+    """Return the share that is right, by how much it is above the majority's, and the standard
+    error of the difference over patients."""
     majority = np.bincount(expected).argmax()
     better = (predicted == expected).astype(float) - (majority == expected)
     sums = np.bincount(patients, better - better.mean())
     error = float(np.sqrt(np.square(sums).sum())) / len(better)
-    return round(float((predicted == expected).mean()), 4), round(float(better.mean()), 4), round(error, 4)
+    return (
+        round(float((predicted == expected).mean()), 4),
+        round(float(better.mean()), 4),
+        round(error, 4),
+    )

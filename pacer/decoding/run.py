@@ -1,4 +1,5 @@
-"""Decoding of a set of records into prediction files; resumable per record, split over processes."""
+"""Decoding of a set of records into prediction files; resumable per record, split over
+processes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +15,15 @@ from pacer.backbones.pointers import is_standin, provenance
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import Journal, hash_json, publish, read_journal, scratch_directory, write_json, write_jsonl
+from pacer.core.io import (
+    Journal,
+    hash_json,
+    publish,
+    read_journal,
+    scratch_directory,
+    write_json,
+    write_jsonl,
+)
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
@@ -31,7 +40,13 @@ from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weight
 from pacer.model.pacer import Pacer
 
 #: The contents of a folder of predictions.
-OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json", PROMISE)
+OUTPUTS = (
+    *(f"{context}.jsonl" for context in CONTEXTS),
+    "controls",
+    "routing.safetensors",
+    "manifest.json",
+    PROMISE,
+)
 
 
 def trained_generator(
@@ -45,32 +60,37 @@ def trained_generator(
     load: Callable[..., tuple[Pacer, CheckpointRecord]] = load_model,
     make_generator: Callable[..., Generator] = Generator,
 ) -> tuple[Generator, CheckpointRecord]:
-    """Return the generator of a checkpoint, and the checkpoint's record. Raises a CheckpointError if it is of the
-    warm-up, or as :func:`~pacer.model.assemble.load_model` does.
+    """Return the generator of a checkpoint, and the checkpoint's record. Raises a CheckpointError
+    if it is of the warm-up, or as :func:`~pacer.model.assemble.load_model` does.
 
     Args:
-        findings: output of the stage ``findings``; None: no finding is read.
-        load, make_generator: called like :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
+        findings: output of the stage ``findings``; None: no finding is read. load, make_generator:
+        called like :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
     """
     if read_record(checkpoint).phase == "warmup":
         raise CheckpointError(
-            f"{checkpoint} is a warm-up checkpoint, which cannot write reports; use one from `parent` or `calibrate`"
+            f"{checkpoint} is a warm-up checkpoint, which cannot write reports; use one from "
+            "`parent` or `calibrate`"
         )
     model, record = load(checkpoint, backbones)
     store = open_features(features, backbones, device)
     reader = None if findings is None else read_reader(findings, checkpoint)
-    return make_generator(model, load_tokenizer(backbones), store, record.model, config, device, reader), record
+    return make_generator(
+        model, load_tokenizer(backbones), store, record.model, config, device, reader
+    ), record
 
 
-#: Settings that change no finished report, so a stopped run may continue with other values. The split and the limit
-#: choose the records, which have their own hash.
+#: Settings that change no finished report, so a stopped run may continue with other values. The
+#: split and the limit choose the records, which have their own hash.
 CHANGEABLE = frozenset({"split", "limit", "engine", "batch_size", "examples", "controls"})
 
 #: Threads that read features while the device generates.
 _READERS = 2
 
 #: Called like :func:`trained_generator`.
-OpenGenerator = Callable[[Path, Path, Path, Decode, torch.device], tuple[Generator, CheckpointRecord]]
+OpenGenerator = Callable[
+    [Path, Path, Path, Decode, torch.device], tuple[Generator, CheckpointRecord]
+]
 
 
 def decode_records(
@@ -85,10 +105,11 @@ def decode_records(
 ) -> None:
     """Decode ``records`` of the configured split, and its control inputs, into ``out``.
 
-    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors``, ``manifest.json`` and,
-    with ``decode.risk``, ``promise.json``. A stopped run continues with the records that have no prediction yet, also
-    if settings in :data:`CHANGEABLE` differ. Raises a DataError if the split has no record, a record's prefix is not
-    finite, a stopped run left a damaged line, or the promise cannot be kept.
+    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors``,
+    ``manifest.json`` and, with ``decode.risk``, ``promise.json``. A stopped run continues with the
+    records that have no prediction yet, also if settings in :data:`CHANGEABLE` differ. Raises a
+    DataError if the split has no record, a record's prefix is not finite, a stopped run left a
+    damaged line, or the promise cannot be kept.
 
     Args:
         about: additional entries of the manifest.
@@ -97,12 +118,20 @@ def decode_records(
     runs = plan_runs(records, config)
     cases = runs[""]
     examples, shown = _examples(cases, config.examples)
-    generator, record = open_generator(checkpoint, backbones, features, config, torch.device(state.device or "cpu"))
+    generator, record = open_generator(
+        checkpoint, backbones, features, config, torch.device(state.device or "cpu")
+    )
     weights = weights_hash(checkpoint)
     search = config.model_dump(exclude=set(CHANGEABLE))
     read_by = None if generator.reader is None else generator.reader.hash
     val = of_split(records, "val") if config.risk.promised else records.clear()
-    inputs = [(checkpoint / RECORD).read_text(), weights, search, cases.to_dicts(), content_hash(features)]
+    inputs = [
+        (checkpoint / RECORD).read_text(),
+        weights,
+        search,
+        cases.to_dicts(),
+        content_hash(features),
+    ]
     fingerprint = hash_json([*inputs, read_by, val.to_dicts()])
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
@@ -112,7 +141,9 @@ def decode_records(
         state.wait_for_everyone()
         promise = _promise(generator, val, runs, lines, state) if config.risk.promised else None
         if promise is not None:
-            runs = {name: part.with_columns(promised_thresholds(promise)) for name, part in runs.items()}
+            runs = {
+                name: part.with_columns(promised_thresholds(promise)) for name, part in runs.items()
+            }
         finished = _decode(generator, runs, lines, state)
         if main:
             if promise is not None:
@@ -128,7 +159,9 @@ def decode_records(
             }
             (final / "routing.safetensors").write_bytes(save(routing))
             counts = {name or "main": len(part) for name, part in runs.items()}
-            origin = {"weights": weights, "examples": examples, "records": counts} | dict(about or {})
+            origin = {"weights": weights, "examples": examples, "records": counts} | dict(
+                about or {}
+            )
             write_json(final / "manifest.json", _manifest(generator, record, backbones) | origin)
             publish(final, out)
         state.wait_for_everyone()
@@ -142,7 +175,9 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
         "step": record.step,
         "commit": generator.commit,
         "depths": record.model.features.depths,
-        "stand_ins": [n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))],
+        "stand_ins": [
+            n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))
+        ],
         "settings": generator.decode.model_dump(),  # including the engine that was used
         "parent": record.parent.model_dump() if record.parent else None,
         "frozen": record.frozen,
@@ -152,62 +187,86 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
 
 
 def _promise(
-    generator: Generator, val: pl.DataFrame, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState
+    generator: Generator,
+    val: pl.DataFrame,
+    runs: dict[str, pl.DataFrame],
+    lines: Path,
+    state: PartialState,
 ) -> dict[str, Any]:
-    """Decode split val with every threshold that is tested, of those with one commitment only with the strictest, and
-    return the promise of the contexts of the runs. Raises a DataError if no threshold keeps it in some context, or a
-    context has no records in val."""
+    """Decode split val with every threshold that is tested, of those with one commitment only with
+    the strictest, and return the promise of the contexts of the runs. Raises a DataError if no
+    threshold keeps it in some context, or a context has no records in val."""
     for name, part in runs.items():
         if missing := sorted(set(part["context"]) - set(val["context"])):
             raise DataError(
-                f"decode.risk: {name or 'test'} has context {', '.join(missing)}, but split val has no such records "
-                "to test; add some to val, or leave the control out of decode.controls"
+                f"decode.risk: {name or 'test'} has context {', '.join(missing)}, but split val "
+                "has no such records to test; add some to val, or leave the control out of "
+                "decode.controls"
             )
-    val = val.filter(pl.col("context").is_in({context for part in runs.values() for context in part["context"]}))
+    val = val.filter(
+        pl.col("context").is_in({context for part in runs.values() for context in part["context"]})
+    )
     parts = {at: val.with_columns(threshold=pl.lit(at)) for at in GRID}
     finished = _decode(generator, {f"val at {GRID[0]}": parts[GRID[0]]}, lines, state)
-    first = {key: _first_alike(finished[f"val at {GRID[0]}", key]["findings"]) for key in val["record_id"]}
-    distinct = {at: part.filter([first[key][at] == at for key in first]) for at, part in parts.items()}
-    finished = _decode(generator, {f"val at {at}": part for at, part in distinct.items()}, lines, state)
-    reports = {at: {key: finished[f"val at {of[at]}", key]["report"] for key, of in first.items()} for at in GRID}
+    first = {
+        key: _first_alike(finished[f"val at {GRID[0]}", key]["findings"])
+        for key in val["record_id"]
+    }
+    distinct = {
+        at: part.filter([first[key][at] == at for key in first]) for at, part in parts.items()
+    }
+    finished = _decode(
+        generator, {f"val at {at}": part for at, part in distinct.items()}, lines, state
+    )
+    reports = {
+        at: {key: finished[f"val at {of[at]}", key]["report"] for key, of in first.items()}
+        for at in GRID
+    }
     return make_promise(generator.decode.risk, val, reports)
 
 
 def _first_alike(findings: Mapping[str, Mapping[str, float]]) -> dict[float, float]:
-    """Return for each threshold the strictest with the same commitment: the same findings reach both."""
+    """Return for each threshold the strictest with the same commitment: the same findings reach
+    both."""
     reached = {at: sum(chance["present"] >= at for chance in findings.values()) for at in GRID}
     return {at: max(other for other in GRID if reached[other] == reached[at]) for at in GRID}
 
 
 def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
-    """Return the records to decode: those of the split under ``""``, and those of each control that has any. Raises a
-    DataError if the split has no record, or a control cannot be made from its records."""
+    """Return the records to decode: those of the split under ``""``, and those of each control that
+    has any. Raises a DataError if the split has no record, or a control cannot be made from its
+    records."""
     cases = of_split(records, config.split)
     if config.limit is not None:
         cases = cases.group_by("context", maintain_order=True).head(config.limit)
     if cases.is_empty():
         others = ", ".join(name for name in SPLITS if name in set(records["split"])) or "none"
-        raise DataError(f"split {config.split} has no records; choose another decode.split (available: {others})")
+        raise DataError(
+            f"split {config.split} has no records; choose another decode.split (available: "
+            f"{others})"
+        )
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     return {name: part for name, part in runs.items() if len(part)}
 
 
 def with_trained_views(records: pl.DataFrame, views: Collection[str]) -> pl.DataFrame:
-    """Return the records with the views that a model was never trained with as unknown, and say so; ``views``: those of
-    its training, none if they are not known."""
+    """Return the records with the views that a model was never trained with as unknown, and say so;
+    ``views``: those of its training, none if they are not known."""
     untrained = set(records["view"]) - {"other", *views} if views else set()
     for view in sorted(untrained):
         number = records.filter(view=view).height
         print(
-            f"decode: {number:,} records have view {view}, on which the model was not trained; their view is treated "
-            "as unknown"
+            f"decode: {number:,} records have view {view}, on which the model was not trained; "
+            "their view is treated as unknown"
         )
     return records.with_columns(pl.col("view").replace(dict.fromkeys(untrained, "other")))
 
 
-def _decode(generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState) -> dict[Any, dict]:
-    """Decode this process's share of the records without a prediction, and append their lines to its file; return the
-    lines of all processes."""
+def _decode(
+    generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState
+) -> dict[Any, dict]:
+    """Decode this process's share of the records without a prediction, and append their lines to
+    its file; return the lines of all processes."""
     done = _finished(lines)
     state.wait_for_everyone()  # no process appends before all have read
     planned = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)]
@@ -243,13 +302,15 @@ def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, 
 
 
 def _finished(folder: Path) -> dict[tuple[str, str], dict]:
-    """Read the predictions of all processes so far. Raises a DataError if a line is damaged; the message names file and
-    line."""
+    """Read the predictions of all processes so far. Raises a DataError if a line is damaged; the
+    message names file and line."""
     lines = [line for path in sorted(folder.glob("*.jsonl")) for _, line in read_journal(path)]
     return {(line.pop("run"), line["record_id"]): line for line in lines}
 
 
-def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:
+def _collect(
+    finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path
+) -> None:
     """Write prediction files in the records' order."""
     context_of = dict(runs[""].select("record_id", "context").iter_rows())
     for name, part in runs.items():
@@ -262,11 +323,18 @@ def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame
 
 
 def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[RecordRow]]:
-    """Return the studies to show in the report: those with the most contexts, then by id; and a record of each, whose
-    depth weights are kept. An image has the same weights in every context, so the record with the most images will do.
+    """Return the studies to show in the report: those with the most contexts, then by id; and a
+    record of each, whose depth weights are kept. An image has the same weights in every context, so
+    the record with the most images will do.
     """
     per_study = cases.group_by("study_id").agg(pl.col("context").n_unique().alias("contexts"))
-    studies = per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"].head(count).to_list()
+    studies = (
+        per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"]
+        .head(count)
+        .to_list()
+    )
     # the sort is stable: among records with equally many images, the first is kept
-    most_images = cases.filter(pl.col("study_id").is_in(studies)).sort(pl.col("lateral").is_null(), maintain_order=True)
+    most_images = cases.filter(pl.col("study_id").is_in(studies)).sort(
+        pl.col("lateral").is_null(), maintain_order=True
+    )
     return studies, most_images.unique("study_id", keep="first", maintain_order=True).to_dicts()

@@ -1,10 +1,12 @@
 """Keys and values of many searches at once: one tree of tokens per record, shared by all its beams.
 
-A record's nodes are its prefix and every generated token that a beam still descends from. A beam is the set of its
-ancestors. So the prefix and the beams' common start are stored once, and beams change parents without copying. The slot
-of a token without descending beams is reused. Keys already contain their position (RoPE), so a node may have any slot.
+A record's nodes are its prefix and every generated token that a beam still descends from. A beam is
+the set of its ancestors. So the prefix and the beams' common start are stored once, and beams
+change parents without copying. The slot of a token without descending beams is reused. Keys already
+contain their position (RoPE), so a node may have any slot.
 
-Shapes: S rows (records), K beams, H heads, G key-value heads, L nodes per row, W nodes in use, P prefix positions.
+Shapes: S rows (records), K beams, H heads, G key-value heads, L nodes per row, W nodes in use, P
+prefix positions.
 """
 
 from collections.abc import Generator
@@ -25,15 +27,17 @@ ATTENTION = "pacer_tree"
 class TokenTree:
     """Keys and values of at most S records, used by transformers' models in place of a cache.
 
-    The rows in use come first. Memory: 2 x layers x S x G x L x head width numbers. L is the largest number of nodes
-    that a row has had, rounded up by a quarter when it grows. That number is at most P + K x generated tokens, usually
-    little over P + generated tokens, because beams soon share their start.
+    The rows in use come first. Memory: 2 x layers x S x G x L x head width numbers. L is the
+    largest number of nodes that a row has had, rounded up by a quarter when it grows. That number
+    is at most P + K x generated tokens, usually little over P + generated tokens, because beams
+    soon share their start.
 
     Args:
         rows: S. beams: K. layers: of the model. heads: query heads per key-value head, H / G.
 
     Attributes:
-        ancestors: [S, K, L] bool, the nodes that each beam attends to. slots: [S, K] the nodes of the newest tokens.
+        ancestors: [S, K, L] bool, the nodes that each beam attends to. slots: [S, K] the nodes of
+            the newest tokens.
         used: nodes up to the last one in use, over the rows in use.
     """
 
@@ -59,7 +63,8 @@ class TokenTree:
 
     @contextmanager
     def filling(self, rows: slice, lengths: Tensor, longest: int) -> Generator[None]:
-        """In this context, a forward pass over right-padded prefixes [n, P, d] of ``lengths`` [n] fills these rows."""
+        """In this context, a forward pass over right-padded prefixes [n, P, d] of ``lengths`` [n]
+        fills these rows."""
         self._reserve(longest)
         self._filling = rows
         yield
@@ -70,8 +75,8 @@ class TokenTree:
 
     @contextmanager
     def stepping(self, rows: int) -> Generator[Tensor]:
-        """In this context, a forward pass over tokens [rows, K] stores one node per beam; yields its additive mask
-        [rows, 1, H / G x K, W].
+        """In this context, a forward pass over tokens [rows, K] stores one node per beam; yields
+        its additive mask [rows, 1, H / G x K, W].
         """
         self._rows = rows
         mask = self.keys[0].new_zeros(rows, 1, self.beams, self.width)
@@ -79,9 +84,10 @@ class TokenTree:
         yield mask.repeat(1, 1, self.heads, 1)
 
     def branch(self, rows: slice, parents: Tensor) -> Tensor:
-        """Make beam k of each row continue beam ``parents[:, k]`` [n, K], and reserve a free node for its next token::
+        """Make beam k of each row continue beam ``parents[:, k]`` [n, K], and reserve a free node
+        for its next token::
 
-            nodes          0 1 2 3 4    0 and 1: the prefix; 2 and 3: the last tokens of beams 0 and 1
+            nodes          0 1 2 3 4    0, 1: the prefix; 2, 3: the last tokens of beams 0, 1
             beam 0         x x x . .
             beam 1         x x . x .
             both continue beam 1, and node 2 is free again (N: the next token's)
@@ -95,7 +101,9 @@ class TokenTree:
         ancestors = ancestors.gather(1, parents.unsqueeze(-1).expand_as(ancestors))
         free_so_far = (~ancestors.any(1)).cumsum(-1)
         wanted = torch.arange(1, self.beams + 1, device=parents.device).repeat(len(parents), 1)
-        slots = torch.searchsorted(free_so_far, wanted)  # the first K nodes without descending beams
+        slots = torch.searchsorted(
+            free_so_far, wanted
+        )  # the first K nodes without descending beams
         ancestors.scatter_(2, slots.unsqueeze(-1), True)
         self.ancestors[rows], self.slots[rows] = ancestors, slots
         numbers = torch.arange(1, self.capacity + 1, device=parents.device)
@@ -106,20 +114,26 @@ class TokenTree:
         for tensor in (self.ancestors, self.slots, *self.keys, *self.values):
             tensor[targets] = tensor[sources]
 
-    def update(self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Store the keys and values [n, G, T, head width] of a forward pass; return those to attend to.
+    def update(
+        self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Store the keys and values [n, G, T, head width] of a forward pass; return those to attend
+        to.
 
         The model's attention layers call this as they would for a transformers cache.
         """
         if len(self.keys) < self.layers:
             shape = len(self.ancestors), key.shape[1], self.capacity, key.shape[3]
-            # zeros, because masked entries must be finite; in the values' type, because RoPE leaves the keys of
-            # float32 embeddings in float32
+            # zeros, because masked entries must be finite; in the values' type, because RoPE leaves
+            # the keys of float32 embeddings in float32
             self.keys.append(value.new_zeros(shape))
             self.values.append(value.new_zeros(shape))
         keys, values = self.keys[layer], self.values[layer]
         if self._filling is not None:
-            keys[self._filling, :, : key.shape[2]], values[self._filling, :, : key.shape[2]] = key, value
+            keys[self._filling, :, : key.shape[2]], values[self._filling, :, : key.shape[2]] = (
+                key,
+                value,
+            )
             return key, value
         places = self.slots[: self._rows, None, :, None].expand_as(key)
         keys, values = keys[: self._rows], values[: self._rows]
@@ -139,15 +153,26 @@ class TokenTree:
 
 
 def tree_attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float, **_: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    **_: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention of [n, H, T, w] over [n, G, L, w], as transformers' models call it; return [n, T, H, w].
+    """Compute attention of [n, H, T, w] over [n, G, L, w], as transformers' models call it; return
+    [n, T, H, w].
 
-    Without a mask it is causal, over a prefix. With a mask [n, 1, H / G x K, L], the beams and the heads of a group
-    are packed into one dimension of queries, so keys and values are read once for all of them.
+    Without a mask it is causal, over a prefix. With a mask [n, 1, H / G x K, L], the beams and the
+    heads of a group are packed into one dimension of queries, so keys and values are read once for
+    all of them.
     """
     if mask is None:
-        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        attended = F.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scaling, enable_gqa=True
+        )
     else:
         packed = query.reshape(*key.shape[:2], -1, query.shape[-1])
         attended = F.scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)

@@ -1,7 +1,9 @@
-"""The contribution of each sentence of a report to CheXbert's observations, by Integrated Gradients.
+"""The contribution of each sentence of a report to CheXbert's observations, by Integrated
+Gradients.
 
-Sundararajan, Taly and Yan 2017: average the gradient of an output along the straight line from a baseline to the input,
-and multiply it by their difference. The scores of all pieces add up to the difference of the outputs.
+Sundararajan, Taly and Yan 2017: average the gradient of an output along the straight line from a
+baseline to the input, and multiply it by their difference. The scores of all pieces add up to the
+difference of the outputs.
 """
 
 from bisect import bisect_left
@@ -20,23 +22,25 @@ from pacer.data.cleaning import sentence_ends
 
 #: Increased whenever the scores of a text change; scores cached under another number are not used.
 VERSION = 1
-#: Pieces per text that ``batch_size`` assumes; a pass takes fewer longer texts, because memory grows with the pieces.
+#: Pieces per text that ``batch_size`` assumes; a pass takes fewer longer texts, because memory
+#: grows with the pieces.
 _PIECES = 64
 #: Number of observations that count: all before "No Finding".
 _COUNTED = OBSERVATIONS.index("No Finding")
 
 
 class Attribution(NamedTuple):
-    """A report as CheXbert reads it, in at most 510 pieces: where each piece ends in the text, and scores
-    [observations, pieces] for each positive or uncertain observation."""
+    """A report as CheXbert reads it, in at most 510 pieces: where each piece ends in the text, and
+    scores [observations, pieces] for each positive or uncertain observation."""
 
     piece_ends: list[int]
     scores: np.ndarray
 
 
 class Attributor:
-    """Attribution of CheXbert's positive and uncertain observations to the pieces of reports, with ``steps`` points on
-    the line from the baseline, and ``batch_size`` texts per pass, fewer if they are longer than 64 pieces."""
+    """Attribution of CheXbert's positive and uncertain observations to the pieces of reports, with
+    ``steps`` points on the line from the baseline, and ``batch_size`` texts per pass, fewer if they
+    are longer than 64 pieces."""
 
     def __init__(self, labeller: CheXbert, steps: int, batch_size: int):
         self.labeller, self.steps, self.batch_size = labeller, steps, batch_size
@@ -45,8 +49,9 @@ class Attributor:
         self.method = IntegratedGradients(self.chosen)
 
     def chosen(self, embedded: Tensor, mask: Tensor, observation: Tensor, label: Tensor) -> Tensor:
-        """Return the attributed output: score [n] of class ``label`` [n] of ``observation`` [n], before the softmax,
-        from word embeddings [n, pieces, width] and their ``mask`` [n, pieces]."""
+        """Return the attributed output: score [n] of class ``label`` [n] of ``observation`` [n],
+        before the softmax, from word embeddings [n, pieces, width] and their ``mask`` [n,
+        pieces]."""
         states = self.network.bert(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
         heads = torch.stack(self.network.scores(states)[:_COUNTED], dim=1)
         return heads[torch.arange(len(embedded), device=embedded.device), observation, label]
@@ -55,7 +60,11 @@ class Attributor:
         """Read and attribute cleaned reports, in the given order."""
         tokenizer, device = self.labeller.tokenizer, self.labeller.device
         pieces = tokenizer(
-            list(reports), truncation=True, max_length=self.labeller.max_pieces, padding=True, return_tensors="pt"
+            list(reports),
+            truncation=True,
+            max_length=self.labeller.max_pieces,
+            padding=True,
+            return_tensors="pt",
         )
         tokens, mask = pieces["input_ids"].to(device), pieces["attention_mask"].to(device)
         with torch.no_grad():
@@ -69,8 +78,11 @@ class Attributor:
             read.append(Attribution([end for _, end in encoding.offsets[text]], attributions))
         return read
 
-    def _scores(self, tokens: Tensor, mask: Tensor, rows: Tensor, observations: Tensor, labels: Tensor) -> np.ndarray:
-        """Return scores [rows, pieces] of ``tokens[rows]``; in the baseline every piece of the text is ``[MASK]``."""
+    def _scores(
+        self, tokens: Tensor, mask: Tensor, rows: Tensor, observations: Tensor, labels: Tensor
+    ) -> np.ndarray:
+        """Return scores [rows, pieces] of ``tokens[rows]``; in the baseline every piece of the text
+        is ``[MASK]``."""
         text = mask.bool() & (mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True))
         text[:, 0] = False
         masked = torch.tensor(self.labeller.tokenizer.mask_token_id, device=tokens.device)
@@ -91,11 +103,12 @@ class Attributor:
 
 
 def sentence_scores(report: str, read: Attribution, smoothing: float) -> list[float]:
-    """Return the largest score of each sentence over all observations, 0 if there is no observation.
+    """Return the largest score of each sentence over all observations, 0 if there is no
+    observation.
 
-    Scores of an observation are smoothed by a Gaussian along the report (``smoothing``: its standard deviation in
-    pieces; 0: none), then divided by their maximum, so that a threshold means the same for long and short reports. The
-    sentence that contributes most to an observation has 1.
+    Scores of an observation are smoothed by a Gaussian along the report (``smoothing``: its
+    standard deviation in pieces; 0: none), then divided by their maximum, so that a threshold means
+    the same for long and short reports. The sentence that contributes most to an observation has 1.
     """
     ends = sentence_ends(report)
     sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in read.piece_ends]

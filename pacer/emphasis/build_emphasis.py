@@ -1,5 +1,5 @@
-"""Build ``emphasis.parquet``, the tokens of every train and val record that L_TLW counts, in the released form, and the
-audit of these marks."""
+"""Build ``emphasis.parquet``, the tokens of every train and val record that L_TLW counts, in the
+released form, and the audit of these marks."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -44,19 +44,24 @@ class Audit:
         ends: Sequence[int],
         token_ends: Sequence[int],
     ) -> None:
-        """Count a record: the ``chosen`` marks, which training reads, and the ``released`` ones. Its sentences end at
-        ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.cleaning`)."""
+        """Count a record: the ``chosen`` marks, which training reads, and the ``released`` ones.
+        Its sentences end at ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.cleaning`)."""
         counts = self.counts[row["split"], row["context"]]
         counts["records"] += 1
         if chosen is None:
             return
         marked = _marked_sentences(chosen, ends, token_ends)
-        counts.update(records_with_marks=any(marked), sentences=len(marked), marked_sentences=sum(marked))
+        counts.update(
+            records_with_marks=any(marked), sentences=len(marked), marked_sentences=sum(marked)
+        )
         if self.config.source == "computed" and released is not None:
-            self.agreement[row["split"]].update(zip(marked, _marked_sentences(released, ends, token_ends)))
+            self.agreement[row["split"]].update(
+                zip(marked, _marked_sentences(released, ends, token_ends))
+            )
 
     def content(self) -> dict[str, object]:
-        """Return the content of ``audit.json``: the counts of each context by split, and the lines of the audit."""
+        """Return the content of ``audit.json``: the counts of each context by split, and the lines
+        of the audit."""
         by_split: dict[str, dict[str, Counter[str]]] = {split: {} for split in _TRAINED}
         for (split, context), counts in sorted(self.counts.items()):
             by_split[split][context] = counts
@@ -70,76 +75,118 @@ class Audit:
         doubt, source = self.doubt(), self.config.source
         marked = doubt or f"{share(train['marked_sentences'], train['sentences'])} sentences"
         yield Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")
-        changed = counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
+        changed = counted(
+            {name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")}
+        )
         if changed:
             yield Check("Records whose released emphasis was changed", changed, not both["dropped"])
         for split, pairs in self.agreement.items():
             agreeing, computed, released = pairs[True, True], pairs[True, False], pairs[False, True]
-            precision, recall = (agreeing / max(agreeing + wrong, 1) for wrong in (computed, released))
-            name = f"Precision and recall of computed against released emphasis, by sentence ({split})"
+            precision, recall = (
+                agreeing / max(agreeing + wrong, 1) for wrong in (computed, released)
+            )
+            name = (
+                f"Precision and recall of computed against released emphasis, by sentence ({split})"
+            )
             yield Check(name, f"{number(precision)} and {number(recall)}")
 
     def doubt(self) -> str | None:
         """Return the reason to doubt the marks, or None."""
-        if any(counts["marked_sentences"] for (split, _), counts in self.counts.items() if split == "train"):
+        if any(
+            counts["marked_sentences"]
+            for (split, _), counts in self.counts.items()
+            if split == "train"
+        ):
             return None
-        return f"emphasis.source: {self.config.source} emphasises no tokens of any training record, so L_TLW is 0"
+        return (
+            f"emphasis.source: {self.config.source} emphasises no tokens of any training "
+            "record, so L_TLW is 0"
+        )
 
 
 def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) -> None:
     """Write ``emphasis.parquet`` and ``audit.json`` into ``out``.
 
-    With ``source: computed`` the scores of every report are appended to ``attributions.jsonl`` as they are computed.
-    A report is not attributed again if the file has its scores for this labeller and these settings.
+    With ``source: computed`` the scores of every report are appended to ``attributions.jsonl`` as
+    they are computed. A report is not attributed again if the file has its scores for this labeller
+    and these settings.
 
     Args:
-        records: ``records.parquet``. backbones: the output directory of that stage; this reads the language model's
-            tokenizer and, with ``source: computed``, CheXbert.
+        records: ``records.parquet``. backbones: the output directory of that stage; this reads the
+            language model's tokenizer and, with ``source: computed``, CheXbert.
 
     Raises:
-        BackboneError: tokenizer or labeller is not usable. DataError: a line of ``attributions.jsonl`` is malformed.
+        BackboneError: tokenizer or labeller is not usable. DataError: a line of
+            ``attributions.jsonl`` is malformed.
     """
-    table = read_records(records).select("record_id", "split", "context", "report", "emphasis", "emphasis_text")
+    table = read_records(records).select(
+        "record_id", "split", "context", "report", "emphasis", "emphasis_text"
+    )
     trained = table.filter(pl.col("split").is_in(_TRAINED))
     out.mkdir(parents=True, exist_ok=True)
     (out / CACHE).touch()
     scores: dict[str, list[float]] = {}
     if config.source == "computed":
-        scores = _attributed(config, trained["report"].unique(), backbones / "chexbert", out / CACHE)
+        scores = _attributed(
+            config, trained["report"].unique(), backbones / "chexbert", out / CACHE
+        )
     tokenizer, audit, marks = read_tokenizer(resolve(backbones / "language")), Audit(config), []
     for part in trained.iter_slices(_SLICE):
-        tokens = tokenizer(part["report"].to_list(), add_special_tokens=False, return_offsets_mapping=True)
-        for row, ids, offsets in zip(part.iter_rows(named=True), tokens["input_ids"], tokens["offset_mapping"]):
+        tokens = tokenizer(
+            part["report"].to_list(), add_special_tokens=False, return_offsets_mapping=True
+        )
+        for row, ids, offsets in zip(
+            part.iter_rows(named=True), tokens["input_ids"], tokens["offset_mapping"]
+        ):
             ends, token_ends = sentence_ends(row["report"]), [end for _, end in offsets]
             released = _released(row, ids, tokenizer, audit)
             chosen = released if config.source == "corpus" else None
             if config.source == "computed":
-                chosen = token_marks(ends, [score > config.threshold for score in scores[row["report"]]], token_ends)
+                chosen = token_marks(
+                    ends, [score > config.threshold for score in scores[row["report"]]], token_ends
+                )
             audit.add(row, chosen, released, ends, token_ends)
             marks.append(chosen)
-    emphasis = pl.DataFrame({"record_id": trained["record_id"], "emphasis": marks}, schema=EMPHASIS_SCHEMA)
-    marked = table.select("record_id").join(emphasis, on="record_id", how="left", maintain_order="left")
+    emphasis = pl.DataFrame(
+        {"record_id": trained["record_id"], "emphasis": marks}, schema=EMPHASIS_SCHEMA
+    )
+    marked = table.select("record_id").join(
+        emphasis, on="record_id", how="left", maintain_order="left"
+    )
     write_table(out / "emphasis.parquet", marked, EMPHASIS_SCHEMA)
     write_json(out / "audit.json", audit.content())
     train = [counts for (split, _), counts in audit.counts.items() if split == "train"]
-    records_marked, of_all = (sum(counts[name] for counts in train) for name in ("records_with_marks", "records"))
-    print(audit.doubt() or f"{records_marked:,} of {of_all:,} training records have emphasised tokens", flush=True)
+    records_marked, of_all = (
+        sum(counts[name] for counts in train) for name in ("records_with_marks", "records")
+    )
+    print(
+        audit.doubt()
+        or f"{records_marked:,} of {of_all:,} training records have emphasised tokens",
+        flush=True,
+    )
 
 
-def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache: Path) -> dict[str, list[float]]:
-    """Return the score of each sentence of each report; missing ones are computed and appended to ``cache``."""
+def _attributed(
+    config: Emphasis, reports: Iterable[str], chexbert: Path, cache: Path
+) -> dict[str, list[float]]:
+    """Return the score of each sentence of each report; missing ones are computed and appended to
+    ``cache``."""
     # these import torch, transformers and captum, which no other source needs
     from pacer.backbones.chexbert import CheXbert
     from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores
 
-    # sorted by length for little padding; the longest first, so that memory runs out early or not at all
+    # sorted by length for little padding; the longest first, so that memory runs out early or not
+    # at all
     texts = sorted(reports, key=lambda text: (-len(text), text))
     method = hash_json([VERSION, fingerprint(chexbert), config.steps, config.smoothing])
     keys = {text: hash_bytes(f"{method} {text}".encode()) for text in texts}
     known = {row["key"]: row["scores"] for _, row in read_journal(cache)}
     new = [text for text in texts if keys[text] not in known]
     attributor = Attributor(CheXbert(chexbert), config.steps, config.batch_size)
-    with Journal(cache) as journal, Ticker("attributing reports", len(texts), len(texts) - len(new)) as ticker:
+    with (
+        Journal(cache) as journal,
+        Ticker("attributing reports", len(texts), len(texts) - len(new)) as ticker,
+    ):
         for first in range(0, len(new), _GROUP):
             group = new[first : first + _GROUP]
             for text, read in zip(group, attributor(group), strict=True):
@@ -152,8 +199,9 @@ def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache:
 def _released(
     row: dict[str, Any], ids: Sequence[int], tokenizer: PreTrainedTokenizerBase, audit: Audit
 ) -> list[float] | None:
-    """Return the record's released marks of BOS and the report, 0 or 1; None if there are none or they do not align:
-    they follow a longer text, whose tokens must begin with the report's tokens ``ids``."""
+    """Return the record's released marks of BOS and the report, 0 or 1; None if there are none or
+    they do not align: they follow a longer text, whose tokens must begin with the report's tokens
+    ``ids``."""
     if row["emphasis"] is None:
         return None
     counts, marks = audit.counts[row["split"], row["context"]], row["emphasis"]
@@ -168,8 +216,11 @@ def _released(
     return [float(value > 0) for value in marks]
 
 
-def _marked_sentences(marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]) -> list[bool]:
-    """Return whether each sentence has a marked token, of the sentences that tokens with a mark, 0 or not, end in."""
+def _marked_sentences(
+    marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]
+) -> list[bool]:
+    """Return whether each sentence has a marked token, of the sentences that tokens with a mark, 0
+    or not, end in."""
     sentences: defaultdict[int, bool] = defaultdict(bool)
     for end, value in zip(token_ends, marks[1:]):
         sentences[bisect_left(ends, end)] |= value > 0

@@ -1,8 +1,9 @@
 """Fill a feature store: encode every image and every distinct previous report once.
 
-The processes of a run divide the shards and write them to a scratch directory. After an interruption, the next run
-keeps all complete shards. The key of an entry covers the image's bytes and everything else that determines its states
-(:func:`_recipes`). So entries of an earlier store or run are reused if, and only if, none of this has changed.
+The processes of a run divide the shards and write them to a scratch directory. After an
+interruption, the next run keeps all complete shards. The key of an entry covers the image's bytes
+and everything else that determines its states (:func:`_recipes`). So entries of an earlier store or
+run are reused if, and only if, none of this has changed.
 """
 
 import math
@@ -51,9 +52,19 @@ from pacer.features.shards import (
     write_index,
     write_shard,
 )
-from pacer.features.store import DTYPES, MANIFEST, ROUNDING_VERSION, Encoding, Place, as_stored, stacked, text_key
+from pacer.features.store import (
+    DTYPES,
+    MANIFEST,
+    ROUNDING_VERSION,
+    Encoding,
+    Place,
+    as_stored,
+    stacked,
+    text_key,
+)
 
-#: Name of the scratch directory, the same for all settings, because keys decide which entries are reused.
+#: Name of the scratch directory, the same for all settings, because keys decide which entries are
+#: reused.
 _SCRATCH = "store"
 #: Fraction of the free disk space that may be filled.
 _USABLE = 0.95
@@ -66,7 +77,8 @@ Sizes = dict[Kind, dict[str, int]]
 #: Everything that determines an entry, besides the image or text itself.
 Recipe = dict[str, str | int | list[int]]
 
-#: What decoding an image tells: the hash of the pixels that the encoder gets, and notes on what deserves a check.
+#: What decoding an image tells: the hash of the pixels that the encoder gets, and notes on what
+#: deserves a check.
 Look = tuple[str, list[str]]
 _LOOKS = {"key": pl.String(), "picture": pl.String(), "notes": pl.List(pl.String())}
 
@@ -123,20 +135,34 @@ def build_store(
                 work.append((_Images(config, vision, paths, device), shards))
             elif shards:
                 work.append((_Priors(config, text, texts, device), shards))
-        counts: dict[Kind, int] = {source.kind: sum(map(len, shards.values())) for source, shards in work}
+        counts: dict[Kind, int] = {
+            source.kind: sum(map(len, shards.values())) for source, shards in work
+        }
         size, free = _check_disk(counts, sizes, config.mode, out)
         if main and work:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
-            print(f"features: {what} to encode; they need {decimal(size)}, and {decimal(free)} is free", flush=True)
+            print(
+                f"features: {what} to encode; they need {decimal(size)}, and {decimal(free)} is "
+                "free",
+                flush=True,
+            )
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
             if looks is not None and isinstance(source, _Images):
-                looks |= {keys["images"][name]: look for name, look in gather_object([*source.looks.items()])}
+                looks |= {
+                    keys["images"][name]: look
+                    for name, look in gather_object([*source.looks.items()])
+                }
         _refuse_unreadable(unreadable)
         if main:
             for kind in INDEXES:
                 write_index(scratch, kind, places[kind], keys[kind])
-            about = {"recipes": recipes, "encoding": encoding.model_dump(), "images": len(paths), "priors": len(texts)}
+            about = {
+                "recipes": recipes,
+                "encoding": encoding.model_dump(),
+                "images": len(paths),
+                "priors": len(texts),
+            }
             about["processor"] = str(preparation)
             write_json(scratch / MANIFEST, about)
             publish(scratch, out)
@@ -144,8 +170,13 @@ def build_store(
 
 
 def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, Recipe]:
-    """Return the recipes of images and previous reports. Prepared pixels depend only on the image processor."""
-    stored: Recipe = {"dtype": encoding.dtype, "precision": encoding.precision, "rounding": encoding.rounding}
+    """Return the recipes of images and previous reports. Prepared pixels depend only on the image
+    processor."""
+    stored: Recipe = {
+        "dtype": encoding.dtype,
+        "precision": encoding.precision,
+        "rounding": encoding.rounding,
+    }
     images: Recipe = {"mode": encoding.mode, "preparation": PREPARATION_VERSION}
     if encoding.mode == "states":
         images |= {"vision": encoding.encoders["vision"], "depths": encoding.depths, **stored}
@@ -153,12 +184,17 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
             images |= {"prefix": prefix}
     else:
         images |= {"processor": hash_file(resolve(vision) / "preprocessor_config.json")}
-    return {"images": images, "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored}}
+    return {
+        "images": images,
+        "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored},
+    }
 
 
-def _hashes(paths: Mapping[str, str], workers: int, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the hashes of the image files, and why the others cannot be read. Each process reads its share; all get
-    all results."""
+def _hashes(
+    paths: Mapping[str, str], workers: int, state: PartialState
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the hashes of the image files, and why the others cannot be read. Each process reads
+    its share; all get all results."""
 
     def read(name: str) -> tuple[str, str | None, str]:
         try:
@@ -174,7 +210,9 @@ def _hashes(paths: Mapping[str, str], workers: int, state: PartialState) -> tupl
             ticker.advance()
     everyone = {name: (content, problem) for name, content, problem in gather_object(results)}
     hashes = {name: everyone[name][0] for name in paths if everyone[name][0] is not None}
-    return hashes, {name: problem for name, (content, problem) in everyone.items() if content is None}
+    return hashes, {
+        name: problem for name, (content, problem) in everyone.items() if content is None
+    }
 
 
 class _Images:
@@ -182,11 +220,14 @@ class _Images:
 
     kind: Kind = "images"
 
-    def __init__(self, config: Features, vision: Path, paths: Mapping[str, str], device: torch.device):
+    def __init__(
+        self, config: Features, vision: Path, paths: Mapping[str, str], device: torch.device
+    ):
         self.encoder = ImageEncoder(resolve(vision), config.depths, device, config.precision)
         self.config, self.paths, self.workers = config, paths, max(config.workers, 1)
         self.looks: dict[str, Look] = {}
-        # a shard of pixels is one batch, because its rows have one shape: three planes if any of its images has colour
+        # a shard of pixels is one batch, because its rows have one shape: three planes if any of
+        # its images has colour
         self.batch_size = config.batch_size if config.mode == "states" else config.shard_size
 
     def load(self, name: str) -> Tensor:
@@ -200,18 +241,29 @@ class _Images:
         if self.config.mode == "pixels":
             return {"pixels": levels}
         states = self.encoder.encode_levels(levels)
-        return {"states": as_stored(states, DTYPES[self.config.dtype], [f"image {name}" for name in batch]).cpu()}
+        return {
+            "states": as_stored(
+                states, DTYPES[self.config.dtype], [f"image {name}" for name in batch]
+            ).cpu()
+        }
 
 
 class _Priors:
-    """Previous reports, and their encoding as states and a mask of the positions without padding."""
+    """Previous reports, and their encoding as states and a mask of the positions without
+    padding."""
 
     kind: Kind = "priors"
     workers = 0
 
-    def __init__(self, config: Features, text: Path, texts: Mapping[str, str], device: torch.device):
+    def __init__(
+        self, config: Features, text: Path, texts: Mapping[str, str], device: torch.device
+    ):
         self.encoder = TextEncoder(resolve(text), config.prior_tokens, device, config.precision)
-        self.dtype, self.load, self.batch_size = DTYPES[config.dtype], texts.__getitem__, config.batch_size
+        self.dtype, self.load, self.batch_size = (
+            DTYPES[config.dtype],
+            texts.__getitem__,
+            config.batch_size,
+        )
 
     def encode(self, batch: dict[str, str]) -> Tensors:
         states, mask = self.encoder.encode(list(batch.values()))
@@ -219,11 +271,15 @@ class _Priors:
         return {"states": stored.cpu(), "mask": mask.to(torch.uint8).cpu()}
 
 
-def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: PartialState) -> dict[str, str]:
-    """Encode and write this process's share; return why entries cannot be read, by id. Their shards lack them.
+def _encode(
+    source: _Images | _Priors, shards: Shards, scratch: Path, state: PartialState
+) -> dict[str, str]:
+    """Encode and write this process's share; return why entries cannot be read, by id. Their shards
+    lack them.
 
-    Three steps run in parallel: threads read the entries of the next shard, one thread encodes a batch, and the
-    previous batch is written. A shard starts only after the previous one is complete, so a kill loses at most one.
+    Three steps run in parallel: threads read the entries of the next shard, one thread encodes a
+    batch, and the previous batch is written. A shard starts only after the previous one is
+    complete, so a kill loses at most one.
     """
     unreadable: dict[str, str] = {}
 
@@ -243,10 +299,14 @@ def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: Par
     entries = [entry for part in share for entry in part]
     with (
         Ticker(f"encode {source.kind}", len(entries), shown=state.is_main_process) as ticker,
-        closing(prefetch(load, entries, source.workers, ahead=max(map(len, share), default=0))) as loaded,
+        closing(
+            prefetch(load, entries, source.workers, ahead=max(map(len, share), default=0))
+        ) as loaded,
     ):
         for part in share:
-            readable = [(entry, content) for entry, content in zip(part, loaded) if content is not None]
+            readable = [
+                (entry, content) for entry, content in zip(part, loaded) if content is not None
+            ]
             rows = [entry for entry, _ in readable]
             starts = range(0, len(readable), source.batch_size)
             batches = (readable[start : start + source.batch_size] for start in starts)
@@ -257,44 +317,55 @@ def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: Par
 
 
 def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text: Path) -> Sizes:
-    """Return the bytes of an entry, from the configurations of the encoders; prepared images are assumed to be grey."""
+    """Return the bytes of an entry, from the configurations of the encoders; prepared images are
+    assumed to be grey."""
     encoder, value = vision_config(resolve(vision)), DTYPES[config.dtype].itemsize
     patches = math.prod(patch_grid(encoder, *preparation.size))
     states = len(config.depths) * patches * encoder.hidden_size * value
-    prior = config.prior_tokens * (read_json(resolve(text) / "config.json")["hidden_size"] * value + 1)
-    return {"images": {"states": states, "pixels": preparation.pixels}, "priors": {"states": prior, "pixels": prior}}
+    prior = config.prior_tokens * (
+        read_json(resolve(text) / "config.json")["hidden_size"] * value + 1
+    )
+    return {
+        "images": {"states": states, "pixels": preparation.pixels},
+        "priors": {"states": prior, "pixels": prior},
+    }
 
 
 def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path) -> tuple[int, int]:
-    """Check that entries fit on the disk; return their bytes and the free ones. Raises a PacerError if they do not fit
-    (raised in all processes); the message names the other mode if that would fit."""
+    """Check that entries fit on the disk; return their bytes and the free ones. Raises a PacerError
+    if they do not fit (raised in all processes); the message names the other mode if that would
+    fit."""
     [free] = broadcast_object_list([shutil.disk_usage(out.parent).free])
     other_mode = "pixels" if mode == "states" else "states"
-    size, other = (sum(count * sizes[kind][m] for kind, count in counts.items()) for m in (mode, other_mode))
+    size, other = (
+        sum(count * sizes[kind][m] for kind, count in counts.items()) for m in (mode, other_mode)
+    )
     if size > _USABLE * free:
         remedy = f"set features.mode: {other_mode}, or free" if other <= _USABLE * free else "free"
         raise PacerError(
-            f"the features need another {decimal(size)}, but {out.parent} has {decimal(free)} free; {remedy} some space"
+            f"the features need another {decimal(size)}, but {out.parent} has {decimal(free)} "
+            f"free; {remedy} some space"
         )
     return size, free
 
 
 def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
-    """Stop all processes if any of them cannot read an image. Raises a DataError if there are unreadable images; the
-    message names the first ones."""
+    """Stop all processes if any of them cannot read an image. Raises a DataError if there are
+    unreadable images; the message names the first ones."""
     problems = sorted(gather_object(list(unreadable.items())))
     if problems:
         named = "".join(f"\n  {name}: {problem}" for name, problem in problems[:_NAMED])
         more = f"\n  ... and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
         raise DataError(
-            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair the files and rerun the "
-            "stage (it keeps what is already encoded), or remove them and raise corpus.max_bad_rows to leave out the "
-            f"affected records:{named}{more}"
+            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair the files "
+            "and rerun the stage (it keeps what is already encoded), or remove them and raise "
+            f"corpus.max_bad_rows to leave out the affected records:{named}{more}"
         )
 
 
 def read_looks(path: Path) -> dict[str, Look]:
-    """Return the looks of earlier runs by the key of the image's entry in the store; none if there are none."""
+    """Return the looks of earlier runs by the key of the image's entry in the store; none if there
+    are none."""
     rows = pl.read_parquet(path, glob=False).iter_rows() if path.exists() else ()
     return {key: (picture, notes) for key, picture, notes in rows}
 
@@ -307,12 +378,17 @@ def write_looks(path: Path, looks: Mapping[str, Look]) -> None:
 
 
 def picture_checks(pictures: Path, index: Path, records: pl.DataFrame) -> Iterator[Check]:
-    """Yield the lines of an audit; none if there is nothing to tell. ``pictures``: written by :func:`write_looks`.
-    ``index``: of the images in the feature store. ``records``: those that name the images."""
+    """Yield the lines of an audit; none if there is nothing to tell. ``pictures``: written by
+    :func:`write_looks`. ``index``: of the images in the feature store. ``records``: those that name
+    the images."""
     looks, images = (pl.read_parquet(path, glob=False) for path in (pictures, index))
     images = images.join(looks, on="key", how="left", maintain_order="left")
     if unseen := images["picture"].null_count():
-        yield Check("Images reused from an earlier run, not checked by this version", number(unseen), good=False)
+        yield Check(
+            "Images reused from an earlier run, not checked by this version",
+            number(unseen),
+            good=False,
+        )
     noted = images.explode("notes").drop_nulls("notes").group_by("notes", maintain_order=True)
     counts = noted.agg(pl.len(), pl.col("image_id").first()).iter_rows()
     if odd := [f"{number(count)} × {note} (first: {first})" for note, count, first in counts]:
@@ -320,8 +396,15 @@ def picture_checks(pictures: Path, index: Path, records: pl.DataFrame) -> Iterat
     owners = {"two patients": "subject_id", "two splits": "split", "two studies": "study_id"}
     named = records.unpivot(["frontal", "lateral"], index=[*owners.values()], value_name="image_id")
     again = images.drop_nulls("picture").filter(pl.col("key").n_unique().over("picture") > 1)
-    used = named.join(again, on="image_id", maintain_order="left").group_by("picture", maintain_order=True)
-    used = used.agg(pl.col(*owners.values()).n_unique() > 1, pl.col("image_id").unique(maintain_order=True).head(2))
-    if shared := counted({name: int(used[column].sum()) for name, column in owners.items()}, "{} in {}"):
+    used = named.join(again, on="image_id", maintain_order="left").group_by(
+        "picture", maintain_order=True
+    )
+    used = used.agg(
+        pl.col(*owners.values()).n_unique() > 1,
+        pl.col("image_id").unique(maintain_order=True).head(2),
+    )
+    if shared := counted(
+        {name: int(used[column].sum()) for name, column in owners.items()}, "{} in {}"
+    ):
         first = " and ".join(used.filter(pl.any_horizontal(*owners.values()))["image_id"][0])
         yield Check("The same picture in several files", f"{shared} (first: {first})", good=False)

@@ -23,7 +23,10 @@ from pacer.features.store import IMAGES, PRIORS, TYPES, Place
 Kind = Literal["images", "priors"]
 
 #: Index file and id column for each kind of entry.
-INDEXES: dict[Kind, tuple[str, str]] = {"images": (IMAGES, "image_id"), "priors": (PRIORS, "text_key")}
+INDEXES: dict[Kind, tuple[str, str]] = {
+    "images": (IMAGES, "image_id"),
+    "priors": (PRIORS, "text_key"),
+}
 
 _NAMES = {dtype: name for name, dtype in TYPES.items()}
 
@@ -32,7 +35,8 @@ Tensors = dict[str, Tensor]
 
 
 class Entry(NamedTuple):
-    """An image or previous report: its id, and a key that covers everything its encoding depends on."""
+    """An image or previous report: its id, and a key that covers everything its encoding depends
+    on."""
 
     name: str
     key: str
@@ -54,9 +58,11 @@ def shard_name(kind: Kind, entries: Sequence[Entry]) -> str:
 
 
 def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]) -> None:
-    """Write a shard as its batches arrive: memory holds one batch, and writing overlaps with encoding.
+    """Write a shard as its batches arrive: memory holds one batch, and writing overlaps with
+    encoding.
 
-    The bytes equal those of safetensors' own writer, which needs all tensors at once: 3 GB in each process.
+    The bytes equal those of safetensors' own writer, which needs all tensors at once: 3 GB in each
+    process.
 
     Args:
         entries: one for each row. batches: the same named tensors [batch, ...] each time.
@@ -81,25 +87,34 @@ def _write_header(file: BufferedWriter, entries: Sequence[Entry], batch: Tensors
     for name, tensor in batch.items():
         begins[name], end = end, end + len(entries) * tensor[0].nbytes
         shape = [len(entries), *tensor.shape[1:]]
-        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": shape, "data_offsets": [begins[name], end]}
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": shape,
+            "data_offsets": [begins[name], end],
+        }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the format aligns the tensors to eight bytes
     start = file.write(len(text).to_bytes(8, "little") + text)
     return {name: start + begin for name, begin in begins.items()}
 
 
-def write_index(folder: Path, kind: Kind, places: Mapping[str, Place], keys: Mapping[str, str]) -> None:
-    """Write the index of one kind in the order of ``keys`` (that of the corpus), however the work was ordered."""
+def write_index(
+    folder: Path, kind: Kind, places: Mapping[str, Place], keys: Mapping[str, str]
+) -> None:
+    """Write the index of one kind in the order of ``keys`` (that of the corpus), however the work
+    was ordered."""
     index, column = INDEXES[kind]
     rows = [(name, *places[name], key) for name, key in keys.items()]
     schema = {column: pl.String, "shard": pl.String, "row": pl.Int64, "key": pl.String}
     pl.DataFrame(rows, schema, orient="row").write_parquet(folder / index)
 
 
-def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) -> dict[Kind, dict[str, Place]]:
-    """Return the places of entries that need no encoding: in shards that a stopped run left in ``scratch``, and in
-    those of the store ``out``, which are linked into scratch. Damaged shards are reported on the console. Raises an
-    OSError if a shard can neither be linked nor copied.
+def take_over(
+    out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]
+) -> dict[Kind, dict[str, Place]]:
+    """Return the places of entries that need no encoding: in shards that a stopped run left in
+    ``scratch``, and in those of the store ``out``, which are linked into scratch. Damaged shards
+    are reported on the console. Raises an OSError if a shard can neither be linked nor copied.
 
     Args:
         keys: key of each wanted entry, by kind and id.
@@ -107,7 +122,11 @@ def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) 
     places: dict[Kind, dict[str, Place]] = {kind: {} for kind in keys}
     used: set[str] = set()
     for kind, wanted in keys.items():
-        for path in (path for folder in (scratch, out) for path in sorted(folder.glob(f"{kind}-*.safetensors"))):
+        for path in (
+            path
+            for folder in (scratch, out)
+            for path in sorted(folder.glob(f"{kind}-*.safetensors"))
+        ):
             useful = {
                 name: Place(path.name, row)
                 for row, (name, key) in enumerate(_entries(path))
@@ -128,18 +147,27 @@ def _entries(path: Path) -> list[tuple[str, str]]:
     """Read the names and keys of a shard's rows; none if it is damaged."""
     try:
         with safe_open(path, "pt") as file:
-            entries = [(str(name), str(key)) for name, key in json.loads((file.metadata() or {})["entries"])]
+            entries = [
+                (str(name), str(key))
+                for name, key in json.loads((file.metadata() or {})["entries"])
+            ]
             if any(file.get_slice(name).get_shape()[0] != len(entries) for name in file.keys()):  # noqa: SIM118
-                raise ValueError(f"it lists {len(entries)} rows, but its tensors have a different number")
+                raise ValueError(
+                    f"it lists {len(entries)} rows, but its tensors have a different number"
+                )
             return entries
     except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
-        print(f"features: {path} is damaged: {error}; its entries will be encoded again", flush=True)
+        print(
+            f"features: {path} is damaged: {error}; its entries will be encoded again", flush=True
+        )
         return []
 
 
 def _link(path: Path, target: Path) -> None:
     try:
-        if path.is_symlink() or path.stat().st_nlink > 1:  # a file in DVC's cache, whose permissions must stay
+        if (
+            path.is_symlink() or path.stat().st_nlink > 1
+        ):  # a file in DVC's cache, whose permissions must stay
             raise FileExistsError
         os.link(path, target)
     except OSError:  # another file system, no hard links, or a damaged file of the same name

@@ -1,7 +1,8 @@
-"""The feature store: tensor shards and Parquet indexes, with random access by image id or report text.
+"""The feature store: tensor shards and Parquet indexes, with random access by image id or report
+text.
 
-A row is read from its shard straight into the batch. What is kept in memory are file pages, which all processes on a
-machine share and the system may drop.
+A row is read from its shard straight into the batch. What is kept in memory are file pages, which
+all processes on a machine share and the system may drop.
 """
 
 import json
@@ -22,7 +23,8 @@ from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
-#: Increased by every change after which the same states are stored as other bytes; part of each entry's key.
+#: Increased by every change after which the same states are stored as other bytes; part of each
+#: entry's key.
 ROUNDING_VERSION = 1
 
 #: Stored types by the names of ``features.dtype``.
@@ -38,8 +40,8 @@ class Encoding(Strict):
     """How the states of a store are computed (``encoding`` in its manifest).
 
     Attributes:
-        mode, depths, dtype, precision: settings of the group ``features``. encoders: fingerprints of the frozen models
-            ``vision`` and ``text``. rounding: :data:`ROUNDING_VERSION`.
+        mode, depths, dtype, precision: settings of the group ``features``. encoders: fingerprints
+            of the frozen models ``vision`` and ``text``. rounding: :data:`ROUNDING_VERSION`.
     """
 
     mode: Literal["states", "pixels"]
@@ -58,8 +60,8 @@ class Place(NamedTuple):
 
 
 def content_hash(directory: Path) -> str:
-    """Return one hash of a store's content: of its indexes, whose keys cover everything that an entry was made from,
-    and of its encoding."""
+    """Return one hash of a store's content: of its indexes, whose keys cover everything that an
+    entry was made from, and of its encoding."""
     encoding = read_json(directory / MANIFEST).get("encoding")
     return hash_json([hash_file(directory / IMAGES), hash_file(directory / PRIORS), encoding])
 
@@ -70,14 +72,16 @@ def text_key(text: str) -> str:
 
 
 def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Tensor:
-    """Convert states [B, ...] to the stored type ``dtype``; ``entries`` are their names for the error message. Raises a
-    DataError if an entry has a value that is not finite in the stored type."""
+    """Convert states [B, ...] to the stored type ``dtype``; ``entries`` are their names for the
+    error message. Raises a DataError if an entry has a value that is not finite in the stored
+    type."""
     stored = states.to(dtype)
     finite = stored.isfinite().flatten(1).all(1)
     if not finite.all():
         raise DataError(
-            f"the states of {entries[int(finite.int().argmin())]} are not finite in the stored type; choose another "
-            "features.dtype (float16 overflows above 65504, bfloat16 does not); if none works, the encoder is broken"
+            f"the states of {entries[int(finite.int().argmin())]} are not finite in the stored "
+            "type; choose another features.dtype (float16 overflows above 65504, bfloat16 does "
+            "not); if none works, the encoder is broken"
         )
     return stored
 
@@ -85,12 +89,12 @@ def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Ten
 class FeatureStore:
     """Random access to a directory made by the features stage.
 
-    Only the headers of shards are kept, and no file stays open: rows read from files take half the time of safetensors'
-    ``get_slice``. Threads may share a store.
+    Only the headers of shards are kept, and no file stays open: rows read from files take half the
+    time of safetensors' ``get_slice``. Threads may share a store.
 
     Raises:
-        DataError: the directory is not a feature store, an index is damaged, an id is not in it, or a shard is missing
-            or does not fit its index.
+        DataError: the directory is not a feature store, an index is damaged, an id is not in it, or
+            a shard is missing or does not fit its index.
         ConfigError: the manifest has an encoding that this software does not know.
     """
 
@@ -105,21 +109,30 @@ class FeatureStore:
         self._header = cache(lambda shard: _read_header(self.directory / shard))
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """Return the states [B, K, N, d] of several images, in the stored type; repeats allowed. Raises a DataError as
-        the class says, or if the store is one of pixels, which needs :func:`pacer.features.encoder.open_features`."""
+        """Return the states [B, K, N, d] of several images, in the stored type; repeats allowed.
+        Raises a DataError as the class says, or if the store is one of pixels, which needs
+        :func:`pacer.features.encoder.open_features`."""
         return self._read(self._images, image_ids, "image", "states")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
-        """Read prepared images of a pixel store: [B, 1, H, W] uint8, [B, 3, H, W] if not all grey; repeats allowed."""
-        return stacked([self._read(self._images, [image_id], "image", "pixels")[0] for image_id in image_ids])
+        """Read prepared images of a pixel store: [B, 1, H, W] uint8, [B, 3, H, W] if not all grey;
+        repeats allowed."""
+        return stacked(
+            [self._read(self._images, [image_id], "image", "pixels")[0] for image_id in image_ids]
+        )
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Return states [B, L, d_text] of cleaned previous reports, in the stored type, and masks [B, L] bool."""
+        """Return states [B, L, d_text] of cleaned previous reports, in the stored type, and masks
+        [B, L] bool."""
         keys = [text_key(text) for text in texts]
-        states, masks = (self._read(self._priors, keys, "previous report", name) for name in ("states", "mask"))
+        states, masks = (
+            self._read(self._priors, keys, "previous report", name) for name in ("states", "mask")
+        )
         return states, masks.bool()
 
-    def _read(self, places: Mapping[str, Place], names: Sequence[str], what: str, tensor: str) -> Tensor:
+    def _read(
+        self, places: Mapping[str, Place], names: Sequence[str], what: str, tensor: str
+    ) -> Tensor:
         """Read the row of ``tensor`` for each name, [B, ...]."""
         if unknown := [name for name in names if name not in places]:
             raise DataError(f"{self.directory} has no {what} {unknown[0]}; {_REMEDY}")
@@ -140,15 +153,16 @@ class FeatureStore:
                         raise ValueError("the file is truncated")
             except (OSError, SafetensorError, ValueError, LookupError) as error:
                 raise DataError(
-                    f"{self.directory / shard} cannot be read, or does not match the index ({type(error).__name__}: "
-                    f"{error}); run `dvc repro -f -s features` to encode the damaged part again"
+                    f"{self.directory / shard} cannot be read, or does not match the index "
+                    f"({type(error).__name__}: {error}); run `dvc repro -f -s features` to encode "
+                    "the damaged part again"
                 ) from None
         return batch
 
 
 def _read_header(path: Path) -> dict[str, tuple[int, list[int], torch.dtype]]:
-    """Return where each tensor of a shard starts, its shape and its type. Raises an OSError, a SafetensorError or a
-    KeyError if the file is missing or damaged."""
+    """Return where each tensor of a shard starts, its shape and its type. Raises an OSError, a
+    SafetensorError or a KeyError if the file is missing or damaged."""
     with safe_open(path, "pt"), path.open("rb") as file:  # safe_open checks header and size
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         start = file.tell()
@@ -160,11 +174,14 @@ def _read_header(path: Path) -> dict[str, tuple[int, list[int], torch.dtype]]:
 
 
 def _places(path: Path, column: str) -> dict[str, Place]:
-    """Read the place of each entry from an index. Raises a DataError if the file is missing or damaged."""
+    """Read the place of each entry from an index. Raises a DataError if the file is missing or
+    damaged."""
     try:
         rows = pl.read_parquet(path, columns=[column, "shard", "row"], glob=False).iter_rows()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is missing or damaged ({type(error).__name__}); rerun the `features` stage") from None
+        raise DataError(
+            f"{path} is missing or damaged ({type(error).__name__}); rerun the `features` stage"
+        ) from None
     return {name: Place(sys.intern(shard), row) for name, shard, row in rows}
 
 

@@ -1,1 +1,2 @@
-"""Definitions of all scores of predictions against references; intervals, groups, and comparison of two systems."""
+"""Definitions of all scores of predictions against references; intervals, groups, and comparison of
+two systems."""

@@ -1,4 +1,5 @@
-"""Scoring from Python: ``pacer.score``, ``pacer.compare`` and ``pacer.label``. The command line calls them too."""
+"""Scoring from Python: ``pacer.score``, ``pacer.compare`` and ``pacer.label``. The command line
+calls them too."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +18,13 @@ from pacer.core.io import hash_file
 from pacer.data.schemas import read_about
 from pacer.metrics.columns import Function, metrics_of
 from pacer.metrics.pairing import Protocol, pair_reports
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, Source, reports_of
+from pacer.metrics.report_files import (
+    HYPOTHESIS_COLUMNS,
+    REFERENCE_COLUMNS,
+    Reports,
+    Source,
+    reports_of,
+)
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs, Signature
 from pacer.metrics.statistics.comparison import Scores, compare
@@ -53,86 +60,121 @@ def score(
     """Score reports of any system against references.
 
     Args:
-        references, hypotheses: each ``{id: text}``, a sequence of texts in the same order, a polars or pandas frame, or
-            the path of a file (docs/evaluation.md). References with a column ``context`` that names the four contexts
-            are scored by context, others as one, ``all``.
-        out: folder for the files that `pacer score` writes; None: none is written. force: replace the scores of other
-            reports in it.
-        chexbert: folder of the labeller; None: no scores of its labels. labels: file for the references' labels; it is
-            created if it does not exist.
+        references, hypotheses: each ``{id: text}``, a sequence of texts in the same order, a polars
+            or pandas frame, or the path of a file (docs/evaluation.md). References with a column
+            ``context`` that names the four contexts are scored by context, others as one, ``all``.
+        out: folder for the files that `pacer score` writes; None: none is written. force: replace
+            the scores of other reports in it.
+        chexbert: folder of the labeller; None: no scores of its labels. labels: file for the
+            references' labels; it is created if it does not exist.
         columns: table with your own scores and groups by ``record_id``.
-        metrics: your own scores: name -> function of references and reports (two lists of texts, each on one line) that
-            returns one number for each pair; or names of those that installed packages offer as ``pacer.scores``.
-        settings: convention of the headline F1, and form of the original findings. without: keys of scores to leave
-            out, such as ``["meteor"]``.
-        missing: a reference without a report is an error, or is scored with an ``empty`` one. missing_references: a
-            reference that is blank, or a word such as ``nan``, is an error, or its pair is left out (``leave-out``).
-        extract: ``boxed`` scores the last ``\\boxed{}`` of a report. deduplicate: drop its repeated sentences.
-        clean_references, clean_hypotheses: cleaner: ``upstream`` (LLM-RG4), ``iu_xray`` (R2Gen) or ``decimals``.
-        split: ``all``: every split; None: test, if the references have splits. context: one of the four; None: all.
-        reference_id, reference_text, hypothesis_id, hypothesis_text: columns of ids and texts, if not found by name.
+        metrics: your own scores: name -> function of references and reports (two lists of texts,
+            each on one line) that returns one number for each pair; or names of those that
+            installed packages offer as ``pacer.scores``.
+        settings: convention of the headline F1, and form of the original findings. without: keys of
+            scores to leave out, such as ``["meteor"]``.
+        missing: a reference without a report is an error, or is scored with an ``empty`` one.
+            missing_references: a reference that is blank, or a word such as ``nan``, is an error,
+            or its pair is left out (``leave-out``).
+        extract: ``boxed`` scores the last ``\\boxed{}`` of a report. deduplicate: drop its repeated
+        sentences. clean_references, clean_hypotheses: cleaner: ``upstream`` (LLM-RG4), ``iu_xray``
+        (R2Gen) or ``decimals``.
+        split: ``all``: every split; None: test, if the references have splits. context: one of the
+        four; None: all. reference_id, reference_text, hypothesis_id, hypothesis_text: columns of
+        ids and texts, if not found by name.
 
     Raises:
-        DataError: reports do not pair one to one, or an input is malformed. ConfigError: a value is not allowed, or
-            ``out`` holds the scores of other reports.
+        DataError: reports do not pair one to one, or an input is malformed. ConfigError: a value is
+            not allowed, or ``out`` holds the scores of other reports.
     """
     given = locals()  # before other names are bound
-    chosen = validated({name: given[name] for name in Protocol.model_fields}, "pacer.score", Protocol)
-    paths = [Path(source) if isinstance(source, str | Path) else None for source in (references, hypotheses)]
+    chosen = validated(
+        {name: given[name] for name in Protocol.model_fields}, "pacer.score", Protocol
+    )
+    paths = [
+        Path(source) if isinstance(source, str | Path) else None
+        for source in (references, hypotheses)
+    ]
     if out is not None and not force:
-        check_replaced(Path(out), [path for path in paths[1:] if path is not None and path.is_file()])
+        check_replaced(
+            Path(out), [path for path in paths[1:] if path is not None and path.is_file()]
+        )
     if not isinstance(columns, str | Path | None):
-        raise DataError(f"pacer.score: columns must be the path of a table, got {type(columns).__name__}")
+        raise DataError(
+            f"pacer.score: columns must be the path of a table, got {type(columns).__name__}"
+        )
     settings = settings.model_copy(update={} if columns is None else {"columns": str(columns)})
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert, labels)))
     expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
-    generated = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
+    generated = reports_of(
+        hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text
+    )
     if chosen.split is None and expected.rows["split"].count():
         chosen = chosen.model_copy(update={"split": "test"})
     about = _about(expected, chosen)
     cases, counts = pair_reports(expected, generated, chosen)
-    origin = _origin({"references": expected, "hypotheses": generated}, paths, about, chosen.model_dump() | counts)
+    origin = _origin(
+        {"references": expected, "hypotheses": generated},
+        paths,
+        about,
+        chosen.model_dump() | counts,
+    )
     folder = None if out is None else Path(out)
     result = score_cases(cases, folder, inputs, settings, origin, without, metrics_of(metrics))
     return Scores(*result, settings.convention)
 
 
 def check_replaced(out: Path, reports: Iterable[Path]) -> None:
-    """Raise a ConfigError if a folder has the scores of other reports than the files ``reports``."""
+    """Raise a ConfigError if a folder has the scores of other reports than the files
+    ``reports``."""
     path = out / "signature.json"
     if not path.is_file():
         return
     scored = Signature.read(path)
-    known = {value for name, value in scored.data.items() if name.startswith(("hypotheses", "predictions/"))}
+    known = {
+        value
+        for name, value in scored.data.items()
+        if name.startswith(("hypotheses", "predictions/"))
+    }
     if known.isdisjoint(map(hash_file, reports)):
         name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
-        raise ConfigError(f"{out} contains the scores of {name}; choose a different --out, or overwrite with --force")
+        raise ConfigError(
+            f"{out} contains the scores of {name}; choose a different --out, or overwrite with "
+            "--force"
+        )
 
 
 def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
-    """Return how the references were made. The metadata of a records.parquet describes only its column of reports."""
-    is_cleaned_column = references.path.suffix.lower() == ".parquet" and references.columns["text"] == "report"
+    """Return how the references were made. The metadata of a records.parquet describes only its
+    column of reports."""
+    is_cleaned_column = (
+        references.path.suffix.lower() == ".parquet" and references.columns["text"] == "report"
+    )
     about = read_about(references.path) if is_cleaned_column else {}
     if protocol.clean_references == "none":
         return about
     if about:
         raise ConfigError(
-            f"{references.path} contains reports that are already clean, and cleaning them again would change "
-            "them; omit --clean-references"
+            f"{references.path} contains reports that are already clean, and cleaning them again "
+            "would change them; omit --clean-references"
         )
     return {"cleaner": protocol.clean_references}
 
 
-def _origin(files: Mapping[str, Reports], paths: Iterable[Path | None], about: Any, applied: Any) -> Origin:
-    """Return files, how the references were made, and how reports were read (``applied`` has the rest of it)."""
+def _origin(
+    files: Mapping[str, Reports], paths: Iterable[Path | None], about: Any, applied: Any
+) -> Origin:
+    """Return files, how the references were made, and how reports were read (``applied`` has the
+    rest of it)."""
     read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
     pairing = {"pairing": "by id" if "id" in files["hypotheses"].columns else "by position"}
     return Origin(dict(zip(files, paths, strict=True)), about, protocol=read | applied | pairing)
 
 
 def label_reports(reports: pl.DataFrame) -> pl.DataFrame:
-    """Return the mentions of findings in the column ``text``: the report's ``id``, the polarity (null: not stated), the
-    place in characters, the words there, and those of the cue that decided (null: none)."""
+    """Return the mentions of findings in the column ``text``: the report's ``id``, the polarity
+    (null: not stated), the place in characters, the words there, and those of the cue that decided
+    (null: none)."""
     rows = []
     for key, text in reports.select("id", pl.col("text").fill_null("")).iter_rows():
         for one in find_mentions(text):
@@ -143,8 +185,15 @@ def label_reports(reports: pl.DataFrame) -> pl.DataFrame:
 
 
 def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:
-    """Return the commitment that the rules read in each report: findings present, absent and uncertain."""
-    values = texts.values() if isinstance(texts, Mapping) else [texts] if isinstance(texts, str) else texts
+    """Return the commitment that the rules read in each report: findings present, absent and
+    uncertain."""
+    values = (
+        texts.values()
+        if isinstance(texts, Mapping)
+        else [texts]
+        if isinstance(texts, str)
+        else texts
+    )
     given = list(values) if isinstance(values, Iterable) else [None]
     if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")

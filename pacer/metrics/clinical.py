@@ -1,9 +1,9 @@
 """Clinical efficacy: agreement of CheXbert labels between references and generated reports.
 
-Paper, appendix "Clinical and Language Metrics": over 14 observations, positive and uncertain count as present, blank
-and negative as absent; precision, recall and F1 are micro-averaged over cases and observations. Other groups use other
-conventions, and the same labels give different numbers under each, so a number without its convention cannot be
-compared.
+Paper, appendix "Clinical and Language Metrics": over 14 observations, positive and uncertain count
+as present, blank and negative as absent; precision, recall and F1 are micro-averaged over cases and
+observations. Other groups use other conventions, and the same labels give different numbers under
+each, so a number without its convention cannot be compared.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,9 @@ import polars as pl
 from pacer.backbones.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.cases import labels_of
 
-#: micro: over all cells of records x observations; macro: mean over observations; weighted: mean over observations,
-#: weighted by the number of references with the observation; example: mean over records.
+#: micro: over all cells of records x observations; macro: mean over observations; weighted: mean
+#: over observations, weighted by the number of references with the observation; example: mean over
+#: records.
 Average = Literal["micro", "macro", "weighted", "example"]
 Ratio = Literal["precision", "recall", "f1"]
 #: The three ratios, in the order of reporting.
@@ -26,14 +27,14 @@ RATIOS: tuple[Ratio, ...] = get_args(Ratio)
 
 @dataclass(frozen=True)
 class Convention:
-    """How labels become scores; ``docs/evaluation.md`` lists which published evaluations follow which convention.
-    ``present``: classes that count as present; all others are absent. ``observations``: the labels that are scored.
-    ``averages``: what the convention reports, its headline first. ``duplicates``: ``all`` rows, or the ``first`` of
-    each study.
+    """How labels become scores; ``docs/evaluation.md`` lists which published evaluations follow
+    which convention. ``present``: classes that count as present; all others are absent.
+    ``observations``: the labels that are scored. ``averages``: what the convention reports, its
+    headline first. ``duplicates``: ``all`` rows, or the ``first`` of each study.
 
-    An undefined precision, recall or F1 of an observation or record counts as 0 in every average. All published code
-    does this: LLM-RG4, R2Gen, f1chexbert and RadEval by scikit-learn's default, CvT2DistilGPT2, CXRMate and MLRG by
-    ``fillna(0)``.
+    An undefined precision, recall or F1 of an observation or record counts as 0 in every average.
+    All published code does this: LLM-RG4, R2Gen, f1chexbert and RadEval by scikit-learn's default,
+    CvT2DistilGPT2, CXRMate and MLRG by ``fillna(0)``.
     """
 
     present: tuple[int, ...]
@@ -47,36 +48,51 @@ CONVENTIONS: dict[str, Convention] = {
     "r2gen": Convention((POSITIVE,), averages=("micro", "macro")),
     "nicolson": Convention((POSITIVE,), averages=("micro", "macro", "example"), duplicates="first"),
     "top5": Convention(
-        (POSITIVE, UNCERTAIN), ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
+        (POSITIVE, UNCERTAIN),
+        ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion"),
     ),
     "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",)),
 }
 
 
-def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> dict[str, float | None]:
-    """Return every average that a convention reports of labelled cases, by name (``f1_macro``; None: no denominator),
-    and the number ``n`` of rows that it counts. ``reports``: ``hypothesis`` or a control."""
+def case_efficacy(
+    cases: pl.DataFrame, convention: str, reports: str = "hypothesis"
+) -> dict[str, float | None]:
+    """Return every average that a convention reports of labelled cases, by name (``f1_macro``;
+    None: no denominator), and the number ``n`` of rows that it counts. ``reports``: ``hypothesis``
+    or a control."""
     rule = CONVENTIONS[convention]
     counted = cases.filter(_counted(cases, rule))
     truth, predicted = (present(labels_of(counted, side), rule) for side in ("reference", reports))
     averages = {average: ratios(truth, predicted, average) for average in rule.averages}
-    values = {f"{name}_{average}": one for average, of in averages.items() for name, one in of.items()}
+    values = {
+        f"{name}_{average}": one for average, of in averages.items() for name, one in of.items()
+    }
     return {"n": len(counted), **values}
 
 
-def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, float | None]:
-    """Return precision, recall and F1 of two Boolean arrays ``[n, labels]``. Undefined values are ``None``: a micro
-    ratio without a denominator, or a weighted average if no label has weight."""
+def ratios(
+    truth: np.ndarray, predicted: np.ndarray, average: Average = "micro"
+) -> dict[str, float | None]:
+    """Return precision, recall and F1 of two Boolean arrays ``[n, labels]``. Undefined values are
+    ``None``: a micro ratio without a denominator, or a weighted average if no label has weight."""
     counts = label_counts(truth, predicted)
     # an average over records is one over labels, with the records in place of the labels
-    sums = counts.reshape(len(counts), 3, -1).sum(axis=2).T.ravel() if average == "example" else counts.sum(axis=0)
+    sums = (
+        counts.reshape(len(counts), 3, -1).sum(axis=2).T.ravel()
+        if average == "example"
+        else counts.sum(axis=0)
+    )
     values = {name: float(averaged(sums, name, average)) for name in RATIOS}
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
 def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
-    """Return which observations of a convention are present, Boolean ``[n, observations]``, from labels ``[n, 14]``."""
-    return np.isin(labels[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present)
+    """Return which observations of a convention are present, Boolean ``[n, observations]``, from
+    labels ``[n, 14]``."""
+    return np.isin(
+        labels[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present
+    )
 
 
 def plain_mean(values: Sequence[float | None]) -> float | None:
@@ -89,37 +105,52 @@ def plain_mean(values: Sequence[float | None]) -> float | None:
 
 
 def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Return hits, predictions and references ``[n, 3 * labels]`` from Boolean arrays ``[n, labels]``."""
+    """Return hits, predictions and references ``[n, 3 * labels]`` from Boolean arrays ``[n,
+    labels]``."""
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
 def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    """Return the counts of each observation by case, ``[n, 3 * observations]``. Rows that the convention leaves out, in
-    each context separately, are 0."""
-    rows = label_counts(*(present(labels_of(cases, side), rule) for side in ("reference", "hypothesis")))
+    """Return the counts of each observation by case, ``[n, 3 * observations]``. Rows that the
+    convention leaves out, in each context separately, are 0."""
+    rows = label_counts(
+        *(present(labels_of(cases, side), rule) for side in ("reference", "hypothesis"))
+    )
     rows[~_counted(cases, rule)] = 0
     return rows
 
 
 def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    """Return which rows a convention counts, ``[n]``: all, or the first of each known study in each context."""
+    """Return which rows a convention counts, ``[n]``: all, or the first of each known study in each
+    context."""
     if rule.duplicates == "all":
         return np.ones(len(cases), dtype=bool)
     unknown = cases["study_id"].fill_null("").str.strip_chars() == ""
-    return (cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series() | unknown).to_numpy()
+    return (
+        cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series() | unknown
+    ).to_numpy()
 
 
 def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:
-    """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`. NaN: a micro ratio
-    without a denominator, or a weighted average if nothing is present; other undefined values count as 0."""
+    """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`. NaN:
+    a micro ratio without a denominator, or a weighted average if nothing is present; other
+    undefined values count as 0."""
     parts = np.split(sums, 3, axis=-1)
-    hits, predicted, expected = [part.sum(axis=-1) for part in parts] if average == "micro" else parts
-    above, below = {"precision": (hits, predicted), "recall": (hits, expected), "f1": (2 * hits, predicted + expected)}[
-        ratio
-    ]
+    hits, predicted, expected = (
+        [part.sum(axis=-1) for part in parts] if average == "micro" else parts
+    )
+    above, below = {
+        "precision": (hits, predicted),
+        "recall": (hits, expected),
+        "f1": (2 * hits, predicted + expected),
+    }[ratio]
     with np.errstate(invalid="ignore"):
         each = above / below
         if average == "micro":
             return each
         each = np.nan_to_num(each)
-        return (each * expected).sum(axis=-1) / expected.sum(axis=-1) if average == "weighted" else each.mean(axis=-1)
+        return (
+            (each * expected).sum(axis=-1) / expected.sum(axis=-1)
+            if average == "weighted"
+            else each.mean(axis=-1)
+        )

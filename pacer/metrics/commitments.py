@@ -1,14 +1,17 @@
 """Scores of what reports state: polarity, probabilities, attributes, and findings by source.
 
-There are three comparisons of polarities: the generated with the reference commitment; the generated report with its
-own commitment (does the model follow what it committed to?); and, for any system, the generated report with the
-reference commitment. The rules that read the reports are those that produced the training commitments.
+There are three comparisons of polarities: the generated with the reference commitment; the
+generated report with its own commitment (does the model follow what it committed to?); and, for any
+system, the generated report with the reference commitment. The rules that read the reports are
+those that produced the training commitments.
 
-The columns ``present`` and ``absent`` hold the probabilities of the 13 findings, in the vocabulary's order. A cell is a
-finding of a record, and it is positive if the reference commitment affirms the finding. Shapes: n records.
+The columns ``present`` and ``absent`` hold the probabilities of the 13 findings, in the
+vocabulary's order. A cell is a finding of a record, and it is positive if the reference commitment
+affirms the finding. Shapes: n records.
 
-Of the findings that the previous report has, or only the lateral view shows, the share that reports state is compared
-with that of reports for the same records without the source, the controls ``no_prior`` and ``no_lateral``.
+Of the findings that the previous report has, or only the lateral view shows, the share that reports
+state is compared with that of reports for the same records without the source, the controls
+``no_prior`` and ``no_lateral``.
 """
 
 from collections.abc import Iterable
@@ -27,27 +30,36 @@ from pacer.metrics.clinical import label_counts, ratios
 ABSENT = len(POLARITIES)
 #: Numbers of each case; None: a case without them.
 Counts = list[list[int] | None]
-#: Column of affirmed findings -> column of the texts in which the rules read them. ``frontal_report``: the reference of
-#: the same study in the context without the lateral view.
+#: Column of affirmed findings -> column of the texts in which the rules read them.
+#: ``frontal_report``: the reference of the same study in the context without the lateral view.
 TEXTS = {
     "prior_positive": "prior_report",
     "frontal_positive": "frontal_report",
     "no_prior_positive": "no_prior_hypothesis",
     "no_lateral_positive": "no_lateral_hypothesis",
 }
-_PRIOR, _REFERENCE, _FRONTAL = map(pl.col, ("prior_positive", "reference_positive", "frontal_positive"))
+_PRIOR, _REFERENCE, _FRONTAL = map(
+    pl.col, ("prior_positive", "reference_positive", "frontal_positive")
+)
 
 
 def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
     """Return what the rules read in each text, as three columns of lists, ``{side}_{polarity}``."""
     anchors = [extract_anchor(text).as_dict() for text in texts]
     lists = {polarity: [anchor[polarity] for anchor in anchors] for polarity in POLARITIES}
-    return [pl.Series(f"{side}_{polarity}", lists[polarity], dtype=pl.List(pl.String)) for polarity in POLARITIES]
+    return [
+        pl.Series(f"{side}_{polarity}", lists[polarity], dtype=pl.List(pl.String))
+        for polarity in POLARITIES
+    ]
 
 
 def contradictions(cases: pl.DataFrame) -> list[tuple[str, ...] | None]:
-    """Return the findings of which a report and its commitment say the opposite, by case; None without a commitment."""
-    sides = (cases.select(pl.col(f"{side}_{name}" for name in POLARITIES)).iter_rows() for side in ("anchor", "report"))
+    """Return the findings of which a report and its commitment say the opposite, by case; None
+    without a commitment."""
+    sides = (
+        cases.select(pl.col(f"{side}_{name}" for name in POLARITIES)).iter_rows()
+        for side in ("anchor", "report")
+    )
     return [
         None if listed[0] is None else Anchor.of(*listed).contradicted(Anchor.of(*read))
         for listed, read in zip(*sides, strict=True)
@@ -55,12 +67,15 @@ def contradictions(cases: pl.DataFrame) -> list[tuple[str, ...] | None]:
 
 
 def states(cases: pl.DataFrame, side: str) -> np.ndarray:
-    """Return the state of each finding ``[n, 13]``, an index into :data:`POLARITIES` or :data:`ABSENT`, from the lists
-    ``{side}_{polarity}``. Positive takes precedence over uncertain, and uncertain over negative."""
+    """Return the state of each finding ``[n, 13]``, an index into :data:`POLARITIES` or
+    :data:`ABSENT`, from the lists ``{side}_{polarity}``. Positive takes precedence over uncertain,
+    and uncertain over negative."""
 
     def state(finding: str) -> pl.Expr:
         stated = (
-            pl.when(pl.col(f"{side}_{polarity}").list.contains(finding)).then(POLARITIES.index(polarity))
+            pl.when(pl.col(f"{side}_{polarity}").list.contains(finding)).then(
+                POLARITIES.index(polarity)
+            )
             for polarity in ("positive", "uncertain", "negative")
         )
         return pl.coalesce(*stated, ABSENT).alias(finding)
@@ -69,8 +84,8 @@ def states(cases: pl.DataFrame, side: str) -> np.ndarray:
 
 
 def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
-    """Return hits, findings of a ``side`` and findings of the reference with one polarity, by case, ``[n, 39]``; 0
-    where the side has no lists."""
+    """Return hits, findings of a ``side`` and findings of the reference with one polarity, by case,
+    ``[n, 39]``; 0 where the side has no lists."""
     state = POLARITIES.index(polarity)
     rows = label_counts(*(states(cases, of) == state for of in ("reference", side)))
     rows[cases[f"{side}_positive"].is_null().to_numpy()] = 0
@@ -78,7 +93,8 @@ def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
 
 
 def followed_rows(cases: pl.DataFrame) -> np.ndarray:
-    """Return by case, ``[n, 2]``, how many statements of a commitment its report makes, and how many there are."""
+    """Return by case, ``[n, 2]``, how many statements of a commitment its report makes, and how
+    many there are."""
     anchor, report = states(cases, "anchor"), states(cases, "report")
     stated = anchor != ABSENT
     return np.stack([(stated & (anchor == report)).sum(axis=1), stated.sum(axis=1)], axis=1)
@@ -90,15 +106,21 @@ def is_read(cases: pl.DataFrame) -> bool:
 
 
 def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return F1 at the threshold of the predictions (.5 if they have none), AUROC (mean of the findings that have both
-    kinds of cells) and Brier score of one context; empty without probabilities."""
+    """Return F1 at the threshold of the predictions (.5 if they have none), AUROC (mean of the
+    findings that have both kinds of cells) and Brier score of one context; empty without
+    probabilities."""
     if not is_read(cases):
         return {}
-    from sklearn.metrics import roc_auc_score  # its import takes longer than scoring some reports without probabilities
+    from sklearn.metrics import (
+        roc_auc_score,
+    )  # its import takes longer than scoring some reports without probabilities
 
     probability, positive = cells(cases)
     both = positive.any(axis=0) & ~positive.all(axis=0)
-    areas = [roc_auc_score(there, chance) for there, chance in zip(positive.T[both], probability.T[both], strict=True)]
+    areas = [
+        roc_auc_score(there, chance)
+        for there, chance in zip(positive.T[both], probability.T[both], strict=True)
+    ]
     known = cases["threshold"].drop_nulls() if "threshold" in cases.columns else []
     return {
         "read_f1": ratios(positive, probability >= (known[0] if len(known) else 0.5))["f1"],
@@ -109,60 +131,87 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 def cells(cases: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities and whether the reference affirms, [n, 13] each."""
-    return np.array(cases["present"].to_list()), states(cases, "reference") == POLARITIES.index("positive")
+    return np.array(cases["present"].to_list()), states(cases, "reference") == POLARITIES.index(
+        "positive"
+    )
 
 
-def attribute_counts(cases: pl.DataFrame, reports: str = "hypothesis", mirrored: bool = False) -> Counts:
-    """Return for each case how often a report agrees with ``reference``, or that of a ``mirrored`` picture, in each of
-    :data:`KINDS`, over findings that both affirm, then how often the reference names it, ``[n, 6]``; None where the
-    column ``reports`` has none."""
+def attribute_counts(
+    cases: pl.DataFrame, reports: str = "hypothesis", mirrored: bool = False
+) -> Counts:
+    """Return for each case how often a report agrees with ``reference``, or that of a ``mirrored``
+    picture, in each of :data:`KINDS`, over findings that both affirm, then how often the reference
+    names it, ``[n, 6]``; None where the column ``reports`` has none."""
     turned = {"left": "right", "right": "left"} if mirrored else {"left": "left", "right": "right"}
     counts: Counts = []
-    for reference, report in zip(cases["reference"], cases.get_column(reports, default=[None] * len(cases))):
+    for reference, report in zip(
+        cases["reference"], cases.get_column(reports, default=[None] * len(cases))
+    ):
         both = set(extract_anchor(reference).positive) & set(extract_anchor(report or "").positive)
         expected, stated = read_attributes(reference), read_attributes(report or "")
-        sides = {finding: frozenset(turned[side] for side in expected[finding].side) for finding in both}
-        pairs = ((expected[finding]._replace(side=side), stated[finding]) for finding, side in sides.items())
+        sides = {
+            finding: frozenset(turned[side] for side in expected[finding].side) for finding in both
+        }
+        pairs = (
+            (expected[finding]._replace(side=side), stated[finding])
+            for finding, side in sides.items()
+        )
         counts.append(None if report is None else _counts(pairs))
     return counts
 
 
 def uncommitted_sides(cases: pl.DataFrame) -> Counts:
-    """Return for each case how many sides ``hypothesis`` states, of the findings that its commitment affirms with
-    attributes, that are not in the commitment, then how many it states; None without such a commitment."""
+    """Return for each case how many sides ``hypothesis`` states, of the findings that its
+    commitment affirms with attributes, that are not in the commitment, then how many it states;
+    None without such a commitment."""
     counts: Counts = []
-    for report, *lists in cases.select("hypothesis", "anchor_positive", "anchor_attributes").iter_rows():
+    for report, *lists in cases.select(
+        "hypothesis", "anchor_positive", "anchor_attributes"
+    ).iter_rows():
         affirmed, described = lists
         pairs = (split_words(text, KINDS) for text in described or ())
         known = {finding: attributes for attributes, finding in pairs if finding in affirmed}
         stated = read_attributes(report) if known else {}
-        sides = [(stated.get(finding, Attributes()).side, one.side) for finding, one in known.items()]
+        sides = [
+            (stated.get(finding, Attributes()).side, one.side) for finding, one in known.items()
+        ]
         uncommitted = sum(len(written - listed) for written, listed in sides)
         counts.append([uncommitted, sum(len(written) for written, _ in sides)] if known else None)
     return counts
 
 
 def side_switches(report: str) -> list[str]:
-    """Return the findings that are on the left in one sentence, on the right in another, and on both sides in none."""
-    sides = {finding: {" ".join(sorted(one.side)) for one in of} for finding, of in sentence_attributes(report).items()}
-    return [name for name, known in sides.items() if {"left", "right"} <= known and "left right" not in known]
+    """Return the findings that are on the left in one sentence, on the right in another, and on
+    both sides in none."""
+    sides = {
+        finding: {" ".join(sorted(one.side)) for one in of}
+        for finding, of in sentence_attributes(report).items()
+    }
+    return [
+        name
+        for name, known in sides.items()
+        if {"left", "right"} <= known and "left right" not in known
+    ]
 
 
 def _counts(pairs: Iterable[tuple[Attributes, Attributes]]) -> list[int]:
-    """Count agreement, then names, over pairs of what is expected and what is stated. The sides must be the same; a
-    severity, and a course, among those expected."""
+    """Count agreement, then names, over pairs of what is expected and what is stated. The sides
+    must be the same; a severity, and a course, among those expected."""
     counts = np.zeros((2, len(KINDS)), dtype=int)
     for expected, stated in pairs:
         named = np.array([bool(one) for one in expected])
-        among = [bool(one) and one <= known for one, known in zip(stated[1:], expected[1:], strict=True)]
+        among = [
+            bool(one) and one <= known for one, known in zip(stated[1:], expected[1:], strict=True)
+        ]
         agreed = [expected.side == stated.side, *among]
         counts += named & np.array([agreed, named])
     return counts.ravel().tolist()
 
 
 def attribute_share(sums: np.ndarray, kind: str | None = None) -> np.ndarray:
-    """Return the share that agrees from sums of :func:`attribute_counts`, ``[..., 6]`` -> ``[...]``; without a ``kind``
-    the mean over the kinds that the references name; NaN without any."""
+    """Return the share that agrees from sums of :func:`attribute_counts`, ``[..., 6]`` ->
+    ``[...]``; without a ``kind`` the mean over the kinds that the references name; NaN without
+    any."""
     agreed, named = sums[..., : len(KINDS)], sums[..., len(KINDS) :]
     with np.errstate(invalid="ignore"):
         shares = agreed / named
@@ -172,12 +221,17 @@ def attribute_share(sums: np.ndarray, kind: str | None = None) -> np.ndarray:
 
 
 def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
-    """Return the same sums over a generated corpus: how often a report names an attribute of a present finding as the
-    truth has it (``states``), and how often it names one. Only contexts with a previous report have a course."""
+    """Return the same sums over a generated corpus: how often a report names an attribute of a
+    present finding as the truth has it (``states``), and how often it names one. Only contexts with
+    a previous report have a course."""
     total = np.zeros(2 * len(KINDS), dtype=int)
     for report, context, states in cases.select("hypothesis", "context", "states").iter_rows():
         stated = read_attributes(report)
-        affirmed = {state["finding"]: state for state in states if state["finding"] in extract_anchor(report).positive}
+        affirmed = {
+            state["finding"]: state
+            for state in states
+            if state["finding"] in extract_anchor(report).positive
+        }
         if not availability(context)[1]:
             stated = {finding: one._replace(course=frozenset()) for finding, one in stated.items()}
         total += _counts((stated[finding], _latent(state)) for finding, state in affirmed.items())
@@ -186,12 +240,15 @@ def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
 
 def _latent(state: dict[str, str | None]) -> Attributes:
     side = ("left", "right") if state["side"] == "bilateral" else (state["side"],)
-    return Attributes(*(frozenset(filter(None, one)) for one in (side, (state["severity"],), (state["course"],))))
+    return Attributes(
+        *(frozenset(filter(None, one)) for one in (side, (state["severity"],), (state["course"],)))
+    )
 
 
 class SourceKind(NamedTuple):
-    """A kind of finding: its name, its findings from columns of affirmed findings, and which these are, in words; the
-    ratio that is its score, recall by findings stated, and which values of it are better."""
+    """A kind of finding: its name, its findings from columns of affirmed findings, and which these
+    are, in words; the ratio that is its score, recall by findings stated, and which values of it
+    are better."""
 
     name: str
     findings: pl.Expr
@@ -206,21 +263,27 @@ SOURCE_KINDS = {
         "persisting", _PRIOR.list.set_intersection(_REFERENCE), "of previous report and reference"
     ),
     "gone_stated": SourceKind(
-        "gone", _PRIOR.list.set_difference(_REFERENCE), "of the previous report, not of the reference", better="lower"
+        "gone",
+        _PRIOR.list.set_difference(_REFERENCE),
+        "of the previous report, not of the reference",
+        better="lower",
     ),
     "new_stated": SourceKind(
-        "new", _REFERENCE.list.set_difference(_PRIOR), "of the reference, not of the previous report"
+        "new",
+        _REFERENCE.list.set_difference(_PRIOR),
+        "of the reference, not of the previous report",
     ),
     "lateral_only_stated": SourceKind(
         "only on the lateral view",
         _REFERENCE.list.set_difference(_FRONTAL),
-        "in the reference, but not in that of the same study without the lateral view (none if a study has one target)",
+        "in the reference, but not in that of the same study without the lateral view (none if a "
+        "study has one target)",
     ),
     "prior_f1": SourceKind(
         "F1 of all findings",
         pl.when(_PRIOR.is_not_null()).then(_REFERENCE),
-        "where a previous report is known: of reports with it, of reports without it, of the previous report itself, "
-        "and of the union of the two last",
+        "where a previous report is known: of reports with it, of reports without it, of the "
+        "previous report itself, and of the union of the two last",
         ratio="f1",
     ),
 }
@@ -240,8 +303,13 @@ def affirmed(cases: pl.DataFrame, column: str) -> list[tuple[str, ...] | None]:
 
 
 def stated_rows(cases: pl.DataFrame, kind: SourceKind, stated: pl.Expr) -> np.ndarray:
-    """Return by case, ``[n, 3]``, the findings of a kind that are stated, all that are stated, and all of the kind; 0
-    where one of the lists is null."""
+    """Return by case, ``[n, 3]``, the findings of a kind that are stated, all that are stated, and
+    all of the kind; 0 where one of the lists is null."""
     both = kind.findings.list.set_intersection(stated)
-    counts = [pl.when(both.is_not_null()).then(one.list.len()).otherwise(0) for one in (both, stated, kind.findings)]
-    return np.stack([cases.select(count).to_series().to_numpy() for count in counts], axis=1).astype(float)
+    counts = [
+        pl.when(both.is_not_null()).then(one.list.len()).otherwise(0)
+        for one in (both, stated, kind.findings)
+    ]
+    return np.stack(
+        [cases.select(count).to_series().to_numpy() for count in counts], axis=1
+    ).astype(float)

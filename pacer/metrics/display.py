@@ -45,11 +45,12 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of formatted cells under ``columns``. If the first cell of a row repeats that of the row above in the same
-    group, only the first is shown. ``text_columns``: how many columns, from the first on, hold text; the others hold
-    numbers and align right. ``summary``: the index of a row set apart (the mean). ``rules``: the rows that open a new
-    group. ``quiet``: less prominent rows (intervals, published values). ``headings``: by the row below them. ``marks``:
-    best and second best, ``tones``: colours of cells on a page (classes of ``style.css``), both by (row, column).
+    """Rows of formatted cells under ``columns``. If the first cell of a row repeats that of the row
+    above in the same group, only the first is shown. ``text_columns``: how many columns, from the
+    first on, hold text; the others hold numbers and align right. ``summary``: the index of a row
+    set apart (the mean). ``rules``: the rows that open a new group. ``quiet``: less prominent rows
+    (intervals, published values). ``headings``: by the row below them. ``marks``: best and second
+    best, ``tones``: colours of cells on a page (classes of ``style.css``), both by (row, column).
     ``notes``: lines below the table."""
 
     columns: tuple[str, ...]
@@ -82,13 +83,20 @@ class Table:
         shown = ["" if self.repeats(row) else self.rows[row][0], *self.rows[row][1:]]
         return [(cell, self.marks.get((row, column))) for column, cell in enumerate(shown)]
 
-    def _tabulated(self, rows: Sequence[Sequence[str] | str], columns: Sequence[str], form: str | TableFormat) -> str:
+    def _tabulated(
+        self, rows: Sequence[Sequence[str] | str], columns: Sequence[str], form: str | TableFormat
+    ) -> str:
         sides = ["right" if right else "left" for right in self.numeric]
         return tabulate(rows, columns, form, disable_numparse=True, colalign=sides)
 
     def text(self) -> str:
         """Return the table and its notes for a terminal."""
-        return "\n".join([tabulate(self.rows, self.columns, disable_numparse=True, maxcolwidths=100), *self.notes])
+        return "\n".join(
+            [
+                tabulate(self.rows, self.columns, disable_numparse=True, maxcolwidths=100),
+                *self.notes,
+            ]
+        )
 
     def html(self) -> str:
         """Return the table and its notes for a notebook."""
@@ -96,14 +104,18 @@ class Table:
         return tabulate(self.rows, self.columns, "html", disable_numparse=True) + below
 
     def markdown(self, *, caption: bool = True) -> str:
-        """Return one GitHub-flavoured Markdown table per headed group, with the caption above and the notes below."""
+        """Return one GitHub-flavoured Markdown table per headed group, with the caption above and
+        the notes below."""
         parts = [self.caption] if caption and self.caption else []
         starts = sorted({0, *self.headings})
         for start, end in pairwise([*starts, len(self.rows)]):
             if heading := self.headings.get(start):
                 parts.append(f"**{heading.text}** {heading.note}".strip())
             rows = [
-                [_MARKDOWN[mark].format(cell.replace("|", "\\|")) for cell, mark in self._cells(row)]
+                [
+                    _MARKDOWN[mark].format(cell.replace("|", "\\|"))
+                    for cell, mark in self._cells(row)
+                ]
                 for row in range(start, end)
             ]
             parts.append(self._tabulated(rows, self.columns, "pipe"))
@@ -112,7 +124,8 @@ class Table:
         return "\n\n".join(parts) + "\n"
 
     def latex(self) -> str:
-        """Return a ``booktabs`` tabular in a ``table`` environment, with all notes (also of headings) below."""
+        """Return a ``booktabs`` tabular in a ``table`` environment, with all notes (also of
+        headings) below."""
         rows: list[Sequence[str] | str] = []
         for row in range(len(self.rows)):
             if row and self.opens(row):
@@ -122,7 +135,10 @@ class Table:
             rows.append([_latex_cell(cell, mark) for cell, mark in self._cells(row)])
         alignment = "".join("r" if right else "l" for right in self.numeric)
         notes = [*self.notes, *(f"{text}: {note}" for text, note in self.headings.values() if note)]
-        below = f"\\begin{{minipage}}{{\\linewidth}}\\footnotesize {latex_text(' '.join(notes))}\\end{{minipage}}"
+        below = (
+            "\\begin{minipage}{\\linewidth}\\footnotesize "
+            f"{latex_text(' '.join(notes))}\\end{{minipage}}"
+        )
         parts = [
             "% needs \\usepackage{booktabs}",
             "\\begin{table}",
@@ -145,7 +161,8 @@ def first_cell_changes(rows: Sequence[tuple[str, ...]]) -> frozenset[int]:
 
 
 def _latex_cell(cell: str, mark: Mark | None) -> str:
-    """Format a cell: the mark applies to the mean; a small spread over seeds lets six columns fit on a page."""
+    """Format a cell: the mark applies to the mean; a small spread over seeds lets six columns fit
+    on a page."""
     mean, _, spread = cell.partition(" ± ")
     return _LATEX[mark].format(latex_text(mean)) + (f"$_{{\\pm {spread}}}$" if spread else "")
 
@@ -156,14 +173,19 @@ def latex_text(text: str) -> str:
 
 
 def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
-    """Format a score, and in brackets how many findings, or records, it counts; None (no denominator) is not 0."""
+    """Format a score, and in brackets how many findings, or records, it counts; None (no
+    denominator) is not 0."""
     cell = "undefined" if value is None else number(value, decimals)
     return cell if count is None else f"{cell} ({count:,})"
 
 
 def signed(value: float | None, decimals: int = 3) -> str:
     """Format a difference as :func:`~pacer.core.audits.number` does, with its sign."""
-    return "–" if value is None else f"{'−' if value < 0 else '+'}{number(abs(float(value)), decimals)}"
+    return (
+        "–"
+        if value is None
+        else f"{'−' if value < 0 else '+'}{number(abs(float(value)), decimals)}"
+    )
 
 
 def p_value(p: float | None) -> str:

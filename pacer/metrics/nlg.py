@@ -1,10 +1,12 @@
-"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``; and repetition.
+"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``; and
+repetition.
 
-The texts are split at spaces only, without lower-casing or other tokenisation, as in LLM-RG4's code. The paper uses
-"the repository evaluation implementation", against cleaned references (appendix "Clinical and Language Metrics"). BLEU
-is the corpus score with the closest reference length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its
-own corpus aggregate: one run of its jar on two files of texts, with a limit of processor time, writes counts for each
-pair, and scores of pairs and of a corpus are functions of these counts and their sums.
+The texts are split at spaces only, without lower-casing or other tokenisation, as in LLM-RG4's
+code. The paper uses "the repository evaluation implementation", against cleaned references
+(appendix "Clinical and Language Metrics"). BLEU is the corpus score with the closest reference
+length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corpus aggregate: one
+run of its jar on two files of texts, with a limit of processor time, writes counts for each pair,
+and scores of pairs and of a corpus are functions of these counts and their sums.
 """
 
 import os
@@ -39,18 +41,24 @@ _BREAK = re.compile(r"[^\S ]")
 _TINY, _SMALL = 1e-15, 1e-9
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
 HEAP = "2G"
-#: Limit in processor seconds: to load tables (up to 20) and score pairs of some hundred words, and more for each pair.
-#: A busy machine takes longer, but uses no more of them.
+#: Limit in processor seconds: to load tables (up to 20) and score pairs of some hundred words, and
+#: more for each pair. A busy machine takes longer, but uses no more of them.
 STARTUP_SECONDS, SECONDS_PER_PAIR = 300.0, 0.5
-#: A process that used less than this in so many seconds is stuck; one that waits still uses some milliseconds.
+#: A process that used less than this in so many seconds is stuck; one that waits still uses some
+#: milliseconds.
 IDLE_SECONDS, STUCK_AFTER = 0.1, 60.0
 #: Number of counts per pair.
 COUNTS = 23
 #: Variables whose options would change the language, or the heap.
 _OPTIONS = ("_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-_LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
-#: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of exact, stem, synonym and
-#: paraphrase matches.
+_LANGUAGE = (
+    "-Duser.language=en",
+    "-Duser.country=US",
+    "-Dfile.encoding=UTF-8",
+    "-Dstdout.encoding=UTF-8",
+)
+#: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of
+#: exact, stem, synonym and paraphrase matches.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 _TOKEN = re.compile(r"\w+(?:[.'’]\w+)*|[^\w\s]")
@@ -60,25 +68,33 @@ _LONGEST = 8
 
 
 def single_line(text: str) -> str:
-    """Return a text on one line, as it is scored: line breaks, tabs and spaces around them become one space, or
-    pycocoevalcap's ROUGE-L would not split words there. Doubled spaces stay, as in the pipeline's own reports."""
+    """Return a text on one line, as it is scored: line breaks, tabs and spaces around them become
+    one space, or pycocoevalcap's ROUGE-L would not split words there. Doubled spaces stay, as in
+    the pipeline's own reports."""
     if not _BREAK.search(text):
         return text
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
 
 def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values the columns of METEOR."""
+    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values the columns
+    of METEOR."""
     rouge, sides = Rouge(), [cases[side].to_list() for side in ("reference", "hypothesis")]
-    rows = [float(rouge.calc_score([hypothesis], [reference])) for reference, hypothesis in zip(*sides, strict=True)]
-    meteor = pl.lit(None, pl.Float64).alias("meteor"), pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics")
+    rows = [
+        float(rouge.calc_score([hypothesis], [reference]))
+        for reference, hypothesis in zip(*sides, strict=True)
+    ]
+    meteor = (
+        pl.lit(None, pl.Float64).alias("meteor"),
+        pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics"),
+    )
     counts = pl.Series("bleu_statistics", bleu_statistics(*sides).tolist(), pl.List(pl.Float64))
     return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
 def meteor_columns(*tables: pl.DataFrame, stop: Event | None = None) -> list[list[pl.Series]]:
-    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis`` in each table, and its counts,
-    ``meteor_statistics``. One run of the program does all tables; raises a
+    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis`` in each table, and its
+    counts, ``meteor_statistics``. One run of the program does all tables; raises a
     :class:`~pacer.metrics.nlg.MeteorError`, also when ``stop`` is set."""
     texts = pl.concat(table.select("reference", "hypothesis") for table in tables)
     counts = meteor_counts(texts["reference"].to_list(), texts["hypothesis"].to_list(), stop=stop)
@@ -93,7 +109,8 @@ def meteor_columns(*tables: pl.DataFrame, stop: Event | None = None) -> list[lis
 
 @contextmanager
 def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[list[pl.Series]]]]:
-    """Run :func:`meteor_columns` beside the block, and yield its result. The program never outlives the block."""
+    """Run :func:`meteor_columns` beside the block, and yield its result. The program never outlives
+    the block."""
     stop = Event()
     with ThreadPoolExecutor(1) as thread:
         try:
@@ -103,7 +120,8 @@ def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[list[pl.Series
 
 
 class _References(list):
-    """Texts whose n-grams are counted whenever they are iterated: those of 200,000 would take gigabytes."""
+    """Texts whose n-grams are counted whenever they are iterated: those of 200,000 would take
+    gigabytes."""
 
     def __iter__(self) -> Iterator[list]:
         return (cider_scorer.cook_refs([text]) for text in super().__iter__())
@@ -122,16 +140,20 @@ def cider(cases: pl.DataFrame) -> float | None:
 
 
 def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
-    """Return BLEU statistics ``[n, 10]`` as pycocoevalcap counts them: matched 1- to 4-grams, 1- to 4-grams of the
-    hypothesis, and the lengths of hypothesis and reference."""
+    """Return BLEU statistics ``[n, 10]`` as pycocoevalcap counts them: matched 1- to 4-grams, 1- to
+    4-grams of the hypothesis, and the lengths of hypothesis and reference."""
     pairs = zip(references, hypotheses, strict=True)
-    cases = (bleu_scorer.cook_test(hypothesis, bleu_scorer.cook_refs([reference])) for reference, hypothesis in pairs)
+    cases = (
+        bleu_scorer.cook_test(hypothesis, bleu_scorer.cook_refs([reference]))
+        for reference, hypothesis in pairs
+    )
     rows = [[*case["correct"], *case["guess"], case["testlen"], *case["reflen"]] for case in cases]
     return np.array(rows, dtype=float).reshape(-1, 10)
 
 
 def bleu(sums: np.ndarray, order: int = 4) -> np.ndarray:
-    """Return corpus BLEU up to ``order`` from sums of :func:`bleu_statistics`, with one reference per case."""
+    """Return corpus BLEU up to ``order`` from sums of :func:`bleu_statistics`, with one reference
+    per case."""
     correct, guess = sums[..., :order], sums[..., 4 : 4 + order]
     ratio = (sums[..., 8] + _TINY) / (sums[..., 9] + _SMALL)
     value = np.exp(np.log((correct + _TINY) / (guess + _SMALL)).mean(axis=-1))
@@ -144,9 +166,13 @@ class MeteorError(PacerError):
 
 
 def meteor_counts(
-    references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA, stop: Event | None = None
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    java: str | Path = JAVA,
+    stop: Event | None = None,
 ) -> np.ndarray:
-    """Return METEOR's counts for each pair, ``[n, 23]``; raises :class:`MeteorError`, also when ``stop`` is set."""
+    """Return METEOR's counts for each pair, ``[n, 23]``; raises :class:`MeteorError`, also when
+    ``stop`` is set."""
     limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("hypotheses", "references")]
@@ -154,30 +180,44 @@ def meteor_counts(
             lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
             file.write_bytes(lines.encode("utf-8", "replace"))
         jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-        # without PerfData: Java would print a warning among the counts where the folder for it has no locks
+        # without PerfData: Java would print a warning among the counts where the folder for it has
+        # no locks
         options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
         command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
         code, output, errors = _run([*command, "-ssOut"], jar.parent, limit, stop or Event())
     if code < 0:
-        raise MeteorError(f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory")
+        raise MeteorError(
+            f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory"
+        )
     rows = [line.split() for line in output.splitlines()]
     if code or len(rows) != len(references) or any(len(row) != COUNTS for row in rows):
         # the name of Java's error, without its details: they could quote a report
         named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", errors)
         reason = f", {named[0]}" if named else ""
-        raise MeteorError(f"METEOR failed (exit status {code}{reason}); it needs {HEAP} of free memory")
+        raise MeteorError(
+            f"METEOR failed (exit status {code}{reason}); it needs {HEAP} of free memory"
+        )
     return np.array(rows, dtype=float).reshape(-1, COUNTS)
 
 
 def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tuple[int, str, str]:
-    """Run a program, and return its exit code and what it printed. It is killed when it has used ``limit`` seconds of
-    the processors, or next to none for :data:`STUCK_AFTER` seconds, or when ``stop`` is set."""
-    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    """Run a program, and return its exit code and what it printed. It is killed when it has used
+    ``limit`` seconds of the processors, or next to none for :data:`STUCK_AFTER` seconds, or when
+    ``stop`` is set."""
+    streams: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
     streams |= {"env": environment_without(_OPTIONS), "preexec_fn": signal_at_parents_end}
     try:
-        process = psutil.Popen(command, cwd=folder, start_new_session=True, text=True, errors="replace", **streams)
+        process = psutil.Popen(
+            command, cwd=folder, start_new_session=True, text=True, errors="replace", **streams
+        )
     except OSError as error:
-        raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs it and Java") from None
+        raise MeteorError(
+            f"METEOR cannot be started: {error}; `make setup` installs it and Java"
+        ) from None
     used, counted, since = 0.0, 0.0, time.monotonic()
     try:
         while not stop.is_set():
@@ -190,11 +230,15 @@ def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tup
             if used >= counted + IDLE_SECONDS:
                 counted, since = used, time.monotonic()
             if used > limit:
-                raise MeteorError(f"METEOR used more than {limit:.0f} seconds of CPU time; shorten the longest reports")
+                raise MeteorError(
+                    f"METEOR used more than {limit:.0f} seconds of CPU time; shorten the longest "
+                    "reports"
+                )
             if time.monotonic() - since > STUCK_AFTER:
                 raise MeteorError(
-                    f"METEOR's Java process used no CPU time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "
-                    "has hung, or the machine is too busy; score again, or leave METEOR out"
+                    f"METEOR's Java process used no CPU time for {STUCK_AFTER:.0f} s after "
+                    f"{used:.0f} s of work: it has hung, or the machine is too busy; score again, "
+                    "or leave METEOR out"
                 )
         raise MeteorError("METEOR was stopped")
     finally:
@@ -204,7 +248,8 @@ def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tup
 
 
 def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
-    """Prepare counts ``[n, 23]`` for summation: a perfect match is not fragmented, so its one chunk is not counted."""
+    """Prepare counts ``[n, 23]`` for summation: a perfect match is not fragmented, so its one chunk
+    is not counted."""
     rows = np.array(counts, dtype=float).reshape(-1, COUNTS)
     perfect = (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]) & (rows[:, 20] == 1)
     rows[perfect, 20] = 0
@@ -212,26 +257,36 @@ def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndar
 
 
 def meteor(sums: np.ndarray) -> np.ndarray:
-    """Return METEOR ``[...]`` from sums ``[..., 23]`` of :func:`meteor_statistics` (Denkowski and Lavie 2014)."""
+    """Return METEOR ``[...]`` from sums ``[..., 23]`` of :func:`meteor_statistics` (Denkowski and
+    Lavie 2014)."""
     length, function = sums[..., 0:2], sums[..., 2:4]
-    matched = sums[..., 4:20].reshape(*sums.shape[:-1], 4, 2, 2)  # matcher, content or function, hypothesis or ref.
-    weighted = np.tensordot(_DELTA * matched[..., 0, :] + (1 - _DELTA) * matched[..., 1, :], _WEIGHTS, (-2, 0))
+    matched = sums[..., 4:20].reshape(
+        *sums.shape[:-1], 4, 2, 2
+    )  # matcher, content or function, hypothesis or ref.
+    weighted = np.tensordot(
+        _DELTA * matched[..., 0, :] + (1 - _DELTA) * matched[..., 1, :], _WEIGHTS, (-2, 0)
+    )
     chunks, words = sums[..., 20], sums[..., 21] + sums[..., 22]
     with np.errstate(divide="ignore", invalid="ignore"):
-        precision, recall = np.moveaxis(weighted / (_DELTA * (length - function) + (1 - _DELTA) * function), -1, 0)
+        precision, recall = np.moveaxis(
+            weighted / (_DELTA * (length - function) + (1 - _DELTA) * function), -1, 0
+        )
         mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
         value = mean * (1 - _GAMMA * (chunks / (words / 2)) ** _BETA)
     return np.nan_to_num(value)  # METEOR gives 0 where nothing matches
 
 
 def repetition(text: str) -> float | None:
-    """Return the share of the words that lie in an immediate repeat of a run of one to eight words, or in a sentence
-    that stood before; None without words. Case does not matter, and punctuation is compared but not counted."""
+    """Return the share of the words that lie in an immediate repeat of a run of one to eight words,
+    or in a sentence that stood before; None without words. Case does not matter, and punctuation is
+    compared but not counted."""
     tokens = _TOKEN.findall(text.lower())
     counted = [token[0].isalnum() for token in tokens]
     repeated = [False] * len(tokens)
     for length in range(1, _LONGEST + 1):
-        start = length  # of the current stretch in which every token equals the one `length` before it
+        start = (
+            length  # of the current stretch in which every token equals the one `length` before it
+        )
         for place in range(length, len(tokens) + 1):
             if place < len(tokens) and tokens[place] == tokens[place - length]:
                 continue
@@ -248,4 +303,8 @@ def repetition(text: str) -> float | None:
             seen.add(sentence)
             start = place + 1
     words = sum(counted)
-    return sum(again and word for again, word in zip(repeated, counted, strict=True)) / words if words else None
+    return (
+        sum(again and word for again, word in zip(repeated, counted, strict=True)) / words
+        if words
+        else None
+    )

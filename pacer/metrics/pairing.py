@@ -1,4 +1,5 @@
-"""References and hypotheses paired strictly, and the changes to other systems' reports before they are scored."""
+"""References and hypotheses paired strictly, and the changes to other systems' reports before they
+are scored."""
 
 import re
 from itertools import product
@@ -17,26 +18,38 @@ from pacer.data.cleaning import CLEANERS
 from pacer.metrics.cases import PREDICTIONS, UNKNOWN, check_pairs, named
 from pacer.metrics.report_files import ALSO, IS_ID, NAME_INDEX, Reports, says_nothing
 
-#: Signs of uncleaned text that change language scores: capitals, and a period or comma without a space before it.
+#: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
+#: space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
-#: Spaces between which ROUGE-L finds an empty word; those around line breaks are not scored, and " ." is an empty text.
+#: Spaces between which ROUGE-L finds an empty word; those around line breaks are not scored, and "
+#: ." is an empty text.
 _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
 #: What to do if ids are repeated, are not those of references, or are missing.
 _REPEATED, _UNKNOWN, _MISSING = (
-    "keep one row for each id: select references with --split and --context, and write one file for each system or "
-    "further set of references",
-    "use the same ids in both files, name their columns with --reference-id and --hypothesis-id, or remove these rows",
-    "select references (--split, --context), or use --missing=empty, which scores a missing or null report as empty",
+    "keep one row for each id: select references with --split and --context, and write one file "
+    "for each system or further set of references",
+    "use the same ids in both files, name their columns with --reference-id and --hypothesis-id, "
+    "or remove these rows",
+    "select references (--split, --context), or use --missing=empty, which scores a missing or "
+    "null report as empty",
 )
 #: Columns of predictions that other systems do not provide.
-_NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "anchor_attributes", "gate", "tokens")
+_NOT_SAID = (
+    "anchor_positive",
+    "anchor_negative",
+    "anchor_uncertain",
+    "anchor_attributes",
+    "gate",
+    "tokens",
+)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 class Protocol(Strict):
-    """How reports are read, paired and changed; the signature has it. Fields: see :func:`pacer.metrics.calls.score`."""
+    """How reports are read, paired and changed; the signature has it. Fields: see
+    :func:`pacer.metrics.calls.score`."""
 
     missing: Literal["error", "empty"] = "error"
     missing_references: Literal["error", "leave-out"] = "error"
@@ -52,28 +65,45 @@ class Protocol(Strict):
     hypothesis_text: str | None = None
 
 
-def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the cases, in the order of the references, and counts of what was done to the reports. Raises a DataError
-    if only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is unknown."""
+def pair_reports(
+    references: Reports, hypotheses: Reports, protocol: Protocol
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Return the cases, in the order of the references, and counts of what was done to the reports.
+    Raises a DataError if only one side has ids; an id is missing, extra or repeated; a text is
+    missing; or a context is unknown."""
     if ("id" in references.columns) != ("id" in hypotheses.columns):
-        without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
+        without, other = (
+            (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
+        )
         hint = NAME_INDEX * (not without.path.suffix)
         raise DataError(
-            f"{without.path} has no ids, but {other.path} does; add ids{hint}, or drop them if the rows "
-            "are in the same order"
+            f"{without.path} has no ids, but {other.path} does; add ids{hint}, or drop them if the "
+            "rows are in the same order"
         )
     expected, name = _select(references, protocol)
-    unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or says_nothing(text)]
+    unwritten = [
+        key
+        for key, text in expected.select("id", "text").iter_rows()
+        if text is None or says_nothing(text)
+    ]
     if unwritten and protocol.missing_references == "error":
         raise DataError(
-            f"{references.path}: the references for {named(unwritten)} are blank or placeholders such as nan; "
-            "correct the file, or leave these pairs out with --missing-references=leave-out"
+            f"{references.path}: the references for {named(unwritten)} are blank or placeholders "
+            "such as nan; correct the file, or leave these pairs out with "
+            "--missing-references=leave-out"
         )
-    expected, offered = (rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows))
+    expected, offered = (
+        rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows)
+    )
     if expected.is_empty():
         raise DataError(f"{name}: all references are empty")
     given = offered.drop_nulls("text")
-    _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
+    _check_ids(
+        expected,
+        [offered, given],
+        (name, str(hypotheses.path)),
+        missing=protocol.missing == "empty",
+    )
     if protocol.reference_id is None and protocol.hypothesis_id is None:
         _check_other_columns(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
@@ -87,10 +117,14 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
             counts[f"residue_{side}"] = residue
     generated = [_extracted(text, protocol) for text in cases["hypothesis"].fill_null("")]
     reports = list(map(without_prompt, generated))
-    if cut := {key: report for key, text, report in zip(cases["id"], generated, reports) if text != report}:
+    if cut := {
+        key: report for key, text, report in zip(cases["id"], generated, reports) if text != report
+    }:
         counts["prompt_hypotheses"] = f"{len(cut)} ({named([*cut])})"
         counts["only_prompt_hypotheses"] = sum(not report for report in cut.values())
-    clean, clean_report = (CLEANERS.get(name, str) for name in (protocol.clean_references, protocol.clean_hypotheses))
+    clean, clean_report = (
+        CLEANERS.get(name, str) for name in (protocol.clean_references, protocol.clean_hypotheses)
+    )
     reports = [without_repeats(text) if protocol.deduplicate else text for text in reports]
     cases = cases.select(
         pl.col("id").alias("record_id"),
@@ -99,7 +133,11 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         pl.Series("report", [clean(text) for text in cases["text"]]),
         pl.coalesce("report_raw", "text").alias("report_raw"),
         pl.Series("hypothesis", [clean_report(text) if text.strip() else text for text in reports]),
-        *(pl.lit(None, kind).alias(name) for name, kind in PREDICTIONS.items() if name in _NOT_SAID),
+        *(
+            pl.lit(None, kind).alias(name)
+            for name, kind in PREDICTIONS.items()
+            if name in _NOT_SAID
+        ),
         pl.lit(False).alias("fallback"),
     )
     if blank := [key for key, text in written.iter_rows() if not _extracted(text, protocol)]:
@@ -123,7 +161,9 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
         if wanted is None or (column, wanted) == ("split", "all"):
             continue
         if not rows[column].count():
-            raise DataError(f"{file.path} has no column `{column}`, so {column} {wanted} cannot be selected")
+            raise DataError(
+                f"{file.path} has no column `{column}`, so {column} {wanted} cannot be selected"
+            )
         rows, name = rows.filter(pl.col(column) == wanted), f"{name}, {column} {wanted}"
     if rows.is_empty():
         splits = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
@@ -131,7 +171,9 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
     return rows, name
 
 
-def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[str, str], missing: bool) -> None:
+def _check_ids(
+    expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[str, str], missing: bool
+) -> None:
     """Check that the ids pair; ``sides``: the rows of the hypotheses, and those with a text."""
     try:
         for rows in sides:  # an id without a text must also pair
@@ -141,26 +183,35 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
         repeated = ids.is_duplicated().any() or given.is_duplicated().any()
         remedy = _MISSING if set(given) <= set(ids) else _UNKNOWN
         if not {*ids} & {*given} and {*map(_bare, ids)} & {*map(_bare, given)}:
-            remedy = "they differ in a prefix or a final .0; write the ids in both files the same way"
+            remedy = (
+                "they differ in a prefix or a final .0; write the ids in both files the same way"
+            )
         raise DataError(f"{error}; {_REPEATED if repeated else remedy}") from None
 
 
 def _bare(key: str) -> str:
-    """Return an id without letters before it and decimals after it: ``s50414267``, ``50414267.0``."""
+    """Return an id without letters before it and decimals after it: ``s50414267``,
+    ``50414267.0``."""
     return re.sub(r"^[A-Za-z]+[-_]?(?=\d)|\.0+$", "", key)
 
 
 def _check_other_columns(
     expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
 ) -> None:
-    """Refuse pairs of rows that further columns say are of different cases: columns of ids with the same name, or two
-    columns, of the same name or each in one file only, that hold the same distinct values in another order. If the
-    columns of the pairing differ in name, they are compared with further columns, too."""
+    """Refuse pairs of rows that further columns say are of different cases: columns of ids with the
+    same name, or two columns, of the same name or each in one file only, that hold the same
+    distinct values in another order. If the columns of the pairing differ in name, they are
+    compared with further columns, too."""
     ids = [file.columns.get("id", "") for file in (references, hypotheses)]
-    pairs = expected.join(offered.rename("given {}".format), left_on="id", right_on="given id", coalesce=False)
+    pairs = expected.join(
+        offered.rename("given {}".format), left_on="id", right_on="given id", coalesce=False
+    )
     distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
     numbers = set(map(str, range(len(pairs) + 1)))  # of the rows: these say nothing
-    first, second = ({name.lower(): name for name in rows.columns if ALSO in name} for rows in (expected, offered))
+    first, second = (
+        {name.lower(): name for name in rows.columns if ALSO in name}
+        for rows in (expected, offered)
+    )
     if ids[0].lower() != ids[1].lower():
         first["first id"] = second["second id"] = "id"
     for key, other in product(first, second):
@@ -175,32 +226,38 @@ def _check_other_columns(
             column = ids[0] if name == "id" else name.removeprefix(ALSO)
             choice = ids[1] if second[other] == "id" else second[other].removeprefix(ALSO)
             raise DataError(
-                f"{references.path} and {hypotheses.path} match on {' and '.join(dict.fromkeys(ids))}, but {column} in "
-                f"the first and {choice} in the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]})"
-                f"; choose the columns that match, e.g. --reference-id={quote(column)} and "
+                f"{references.path} and {hypotheses.path} match on "
+                f"{' and '.join(dict.fromkeys(ids))}, but {column} in the first and {choice} in "
+                f"the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); "
+                f"choose the columns that match, e.g. --reference-id={quote(column)} and "
                 f"--hypothesis-id={quote(choice)}"
             )
 
 
 def _contexts(cases: pl.DataFrame, references: Reports, protocol: Protocol) -> list[str]:
-    """Return the context of each reference; :data:`UNKNOWN` for all if the file does not name the four contexts."""
+    """Return the context of each reference; :data:`UNKNOWN` for all if the file does not name the
+    four contexts."""
     contexts = cases["context"].to_list()
     if set(contexts) <= set(CONTEXTS):
         return contexts
     if protocol.context is None and any(contexts):
-        raise DataError(f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row")
+        raise DataError(
+            f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row"
+        )
     return [UNKNOWN] * len(cases)
 
 
 def _extracted(text: str, protocol: Protocol) -> str:
-    """Return the report in a generated text; empty if that is blank, or a placeholder such as ``nan`` or ``[]``."""
+    """Return the report in a generated text; empty if that is blank, or a placeholder such as
+    ``nan`` or ``[]``."""
     report = last_box(text) if protocol.extract == "boxed" else text
     return "" if says_nothing(report) else report
 
 
 def last_box(text: str) -> str:
-    r"""Return the content of the last ``\boxed{...}``, with its end found by counting braces (paper, appendix
-    "Additional Conventional-SN Baselines"). The text is empty if there is no box or the last one is not closed."""
+    r"""Return the content of the last ``\boxed{...}``, with its end found by counting braces
+    (paper, appendix "Additional Conventional-SN Baselines"). The text is empty if there is no box
+    or the last one is not closed."""
     _, box, rest = text.rpartition("\\boxed{")
     depth = 1
     for position, letter in enumerate(rest if box else ""):
@@ -211,8 +268,9 @@ def last_box(text: str) -> str:
 
 
 def without_repeats(text: str) -> str:
-    """Return the report with only the first occurrence of every sentence, which ends at a period, question or
-    exclamation mark before white space. Case, white space and a space before the end mark make no difference."""
+    """Return the report with only the first occurrence of every sentence, which ends at a period,
+    question or exclamation mark before white space. Case, white space and a space before the end
+    mark make no difference."""
     sentences: dict[str, str] = {}
     for sentence in _SENTENCE_END.split(text.strip()):
         sentences.setdefault(" ".join(sentence.lower().rstrip(".!? ").split()), sentence)

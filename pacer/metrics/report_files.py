@@ -1,7 +1,9 @@
-"""Files and objects in Python with reports of any system (docs/evaluation.md lists them), read strictly.
+"""Files and objects in Python with reports of any system (docs/evaluation.md lists them), read
+strictly.
 
-The caller names the columns, or they are looked up in the lists below. Several possible text columns are an error. Of
-the packages of frames and series, pandas, polars, pyarrow and Hugging Face's, only polars is imported.
+The caller names the columns, or they are looked up in the lists below. Several possible text
+columns are an error. Of the packages of frames and series, pandas, polars, pyarrow and Hugging
+Face's, only polars is imported.
 """
 
 import re
@@ -20,11 +22,31 @@ from pacer.data.tables import Table, open_table, other_separator
 from pacer.data.values import shown
 from pacer.metrics.columns import is_index
 
-#: Column names, in any case. The first id column that a file has is used; only one text column is allowed.
+#: Column names, in any case. The first id column that a file has is used; only one text column is
+#: allowed.
 ID_COLUMNS = ("probe_id", "record_id", "id", "study_id", "image_id", "ids", "case")
-REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text", "gt", "gts", "caption")
+REFERENCE_COLUMNS = (
+    "reference",
+    "report",
+    "ground_truth",
+    "findings",
+    "text",
+    "gt",
+    "gts",
+    "caption",
+)
 HYPOTHESIS_COLUMNS = (
-    *("hypothesis", "report", "prediction", "generated", "text", "model_prediction", "pred", "res", "caption"),
+    *(
+        "hypothesis",
+        "report",
+        "prediction",
+        "generated",
+        "text",
+        "model_prediction",
+        "pred",
+        "res",
+        "caption",
+    ),
 )
 REPORT_COLUMNS = tuple(dict.fromkeys((*REFERENCE_COLUMNS, *HYPOTHESIS_COLUMNS)))
 #: Optional columns of a file of references.
@@ -32,8 +54,11 @@ EXTRA_COLUMNS = (
     *("context", "split", "report_raw", "study_id", "subject_id"),
     *("findings_original", "view", "prior_report"),
 )
-#: Names of columns that say what a row belongs to: where both files have one, it must agree within a pair.
-IS_ID = re.compile(r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE)
+#: Names of columns that say what a row belongs to: where both files have one, it must agree within
+#: a pair.
+IS_ID = re.compile(
+    r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE
+)
 #: Prefix of further columns among the rows of :class:`Reports`.
 ALSO = "also "
 #: Column name for a file that holds only texts.
@@ -45,13 +70,17 @@ _FORMS = "docs/evaluation.md lists the accepted formats"
 #: References or hypotheses: the path of a file, or one of the forms in Python.
 Source = str | Path | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
 #: How the row numbers of a frame become ids.
-NAME_INDEX = ' (pandas: an unnamed index 0, 1, 2, … only numbers the rows; for ids, name it: frame.index.name = "id")'
+NAME_INDEX = (
+    " (pandas: an unnamed index 0, 1, 2, … only numbers the rows; for ids, name it: "
+    'frame.index.name = "id")'
+)
 
 
 class Reports(NamedTuple):
-    """The rows of a file in file order: ``id`` (the row number from 1 if the file has no ids), ``text`` (null: missing)
-    and :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such column); ``also NAME``: all columns of
-    text or numbers but ``id`` and ``text``. ``columns``: those used as ``id`` (if the file has ids) and ``text``."""
+    """The rows of a file in file order: ``id`` (the row number from 1 if the file has no ids),
+    ``text`` (null: missing) and :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such
+    column); ``also NAME``: all columns of text or numbers but ``id`` and ``text``. ``columns``:
+    those used as ``id`` (if the file has ids) and ``text``."""
 
     path: Path
     rows: pl.DataFrame
@@ -59,15 +88,24 @@ class Reports(NamedTuple):
 
 
 def reports_of(
-    source: Source, text_columns: Sequence[str], id_column: str | None = None, text_column: str | None = None
+    source: Source,
+    text_columns: Sequence[str],
+    id_column: str | None = None,
+    text_column: str | None = None,
 ) -> Reports:
-    """Read a file of reports, whose suffix determines the format, or reports in memory. Columns are found by name: the
-    texts by ``text_columns`` (:data:`REFERENCE_COLUMNS`, :data:`HYPOTHESIS_COLUMNS`, or both), unless ``id_column`` and
-    ``text_column`` name them. Raises a DataError if the file is missing, damaged or of another kind, a column is
-    missing or ambiguous, or a row holds something other than text."""
-    side = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}.get(tuple(text_columns), "hypothesis")
+    """Read a file of reports, whose suffix determines the format, or reports in memory. Columns are
+    found by name: the texts by ``text_columns`` (:data:`REFERENCE_COLUMNS`,
+    :data:`HYPOTHESIS_COLUMNS`, or both), unless ``id_column`` and ``text_column`` name them. Raises
+    a DataError if the file is missing, damaged or of another kind, a column is missing or
+    ambiguous, or a row holds something other than text."""
+    side = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}.get(
+        tuple(text_columns), "hypothesis"
+    )
     if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
-        raise DataError(f"{side}: expected the path of a file, a list of texts or texts by id, got {shown(source)}")
+        raise DataError(
+            f"{side}: expected the path of a file, a list of texts or texts by id, got "
+            f"{shown(source)}"
+        )
     if isinstance(source, str | Path):
         table = _read(Path(source))
     else:
@@ -84,15 +122,23 @@ def reports_of(
     candidates = _named(names, text_column, (*text_columns, _ALONE))
     if len(candidates) > 1:
         several = _shown(candidates)
-        raise DataError(f"{path} has several possible report columns: {several}; choose one with --{side}-text")
+        raise DataError(
+            f"{path} has several possible report columns: {several}; choose one with --{side}-text"
+        )
     ids = _named(names, id_column, ID_COLUMNS)
     absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
     if not ids and (id_column or len(table.columns) > 1):
-        absent.append(_absent("ids", id_column, ID_COLUMNS, f"--{side}-id") + NAME_INDEX * (not path.suffix))
+        absent.append(
+            _absent("ids", id_column, ID_COLUMNS, f"--{side}-id") + NAME_INDEX * (not path.suffix)
+        )
     if absent and table.kind == "csv" and len(table.columns) == 1:
         usual = "tab" if ".tsv" in path.name.lower() else "comma"
         other = other_separator(table.columns, usual)
-        absent.append(f"separate cells with {usual}s, not {other}" if other else "its first line must be a column name")
+        absent.append(
+            f"separate cells with {usual}s, not {other}"
+            if other
+            else "its first line must be a column name"
+        )
     if absent:
         raise DataError(f"{path} has the columns {_shown(table.columns)}: {'; '.join(absent)}")
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}
@@ -106,12 +152,22 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     for place, text, key in zip(table.places, table.values(text_name), keys, strict=True):
         if text is not None and not isinstance(text, str):
             several = isinstance(text, list) and all(isinstance(part, str) for part in text)
-            way = "; if these are texts of one id, score one of them, and the others in separate runs" * several
-            raise DataError(f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}; {_FORMS}{way}")
-        if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
-            decimal = "; a missing value made the column decimal, so write ids as text" * isinstance(key, float)
+            way = (
+                "; if these are texts of one id, score one of them, and the others in separate runs"
+                * several
+            )
             raise DataError(
-                f"{table.path}, {place}, {id_name}: expected an id (text or a whole number), got {shown(key)}{decimal}"
+                f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}; "
+                f"{_FORMS}{way}"
+            )
+        if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
+            decimal = (
+                "; a missing value made the column decimal, so write ids as text"
+                * isinstance(key, float)
+            )
+            raise DataError(
+                f"{table.path}, {place}, {id_name}: expected an id (text or a whole number), got "
+                f"{shown(key)}{decimal}"
             )
     known = {name.strip().lower(): name for name in names}
     if patient := known.get("patient_id"):
@@ -120,7 +176,9 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     owners = [further[name] for name in ("study_id", "subject_id") if name in further]
     table.check_ids([id_name, *owners] if id_name else owners)
     others = [name for name in names if name not in columns.values()]
-    also = [name for name in others if {*map(type, table.values(name))} <= {str, int, float, type(None)}]
+    also = [
+        name for name in others if {*map(type, table.values(name))} <= {str, int, float, type(None)}
+    ]
     cells = table.frame(list({text_name, *further.values(), *also}))
     text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
     content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
@@ -129,7 +187,9 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
         written = [None if value is None or is_empty(value) else value for value in values]
         content[name] = pl.Series(written, dtype=pl.String)
     for name in also:
-        content[f"{ALSO}{name}"] = cells[name].str.strip_chars().str.replace(r"(\d)\.0+$", "$1").replace("", None)
+        content[f"{ALSO}{name}"] = (
+            cells[name].str.strip_chars().str.replace(r"(\d)\.0+$", "$1").replace("", None)
+        )
     return pl.DataFrame(content)
 
 
@@ -143,11 +203,17 @@ def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> 
     if given is not None:
         return f"none is named {given}; choose one of them with {option}"
     names = ", ".join(known)
-    return f"no column of {what} found; expected one of {names}; rename yours, or choose it with {option}"
+    return (
+        f"no column of {what} found; expected one of {names}; rename yours, or choose it with "
+        f"{option}"
+    )
 
 
 def _shown(names: Sequence[str]) -> str:
-    return ", ".join(name if _NAME.fullmatch(name) else "a text" if name.strip() else "one unnamed" for name in names)
+    return ", ".join(
+        name if _NAME.fullmatch(name) else "a text" if name.strip() else "one unnamed"
+        for name in names
+    )
 
 
 def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> list[str]:
@@ -159,7 +225,10 @@ def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> lis
 
 def _read(path: Path) -> Table:
     if path.is_dir():
-        raise DataError(f"{path} is a folder; `pacer score --records --predictions` scores a folder of predictions")
+        raise DataError(
+            f"{path} is a folder; `pacer score --records --predictions` scores a folder of "
+            "predictions"
+        )
     if path.name.lower().endswith((".json", ".json.gz")):
         return _table_of(path, _read_json(path))
     table = open_table(path)
@@ -180,11 +249,14 @@ def _read_json(path: Path) -> Any:
     try:
         return read_json(path, object_pairs_hook=once)
     except DataError as error:
-        raise DataError(f"{error}; name JSON lines .jsonl" if "Extra data" in str(error) else str(error)) from None
+        raise DataError(
+            f"{error}; name JSON lines .jsonl" if "Extra data" in str(error) else str(error)
+        ) from None
 
 
 def _table_of(path: Path, content: Any, ids: Sequence[str] = ID_COLUMNS) -> Table:
-    """Return the table of JSON or a Python object, in a form named above; a list of one element stands for it."""
+    """Return the table of JSON or a Python object, in a form named above; a list of one element
+    stands for it."""
     columns = columns_of(content, str(path), ids)
     if columns is not None:
         rows = list(zip(*columns.values(), strict=True))
@@ -202,8 +274,8 @@ def _table_of(path: Path, content: Any, ids: Sequence[str] = ID_COLUMNS) -> Tabl
         content = [{_ALONE: text} for text in content]
     if odd := [row for row in content if not isinstance(row, Mapping)]:
         raise DataError(
-            f"{path} must be an object mapping ids to reports, a list of objects, or lists of equal length; got "
-            f"{shown(odd[0])}; {_FORMS}"
+            f"{path} must be an object mapping ids to reports, a list of objects, or lists of "
+            f"equal length; got {shown(odd[0])}; {_FORMS}"
         )
     names = list(dict.fromkeys(name for row in content for name in row))
     rows = [tuple(map(row.get, names)) for row in content]
@@ -213,19 +285,30 @@ def _table_of(path: Path, content: Any, ids: Sequence[str] = ID_COLUMNS) -> Tabl
 def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of an object: of objects by id, of columns, or of texts by id."""
     if any(hasattr(value, "with_format") for value in content.values()):
-        raise DataError(f"{path} has several splits; pass one of them, such as {_shown([*content])}")
-    values: list[Any] = [list(value) if hasattr(value, "to_list") else value for value in content.values()]
+        raise DataError(
+            f"{path} has several splits; pass one of them, such as {_shown([*content])}"
+        )
+    values: list[Any] = [
+        list(value) if hasattr(value, "to_list") else value for value in content.values()
+    ]
     content = dict(zip(content, values, strict=True))
     names = {str(key).lower() for key in content}
-    if isinstance(content.get("annotations"), list) and all(isinstance(row, Mapping) for row in content["annotations"]):
+    if isinstance(content.get("annotations"), list) and all(
+        isinstance(row, Mapping) for row in content["annotations"]
+    ):
         # of COCO, whose "id" is the caption's
-        return [{key: row[key] for key in ("image_id", "caption") if key in row} for row in content["annotations"]]
+        return [
+            {key: row[key] for key in ("image_id", "caption") if key in row}
+            for row in content["annotations"]
+        ]
     if values and all(isinstance(value, Mapping) for value in values):
         inner = [*values[0]]
         if names & {*REPORT_COLUMNS} and all([*value] == inner for value in values):
             lists = {name: list(column.values()) for name, column in content.items()}
             columns = with_index(lists, inner, [None], str(path), ID_COLUMNS)
-            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            return [
+                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+            ]
         key = "key" if any("id" in value for value in values) else "id"
         return [{key: id, **value} for id, value in content.items()]
     if all(isinstance(value, list) for value in values) and names & {*REPORT_COLUMNS, *ID_COLUMNS}:
@@ -236,7 +319,8 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without a type of numpy or pandas, the element of a list of one; None for a missing value."""
+    """Return a value without a type of numpy or pandas, the element of a list of one; None for a
+    missing value."""
     value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
     value = value.to_list() if isinstance(value, pl.Series) else value
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -245,15 +329,18 @@ def _plain(value: Any) -> Any:
 
 
 def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Sequence[Any]] | None:
-    """Return the columns of a frame, with its index where that holds ids; None if it is no frame. ``name``: of the
-    frame, for messages; ``ids``: names of columns of ids, in small letters. Raises a DataError, which has the call, if
-    the frame has to be changed before it can be read."""
+    """Return the columns of a frame, with its index where that holds ids; None if it is no frame.
+    ``name``: of the frame, for messages; ``ids``: names of columns of ids, in small letters. Raises
+    a DataError, which has the call, if the frame has to be changed before it can be read."""
     if isinstance(content, pl.LazyFrame):
         content = content.collect()
     # a data set of Hugging Face, not several by split; as arrow, which does not decode its images
     if hasattr(content, "with_format") and not isinstance(content, Mapping):
         if not hasattr(content, "__len__"):
-            raise DataError(f"{name}: a streaming dataset has no length and cannot be indexed; pass list(dataset)")
+            raise DataError(
+                f"{name}: a streaming dataset has no length and cannot be indexed; pass "
+                "list(dataset)"
+            )
         content = content.with_format("arrow")[:]
     if hasattr(content, "column_names") and hasattr(content, "to_pydict"):  # a table of pyarrow
         content = pl.DataFrame(pl.from_arrow(content))
@@ -271,18 +358,31 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
 
 
 def with_index(
-    columns: Mapping[str, Sequence[Any]], index: list[Any], names: list[Any], name: str, ids: Collection[str]
+    columns: Mapping[str, Sequence[Any]],
+    index: list[Any],
+    names: list[Any],
+    name: str,
+    ids: Collection[str],
 ) -> Mapping[str, Sequence[Any]]:
-    """Return columns with the levels of an index that have ``names``. A single level of any other name than ``ids``, or
-    of none, becomes the column ``id`` if no column has ids; without a name, not if it just numbers the rows."""
+    """Return columns with the levels of an index that have ``names``. A single level of any other
+    name than ``ids``, or of none, becomes the column ``id`` if no column has ids; without a name,
+    not if it just numbers the rows."""
     if len(names) > 1 and None in names:
         raise DataError(
-            f'{name}: some index levels have no names; name them: frame.index.names = ["study_id", "view"], or drop '
+            f"{name}: some index levels have no names; name them: frame.index.names = "
+            f'["study_id", "view"], or drop '
             "the index: frame.reset_index(drop=True)"
         )
     known = any(column.strip().lower() in ids for column in columns)
-    is_numbering = names == [None] and [str(key) for key in index] == [str(row) for row in range(len(index))]
-    if len(names) == 1 and not known and not is_numbering and str(names[0]).strip().lower() not in ids:
+    is_numbering = names == [None] and [str(key) for key in index] == [
+        str(row) for row in range(len(index))
+    ]
+    if (
+        len(names) == 1
+        and not known
+        and not is_numbering
+        and str(names[0]).strip().lower() not in ids
+    ):
         return {"id": index, **columns}
     if names == [None]:
         return dict(columns)
@@ -290,7 +390,10 @@ def with_index(
         return columns  # set_index(..., drop=False)
     if taken := [level for level in map(str, names) if level in columns]:
         raise DataError(
-            f"{name}: {taken[0]} is both a column and an index level; drop the index: frame.reset_index(drop=True)"
+            f"{name}: {taken[0]} is both a column and an index level; drop the index: "
+            "frame.reset_index(drop=True)"
         )
     levels = zip(*index, strict=True) if len(names) > 1 else [index]
-    return {str(level): list(values) for level, values in zip(names, levels, strict=True)} | dict(columns)
+    return {str(level): list(values) for level, values in zip(names, levels, strict=True)} | dict(
+        columns
+    )

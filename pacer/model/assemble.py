@@ -12,7 +12,13 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
 from pacer.model.calibrate import PrefixCalibrator
-from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, check_frozen, load_strictly, load_weights
+from pacer.model.checkpoint import (
+    CheckpointRecord,
+    ModelSpecification,
+    check_frozen,
+    load_strictly,
+    load_weights,
+)
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
@@ -21,14 +27,16 @@ FROZEN = ("vision", "language", "text")
 
 
 def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
-    """Read the language model's tokenizer with :func:`~pacer.backbones.tokenizer.read_tokenizer`."""
+    """Read the language model's tokenizer with
+    :func:`~pacer.backbones.tokenizer.read_tokenizer`."""
     return read_tokenizer(resolve(Path(backbones) / "language"))
 
 
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
     """Read the vision encoder's final LayerNorm. Raises a BackboneError as
     :func:`~pacer.backbones.families.load_vision` does."""
-    # transformers draws the weights of an unused head that the files lack; the trained parts must not depend on that
+    # transformers draws the weights of an unused head that the files lack; the trained parts must
+    # not depend on that
     with torch.random.fork_rng(devices=[]):
         return final_norm(load_vision(vision))
 
@@ -38,13 +46,15 @@ def frozen_fingerprints(backbones: str | Path) -> dict[str, str]:
     return {name: fingerprint(Path(backbones) / name) for name in FROZEN}
 
 
-def build_model(backbones: str | Path, specification: ModelSpecification, dtype: torch.dtype = torch.float32) -> Pacer:
+def build_model(
+    backbones: str | Path, specification: ModelSpecification, dtype: torch.dtype = torch.float32
+) -> Pacer:
     """Build a model with newly initialised trainable parts around the frozen ones.
 
     Args:
         backbones: the output directory of the ``backbones`` stage.
-        dtype: of the frozen language model, which is mapped from its files. If they have this type, processes on one
-            machine share its pages. Trainable parts are float32.
+        dtype: of the frozen language model, which is mapped from its files. If they have this type,
+            processes on one machine share its pages. Trainable parts are float32.
     """
     backbones = Path(backbones)
     vision, text = (resolve(backbones / name) for name in ("vision", "text"))
@@ -54,15 +64,24 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
 
 
 def from_modules(
-    language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, specification: ModelSpecification
+    language: PreTrainedModel,
+    endpoint_norm: nn.LayerNorm,
+    d_text: int,
+    specification: ModelSpecification,
 ) -> Pacer:
-    """Build new trainable parts around frozen modules, as :func:`build_model`. The meta device allocates nothing.
-    Raises a ConfigError if ``interface.num_heads`` or ``lora.targets`` do not fit the frozen models."""
+    """Build new trainable parts around frozen modules, as :func:`build_model`. The meta device
+    allocates nothing. Raises a ConfigError if ``interface.num_heads`` or ``lora.targets`` do not
+    fit the frozen models."""
     d_model, d_vision = language.config.hidden_size, endpoint_norm.normalized_shape[0]
     if d_vision % specification.interface.num_heads:
         heads = specification.interface.num_heads
-        raise ConfigError(f"interface.num_heads ({heads}) must divide the width of the vision encoder ({d_vision})")
-    router = DepthRouter(len(specification.features.depths), d_vision, **specification.refine.model_dump())
+        raise ConfigError(
+            f"interface.num_heads ({heads}) must divide the width of the vision encoder "
+            f"({d_vision})"
+        )
+    router = DepthRouter(
+        len(specification.features.depths), d_vision, **specification.refine.model_dump()
+    )
     interface = SourceInterface(d_vision, d_text, d_model, **specification.interface.model_dump())
     calibrator = None
     if specification.calibrate is not None and specification.calibrate.gate_inputs != "none":
@@ -76,8 +95,8 @@ def from_modules(
 def load_model(
     checkpoint: str | Path, backbones: str | Path, dtype: torch.dtype | None = None
 ) -> tuple[Pacer, CheckpointRecord]:
-    """Load a trained model for inference: in eval mode, LoRA merged. Raises a CheckpointError if weights do not fit, or
-    the frozen models are not those the checkpoint was trained on.
+    """Load a trained model for inference: in eval mode, LoRA merged. Raises a CheckpointError if
+    weights do not fit, or the frozen models are not those the checkpoint was trained on.
 
     Args:
         dtype: of the frozen language model; None: as in training.

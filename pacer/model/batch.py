@@ -1,7 +1,8 @@
 """Batches of model inputs: the states of their sources, token ids, and what is learnt from them.
 
-Everything that the host must know, such as counts, is computed here on the CPU and travels with the batch, so that no
-step waits for a GPU to say it. Shapes: B samples, T positions, K depths, N patches, n predicted tokens, d widths.
+Everything that the host must know, such as counts, is computed here on the CPU and travels with the
+batch, so that no step waits for a GPU to say it. Shapes: B samples, T positions, K depths, N
+patches, n predicted tokens, d widths.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +20,14 @@ RecordRow = dict[str, Any]
 
 @dataclass(kw_only=True)
 class Sources:
-    """The sources of a batch, of images either depth states or refined ones. The tensors are moved together.
+    """The sources of a batch, of images either depth states or refined ones. The tensors are moved
+    together.
 
     Attributes:
         availability: [B, 2] bool (lateral, prior).
         frontal: [B, ...]. lateral: [n_l, ...], of the rows ``lateral_rows`` [n_l]; or None.
-        prior: [n_p, L, d_text] and prior_mask [n_p, L] bool, of the rows ``prior_rows`` [n_p]; or None.
+        prior: [n_p, L, d_text] and prior_mask [n_p, L] bool, of the rows ``prior_rows`` [n_p]; or
+            None.
     """
 
     availability: Tensor
@@ -40,12 +43,18 @@ class Sources:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def ready_for(self, device: torch.device) -> Self:
-        """Return the tensors in memory that this device copies from without waiting: for a GPU, page-locked."""
+        """Return the tensors in memory that this device copies from without waiting: for a GPU,
+        page-locked."""
         return self._each(Tensor.pin_memory) if device.type == "cuda" else self
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         values = vars(self).items()
-        return type(self)(**{name: change(value) if isinstance(value, Tensor) else value for name, value in values})
+        return type(self)(
+            **{
+                name: change(value) if isinstance(value, Tensor) else value
+                for name, value in values
+            }
+        )
 
 
 class SourceStates(Sources):
@@ -57,7 +66,8 @@ class RefinedSources(Sources):
 
 
 class FeatureSource(Protocol):
-    """The methods of a feature store (:class:`pacer.features.store.FeatureStore`) that batches need."""
+    """The methods of a feature store (:class:`pacer.features.store.FeatureStore`) that batches
+    need."""
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """Return the depth states [B, K, N, d_v] of the images."""
@@ -67,8 +77,8 @@ class FeatureSource(Protocol):
 
 
 def read_sources(records: Sequence[RecordRow], features: FeatureSource) -> SourceStates:
-    """Read the states of the sources that the contexts of these rows of ``records.parquet`` include. Raises a
-    ValueError if a record lacks a source that its context requires."""
+    """Read the states of the sources that the contexts of these rows of ``records.parquet``
+    include. Raises a ValueError if a record lacks a source that its context requires."""
     available = torch.tensor([availability(record["context"]) for record in records])
     lateral_rows, prior_rows = (column.nonzero().squeeze(1) for column in available.unbind(1))
 
@@ -110,16 +120,19 @@ class Batch(SourceStates):
     @property
     def prefix_mask(self) -> Tensor:
         """m [B, P]: valid positions left of ``||``, up to the longest prefix P."""
-        return torch.arange(self.longest_prefix, device=self.ids.device) < self.prefix_length.unsqueeze(1)
+        return torch.arange(
+            self.longest_prefix, device=self.ids.device
+        ) < self.prefix_length.unsqueeze(1)
 
 
 @dataclass(kw_only=True)
 class TrainingBatch(Batch):
-    """A batch to learn from: its n predicted tokens, which are those of the targets but BOS, sample by sample.
+    """A batch to learn from: its n predicted tokens, which are those of the targets but BOS, sample
+    by sample.
 
     Attributes:
-        at: [n] their places in the flattened ``ids``. omega, s: [n] their weights. omega_cons: [n] bool, of which
-        ``consistent`` are true. kappa: [B] weight of the ignored BOS.
+        at: [n] their places in the flattened ``ids``. omega, s: [n] their weights. omega_cons: [n]
+        bool, of which ``consistent`` are true. kappa: [B] weight of the ignored BOS.
     """
 
     at: Tensor

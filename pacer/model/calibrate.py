@@ -1,4 +1,5 @@
-"""Calibrate: availability-conditioned low-rank correction of the prefix (paper, section "Calibrate")."""
+"""Calibrate: availability-conditioned low-rank correction of the prefix (paper, section
+"Calibrate")."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +11,8 @@ GateInputs = Literal["h", "he", "hz", "hze"]
 
 
 class Calibrated(NamedTuple):
-    """``prefix`` [B, T, d] after the correction, ``gate`` [B], and the gated ``residual`` [B, T, d]."""
+    """``prefix`` [B, T, d] after the correction, ``gate`` [B], and the gated ``residual`` [B, T,
+    d]."""
 
     prefix: Tensor
     gate: Tensor
@@ -22,23 +24,26 @@ class PrefixCalibrator(nn.Module):
 
     Paper, equations (prefix-summaries), (prefix-gate), (prefix-route)::
 
-        h   = mean of the valid prefix positions                                        [d]
-        z   = mean over observed sources of the mean of their Q tokens                  [d]
-        e   = availability[lateral + 2 prior]                                           [d_a]
-        g   = sigmoid(w_g . GELU(W_g [h; z; e] + b_g) + b_out)                          scalar per sample
-        B(E)= W_up Dropout(GELU(W_down LN(E)))                                          position-wise, rank r
-        E'  = E + g m B(E)                                                              only where m = 1
+        h   = mean of the valid prefix positions                        [d]
+        z   = mean over observed sources of the mean of their Q tokens  [d]
+        e   = availability[lateral + 2 prior]                           [d_a]
+        g   = sigmoid(w_g . GELU(W_g [h; z; e] + b_g) + b_out)          scalar per sample
+        B(E)= W_up Dropout(GELU(W_down LN(E)))                          position-wise, rank r
+        E'  = E + g m B(E)                                              only where m = 1
 
-    Parameters: e ``availability`` (Embedding(4, d_a)), (W_g, b_g) ``gate_in``, (w_g, b_out) ``gate_out``, LN
-    ``norm``, W_down ``down``, W_up ``up`` (no biases in the last two).
+    Parameters: e ``availability`` (Embedding(4, d_a)), (W_g, b_g) ``gate_in``, (w_g, b_out)
+    ``gate_out``, LN ``norm``, W_down ``down``, W_up ``up`` (no biases in the last two).
 
-    ``gate_inputs`` names the cues in use; a disabled cue is a zero vector, so all variants have the same width and
-    parameter count. The module never sees a target position: the caller passes only the prefix.
+    ``gate_inputs`` names the cues in use; a disabled cue is a zero vector, so all variants have the
+    same width and parameter count. The module never sees a target position: the caller passes only
+    the prefix.
 
-    Initialisation: W_up and w_g are zero, b_out = gate_bias. So E' = E and g = sigmoid(gate_bias) at the start.
+    Initialisation: W_up and w_g are zero, b_out = gate_bias. So E' = E and g = sigmoid(gate_bias)
+    at the start.
 
     Args:
-        d_model: d. rank: r. d_availability: d_a (None: d). d_gate: hidden width of the gate (None: d).
+        d_model: d. rank: r. d_availability: d_a (None: d). d_gate: hidden width of the gate (None:
+            d).
         dropout: in the bottleneck.
     """
 
@@ -69,28 +74,38 @@ class PrefixCalibrator(nn.Module):
 
     @staticmethod
     def row(lateral: Any, prior: Any) -> Any:
-        """Return the row of ``availability`` for these sources: bools, or tensors of them as int64."""
+        """Return the row of ``availability`` for these sources: bools, or tensors of them as
+        int64."""
         return lateral + 2 * prior
 
-    def forward(self, prefix: Tensor, prefix_mask: Tensor, source_tokens: Tensor, availability: Tensor) -> Calibrated:
+    def forward(
+        self, prefix: Tensor, prefix_mask: Tensor, source_tokens: Tensor, availability: Tensor
+    ) -> Calibrated:
         """Correct a batch of prefixes.
 
         Args:
             prefix: [B, T, d] input embeddings. prefix_mask: [B, T] bool, valid prefix positions.
-            source_tokens: [B, 3, Q, d] pre-fusion tokens, any values where absent. availability: [B, 2] bool.
+            source_tokens: [B, 3, Q, d] pre-fusion tokens, any values where absent. availability:
+                [B, 2] bool.
         """
         mask = prefix_mask.unsqueeze(-1)
         valid = torch.where(mask, prefix, 0)  # padding has no effect, whatever it holds
         h = valid.sum(1) / mask.sum(1)
-        observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always available
+        observed = F.pad(
+            availability, (1, 0), value=True
+        )  # [B, 3]: the frontal is always available
         means = torch.where(observed.unsqueeze(-1), source_tokens.mean(2), 0).to(prefix.dtype)
         z = means.sum(1) / observed.sum(1, keepdim=True)
         e = self.availability(self.row(*availability.long().unbind(1)))
         if "z" not in self.gate_inputs:
             z = torch.zeros_like(z)
         if "e" not in self.gate_inputs:
-            e = e * 0  # the embedding keeps a gradient, of zero, so all variants train the same tensors
-        gate = torch.sigmoid(self.gate_out(F.gelu(self.gate_in(torch.cat([h, z, e], dim=-1)))).squeeze(-1))
+            e = (
+                e * 0
+            )  # the embedding keeps a gradient, of zero, so all variants train the same tensors
+        gate = torch.sigmoid(
+            self.gate_out(F.gelu(self.gate_in(torch.cat([h, z, e], dim=-1)))).squeeze(-1)
+        )
         correction = self.up(self.dropout(F.gelu(self.down(self.norm(valid)))))
         residual = torch.where(mask, gate[:, None, None] * correction, 0)
         return Calibrated(prefix + residual, gate, residual)

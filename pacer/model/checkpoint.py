@@ -1,6 +1,8 @@
-"""Checkpoints: only the trainable weights, with a record that describes them and the frozen models they belong to.
+"""Checkpoints: only the trainable weights, with a record that describes them and the frozen models
+they belong to.
 
-Training writes the settings that a model is built and decoded with into the record; later stages read them there.
+Training writes the settings that a model is built and decoded with into the record; later stages
+read them there.
 """
 
 import os
@@ -33,7 +35,8 @@ class TappedDepths(Strict):
 class ModelSpecification(Strict):
     """The groups of ``params.yaml`` that define a model.
 
-    ``lora``, ``prompt`` and ``commit`` are None in the warm-up; ``calibrate`` is None in the warm-up and the parent.
+    ``lora``, ``prompt`` and ``commit`` are None in the warm-up; ``calibrate`` is None in the
+    warm-up and the parent.
     """
 
     features: TappedDepths
@@ -62,7 +65,11 @@ class ModelSpecification(Strict):
 
 def specification_of(phase: str, params: Params) -> ModelSpecification:
     """Return the specification of the model of phase ``warmup``, ``parent`` or ``calibrate``."""
-    instructed = {} if phase == "warmup" else {name: getattr(params, name) for name in ("lora", "prompt", "commit")}
+    instructed = (
+        {}
+        if phase == "warmup"
+        else {name: getattr(params, name) for name in ("lora", "prompt", "commit")}
+    )
     calibrated = phase == "calibrate" and params.calibrate.trains == "calibrator"
     return ModelSpecification(
         features=TappedDepths(depths=params.features.depths),
@@ -77,7 +84,8 @@ def specification_of(phase: str, params: Params) -> ModelSpecification:
 
 
 class ParentReference(Strict):
-    """The parent that a checkpoint needs: its path, relative to the checkpoint, and the hash of its weights."""
+    """The parent that a checkpoint needs: its path, relative to the checkpoint, and the hash of its
+    weights."""
 
     path: str
     sha256: str
@@ -87,11 +95,12 @@ class CheckpointRecord(Strict):
     """The description of a checkpoint.
 
     Attributes:
-        phase: warmup | parent | calibrate, or the name of a baseline. step: number of optimiser updates.
+        phase: warmup | parent | calibrate, or the name of a baseline. step: number of optimiser
+            updates.
         frozen: fingerprint of each frozen model. versions: of the packages at training time.
         precision: type of the frozen language model in training and in decoding.
-        baseline: ``settings`` of what a baseline adds to its parent, and the hash of its other inputs (``made_with``);
-            None: not a baseline.
+        baseline: ``settings`` of what a baseline adds to its parent, and the hash of its other
+            inputs (``made_with``); None: not a baseline.
     """
 
     phase: str
@@ -114,14 +123,20 @@ def package_versions() -> dict[str, str]:
     return {name: version(name) for name in PACKAGES}
 
 
-def save_checkpoint(directory: str | Path, weights: dict[str, Tensor], record: CheckpointRecord) -> None:
+def save_checkpoint(
+    directory: str | Path, weights: dict[str, Tensor], record: CheckpointRecord
+) -> None:
     """Write weights and record into ``directory`` (an empty or new folder)."""
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
-    contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+    contiguous = {
+        name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()
+    }
     safetensors.torch.save_file(contiguous, target / WEIGHTS, metadata={"format": "pt"})
     record.write(target)
-    shutil.copymode(target / RECORD, target / WEIGHTS)  # safetensors creates files that only the owner can read
+    shutil.copymode(
+        target / RECORD, target / WEIGHTS
+    )  # safetensors creates files that only the owner can read
 
 
 def checkpoint_hash(directory: str | Path) -> str:
@@ -142,29 +157,36 @@ def parent_reference(out: str | Path, parent: str | Path) -> ParentReference:
 
 
 def read_record(directory: str | Path) -> CheckpointRecord:
-    """Read the record of a checkpoint. Raises a CheckpointError if the folder is not a checkpoint of this software; the
-    message names unknown and missing keys."""
+    """Read the record of a checkpoint. Raises a CheckpointError if the folder is not a checkpoint
+    of this software; the message names unknown and missing keys."""
     path = Path(directory) / RECORD
     if not path.exists():
         raise CheckpointError(f"{path.parent} is not a PACER checkpoint: {path.name} is missing")
     try:
-        return validated(read_json(path), f"{path} is not the record of a PACER checkpoint", CheckpointRecord)
+        return validated(
+            read_json(path), f"{path} is not the record of a PACER checkpoint", CheckpointRecord
+        )
     except DataError as error:
         raise CheckpointError(str(error)) from None
     except ConfigError as error:
-        raise CheckpointError(f"{error}; use the version of PACER that wrote it, or train the model again") from None
+        raise CheckpointError(
+            f"{error}; use the version of PACER that wrote it, or train the model again"
+        ) from None
 
 
 def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
-    """Read the record and all trainable weights of a checkpoint, its parent's included. Raises a CheckpointError if a
-    file is missing, or the parent is not the one this checkpoint was trained on."""
+    """Read the record and all trainable weights of a checkpoint, its parent's included. Raises a
+    CheckpointError if a file is missing, or the parent is not the one this checkpoint was trained
+    on."""
     directory = Path(directory)
     record = read_record(directory)
     weights: dict[str, Tensor] = {}
     if record.parent is not None:
         parent = directory / record.parent.path
         if not (parent / WEIGHTS).exists() or checkpoint_hash(parent) != record.parent.sha256:
-            raise CheckpointError(f"{parent} is not the model that {directory} started from; train {directory} again")
+            raise CheckpointError(
+                f"{parent} is not the model that {directory} started from; train {directory} again"
+            )
         weights |= load_weights(parent)[1]
     if (directory / WEIGHTS).exists():
         weights |= read_weights(directory / WEIGHTS)
@@ -178,30 +200,39 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read as weights ({error}); regenerate it or copy it again") from None
+        raise CheckpointError(
+            f"{path} cannot be read as weights ({error}); regenerate it or copy it again"
+        ) from None
 
 
 def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str | Path) -> None:
-    """Check that the frozen models are those the checkpoint was trained on. Raises a CheckpointError if one differs;
-    the message names it."""
+    """Check that the frozen models are those the checkpoint was trained on. Raises a
+    CheckpointError if one differs; the message names it."""
     for name, expected in record.frozen.items():
         if frozen.get(name) != expected:
             raise CheckpointError(
-                f"{origin} was trained with a different {name} backbone (fingerprint {expected[:12]}, here "
-                f"{str(frozen.get(name))[:12]}); restore that backbone or train again"
+                f"{origin} was trained with a different {name} backbone (fingerprint "
+                f"{expected[:12]}, here {str(frozen.get(name))[:12]}); restore that backbone or "
+                "train again"
             )
 
 
 def load_strictly(module: torch.nn.Module, weights: dict[str, Tensor], origin: str | Path) -> None:
-    """Copy ``weights`` into ``module``. Names and shapes must match; only frozen parameters may be missing. Raises a
-    CheckpointError if names or shapes differ; the message lists them."""
+    """Copy ``weights`` into ``module``. Names and shapes must match; only frozen parameters may be
+    missing. Raises a CheckpointError if names or shapes differ; the message lists them."""
     parameters = dict(module.named_parameters())
     unknown = sorted(set(weights) - set(parameters))
-    missing = sorted(name for name, p in parameters.items() if p.requires_grad and name not in weights)
+    missing = sorted(
+        name for name, p in parameters.items() if p.requires_grad and name not in weights
+    )
     shapes = [n for n in weights if n in parameters and parameters[n].shape != weights[n].shape]
     problems = [
         f"{title}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
-        for title, names in (("unknown weights", unknown), ("missing weights", missing), ("different shapes", shapes))
+        for title, names in (
+            ("unknown weights", unknown),
+            ("missing weights", missing),
+            ("different shapes", shapes),
+        )
         if names
     ]
     if problems:

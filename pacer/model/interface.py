@@ -1,4 +1,5 @@
-"""The source interface: each source compressed to Q tokens, and the three slots fused (after LLM-RG4)."""
+"""The source interface: each source compressed to Q tokens, and the three slots fused (after
+LLM-RG4)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from pacer.model.batch import RefinedSources
 
 @dataclass(frozen=True)
 class SourceTokens:
-    """The interface's output: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent), and ``fused``
-    [B, Q, d]."""
+    """The interface's output: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where
+    absent), and ``fused`` [B, Q, d]."""
 
     tokens: Tensor
     fused: Tensor
@@ -25,15 +26,30 @@ class SourceCompressor(nn.Module):
 
         x = LN1(Attention(queries, source, source));  c = x + LN2(W1 x);  z = LN3(W3 GELU(W2 c))
 
-    As upstream, the attention has bias key/values and a zero key. ``c`` [B, Q, d_v] is the compressed source, ``z``
-    [B, Q, d] its projection.
+    As upstream, the attention has bias key/values and a zero key. ``c`` [B, Q, d_v] is the
+    compressed source, ``z`` [B, Q, d] its projection.
     """
 
-    def __init__(self, d_query: int, d_source: int, d_model: int, *, num_heads: int, d_hidden: int, dropout: float):
+    def __init__(
+        self,
+        d_query: int,
+        d_source: int,
+        d_model: int,
+        *,
+        num_heads: int,
+        d_hidden: int,
+        dropout: float,
+    ):
         super().__init__()
         widths = {} if d_source == d_query else {"kdim": d_source, "vdim": d_source}
         self.attention = nn.MultiheadAttention(
-            d_query, num_heads, dropout, add_bias_kv=True, add_zero_attn=True, batch_first=True, **widths
+            d_query,
+            num_heads,
+            dropout,
+            add_bias_kv=True,
+            add_zero_attn=True,
+            batch_first=True,
+            **widths,
         )
         self.attention_norm = nn.LayerNorm(d_query)
         self.mix = nn.Linear(d_query, d_query)
@@ -43,8 +59,11 @@ class SourceCompressor(nn.Module):
         self.project_norm = nn.LayerNorm(d_model)
 
     def forward(self, queries: Tensor, source: Tensor, padding: Tensor | None = None) -> Tensor:
-        """queries [B, Q, d_v], source [B, L, d_source], padding [B, L] bool (True: hidden) -> c [B, Q, d_v]."""
-        attended, _ = self.attention(queries, source, source, key_padding_mask=padding, need_weights=False)
+        """queries [B, Q, d_v], source [B, L, d_source], padding [B, L] bool (True: hidden) -> c [B,
+        Q, d_v]."""
+        attended, _ = self.attention(
+            queries, source, source, key_padding_mask=padding, need_weights=False
+        )
         attended = self.attention_norm(attended)
         return attended + self.mix_norm(self.mix(attended))
 
@@ -59,15 +78,19 @@ class SourceInterface(nn.Module):
         c_f, Z_f = frontal(queries, V_f);  _, Z_l = lateral(c_f, V_l);  _, Z_p = prior(c_f, T_p)
         fused    = LN(W [Z_f; Z_l; Z_p] + b)       absent slots are zeros
 
-    The compressed frontal source ``c_f`` is the query for the other two (paper, appendix "Interface and visual
-    routing"). Rows without a source are not computed for it, so nothing in them, not even NaN, reaches the output.
+    The compressed frontal source ``c_f`` is the query for the other two (paper, appendix "Interface
+    and visual routing"). Rows without a source are not computed for it, so nothing in them, not
+    even NaN, reaches the output.
 
-    Initialisation: queries N(0, query_std), everything else torch's default. ``fusion_init="identity"`` sets W to
-    [I 0 0], so fusion starts as LN of the frontal slot; ``"random"`` is upstream's.
+    Initialisation: queries N(0, query_std), everything else torch's default.
+    ``fusion_init="identity"`` sets W to [I 0 0], so fusion starts as LN of the frontal slot;
+    ``"random"`` is upstream's.
 
     Args:
-        d_vision, d_text, d_model: widths of the image states, the previous-report states and the language model.
-        num_queries: Q. num_heads, dropout: of the attention. d_hidden: hidden width of the projectors.
+        d_vision, d_text, d_model: widths of the image states, the previous-report states and the
+            language model.
+        num_queries: Q. num_heads, dropout: of the attention. d_hidden: hidden width of the
+            projectors.
         query_std: initial standard deviation of the queries.
         mask_prior_padding: hide padded previous-report positions (upstream attends to them).
     """
@@ -101,11 +124,13 @@ class SourceInterface(nn.Module):
 
     @torch.no_grad()
     def start_from_frontal(self, source: Literal["lateral", "prior"]) -> None:
-        """Copy the frontal compressor into a source's, and the frontal fusion block at half weight into the source's.
+        """Copy the frontal compressor into a source's, and the frontal fusion block at half weight
+        into the source's.
 
-        Both views come from the same encoder, so what the warm-up learnt about the frontal view also fits the lateral.
-        The prior's attention reads text states, so it is not copied and learns from scratch. The layers behind it map
-        compressed findings to the language model's words, which the warm-up has learnt for every source.
+        Both views come from the same encoder, so what the warm-up learnt about the frontal view
+        also fits the lateral. The prior's attention reads text states, so it is not copied and
+        learns from scratch. The layers behind it map compressed findings to the language model's
+        words, which the warm-up has learnt for every source.
         """
         for name, module in getattr(self, source).named_children():
             if (source, name) != ("prior", "attention"):
@@ -125,16 +150,23 @@ class SourceInterface(nn.Module):
         return SourceTokens(tokens.unsqueeze(1), tokens)
 
     def forward(
-        self, sources: RefinedSources, *, filled: Tensor | None = None, mix: Callable[[Tensor], Tensor] | None = None
+        self,
+        sources: RefinedSources,
+        *,
+        filled: Tensor | None = None,
+        mix: Callable[[Tensor], Tensor] | None = None,
     ) -> SourceTokens:
         """Compress the sources of a batch, project them to the model's width, and fuse them.
 
         Args:
-            filled: compressed sources [B, 3, Q, d_v] of which every row has all, in the place of those of ``sources``.
+            filled: compressed sources [B, 3, Q, d_v] of which every row has all, in the place of
+                those of ``sources``.
             mix: changes the source tokens before they are fused; keeps their shape.
         """
         if filled is None:
-            tokens = self._project(self.compress(sources), [sources.lateral_rows, sources.prior_rows])
+            tokens = self._project(
+                self.compress(sources), [sources.lateral_rows, sources.prior_rows]
+            )
         else:
             tokens = self._project(filled, [torch.arange(len(filled), device=filled.device)] * 2)
         if mix is not None:
@@ -145,7 +177,11 @@ class SourceInterface(nn.Module):
     def compress(self, sources: RefinedSources) -> Tensor:
         """Compress all sources to [B, 3, Q, d_v], zeros where absent."""
         frontal = self.compress_frontal(sources.frontal)
-        hidden = ~sources.prior_mask if self.mask_prior_padding and sources.prior_mask is not None else None
+        hidden = (
+            ~sources.prior_mask
+            if self.mask_prior_padding and sources.prior_mask is not None
+            else None
+        )
         lateral = prior = None
         if sources.lateral_rows is not None:
             lateral = self.lateral(frontal.index_select(0, sources.lateral_rows), sources.lateral)
@@ -154,19 +190,27 @@ class SourceInterface(nn.Module):
         return _slots(frontal, (lateral, sources.lateral_rows), (prior, sources.prior_rows))
 
     def _project(self, compressed: Tensor, rows_of: Sequence[Tensor | None]) -> Tensor:
-        """Project compressed sources [B, 3, Q, d_v] to Z_s [B, 3, Q, d], zeros where absent; ``rows_of`` gives the rows
-        that have a lateral view, and those that have a previous report."""
+        """Project compressed sources [B, 3, Q, d_v] to Z_s [B, 3, Q, d], zeros where absent;
+        ``rows_of`` gives the rows that have a lateral view, and those that have a previous
+        report."""
         present = [
             None if rows is None else module.to_model(compressed[:, place].index_select(0, rows))
-            for place, (module, rows) in enumerate(zip((self.lateral, self.prior), rows_of, strict=True), 1)
+            for place, (module, rows) in enumerate(
+                zip((self.lateral, self.prior), rows_of, strict=True), 1
+            )
         ]
         return _slots(self.frontal.to_model(compressed[:, 0]), *zip(present, rows_of, strict=True))
 
 
 def _slots(frontal: Tensor, *others: tuple[Tensor | None, Tensor | None]) -> Tensor:
-    """Stack the slots of the sources, [B, 3, ...]; each other source is given by its values and rows."""
+    """Stack the slots of the sources, [B, 3, ...]; each other source is given by its values and
+    rows."""
     slots = [frontal]
     for values, rows in others:
         slot = torch.zeros_like(frontal)
-        slots.append(slot if values is None or rows is None else slot.index_put((rows,), values.to(slot.dtype)))
+        slots.append(
+            slot
+            if values is None or rows is None
+            else slot.index_put((rows,), values.to(slot.dtype))
+        )
     return torch.stack(slots, dim=1)

@@ -1,9 +1,11 @@
-"""LLM-RG4's released weights for PACER's modules: as a checkpoint to decode with, or to start the parent phase from.
+"""LLM-RG4's released weights for PACER's modules: as a checkpoint to decode with, or to start the
+parent phase from.
 
-LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``), and Lightning saves
-the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's
-names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen models, which are ignored here. Only files
-of its second stage are complete: the first trains only the frontal interface.
+LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``),
+and Lightning saves the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold
+the source interface under upstream's names and the LoRA matrices under PEFT's. A ``.ckpt`` also
+holds the frozen models, which are ignored here. Only files of its second stage are complete: the
+first trains only the frontal interface.
 """
 
 import argparse
@@ -22,7 +24,13 @@ from pacer.config.model import Commit
 from pacer.core.errors import CheckpointError
 from pacer.core.io import atomic_directory
 from pacer.model.assemble import build_model, frozen_fingerprints
-from pacer.model.checkpoint import CheckpointRecord, load_strictly, package_versions, save_checkpoint, specification_of
+from pacer.model.checkpoint import (
+    CheckpointRecord,
+    load_strictly,
+    package_versions,
+    save_checkpoint,
+    specification_of,
+)
 
 _SOURCES = {"APPA": "frontal", "lateral": "lateral", "text": "prior"}
 _LAYERS = {
@@ -34,7 +42,14 @@ _LAYERS = {
     "llama_proj_3": "project",
     "layernorm_4096_1": "project_norm",
 }
-_ATTENTION = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias")
+_ATTENTION = (
+    "in_proj_weight",
+    "in_proj_bias",
+    "bias_k",
+    "bias_v",
+    "out_proj.weight",
+    "out_proj.bias",
+)
 _QUERIES = "APPA_visual_query_tokens"
 _LANGUAGE = "llama_model.base_model.model."
 
@@ -62,9 +77,11 @@ class UpstreamWeights:
 
     Attributes:
         interface: state of a :class:`~pacer.model.interface.SourceInterface`.
-        lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
+        lora: state of the LoRA matrices, named below the language model
+            (``model.layers.0...lora_A.default.weight``).
         unused: sorted names in the file that PACER does not use and that belong to no frozen model.
-        alpha: of LoRA, None if the file does not say. step: number of updates, 0 if it does not say.
+        alpha: of LoRA, None if the file does not say. step: number of updates, 0 if it does not
+            say.
     """
 
     interface: dict[str, Tensor]
@@ -75,32 +92,47 @@ class UpstreamWeights:
 
 
 def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
-    """Read a released LLM-RG4 checkpoint. Raises a CheckpointError if the file is missing, damaged or not such a
-    checkpoint, or weights of the interface are missing (the message lists all of them).
+    """Read a released LLM-RG4 checkpoint. Raises a CheckpointError if the file is missing, damaged
+    or not such a checkpoint, or weights of the interface are missing (the message lists all of
+    them).
 
     Args:
         source: a ``.pth`` or ``.ckpt`` file, or the content of one, or a plain state dict.
     """
-    origin, content = ("the state dict", source) if isinstance(source, Mapping) else (str(source), _load(Path(source)))
+    origin, content = (
+        ("the state dict", source)
+        if isinstance(source, Mapping)
+        else (str(source), _load(Path(source)))
+    )
     state = _state(content, origin)
     names = interface_names()
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
     if len(missing) == len(names):
-        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint; it contains {', '.join(sorted(state)[:5])}")
+        raise CheckpointError(
+            f"{origin} is not an LLM-RG4 checkpoint; it contains {', '.join(sorted(state)[:5])}"
+        )
     if missing:
-        raise CheckpointError(f"{origin} is an incomplete LLM-RG4 checkpoint. Missing: {', '.join(missing)}")
+        raise CheckpointError(
+            f"{origin} is an incomplete LLM-RG4 checkpoint. Missing: {', '.join(missing)}"
+        )
     interface = {ours: state[theirs] for ours, theirs in names.items()}
     interface["queries"] = interface["queries"].squeeze(0)
     adapted = [name for name in state if name.startswith(_LANGUAGE) and ".lora_" in name]
     lora = {
-        re.sub(r"(lora_[AB])\.weight", r"\1.default.weight", name.removeprefix(_LANGUAGE)): state[name]
+        re.sub(r"(lora_[AB])\.weight", r"\1.default.weight", name.removeprefix(_LANGUAGE)): state[
+            name
+        ]
         for name in adapted
     }
     used = {*names.values(), *adapted}
-    unused = tuple(sorted(name for name in state if name not in used and not name.startswith(FROZEN)))
+    unused = tuple(
+        sorted(name for name in state if name not in used and not name.startswith(FROZEN))
+    )
     config = content.get("config") or content.get("hyper_parameters") or {}
     alpha = (vars(config) if isinstance(config, argparse.Namespace) else config).get("llm_alpha")
-    return UpstreamWeights(interface, lora, unused, alpha, content.get("step", content.get("global_step", 0)))
+    return UpstreamWeights(
+        interface, lora, unused, alpha, content.get("step", content.get("global_step", 0))
+    )
 
 
 def interface_names() -> dict[str, str]:
@@ -125,17 +157,23 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
         raise CheckpointError(f"{origin} contains {type(content).__name__}; expected named tensors")
     if strange := [str(name) for name, value in content.items() if not isinstance(value, Tensor)]:
         names = ", ".join(strange[:5])
-        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: besides tensors, it contains {names}")
+        raise CheckpointError(
+            f"{origin} is not an LLM-RG4 checkpoint: besides tensors, it contains {names}"
+        )
     return dict(content)
 
 
 def _load(path: Path) -> Mapping[str, Any]:
     """Read the content of a file without running any code in it."""
     if not path.is_file():
-        raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and pass the file's path")
+        raise CheckpointError(
+            f"{path} does not exist; download LLM-RG4's released weights and pass the file's path"
+        )
     try:
         with torch.serialization.safe_globals(_HARMLESS):
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
     except Exception as error:  # a damaged file can raise anything
         raise CheckpointError(
             f"{path} is not a complete PyTorch file, or contains more than weights and settings "
@@ -146,17 +184,21 @@ def _load(path: Path) -> Mapping[str, Any]:
 def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:
     """Write LLM-RG4's weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
 
-    The parent checkpoint decodes as LLM-RG4 does: direct reports from the encoder's endpoint, long prompts cut at the
-    end. As ``parent.start`` it initialises source interface, fusion and LoRA; Refine starts as the identity. Raises a
-    CheckpointError if the file is not such a checkpoint, or does not fit the parameters; the message lists how.
+    The parent checkpoint decodes as LLM-RG4 does: direct reports from the encoder's endpoint, long
+    prompts cut at the end. As ``parent.start`` it initialises source interface, fusion and LoRA;
+    Refine starts as the identity. Raises a CheckpointError if the file is not such a checkpoint, or
+    does not fit the parameters; the message lists how.
 
     Args:
-        params: ``interface`` and ``lora`` must match the weights; other groups only go into the record.
+        params: ``interface`` and ``lora`` must match the weights; other groups only go into the
+            record.
         backbones: the frozen models that the weights were trained with.
     """
     weights = import_llm_rg4(source)
     if weights.alpha not in (None, params.lora.alpha):  # no shape tells it
-        raise CheckpointError(f"{source}: lora.alpha is {params.lora.alpha}, but the file has {weights.alpha}")
+        raise CheckpointError(
+            f"{source}: lora.alpha is {params.lora.alpha}, but the file has {weights.alpha}"
+        )
     specification = specification_of("parent", params).model_copy(
         update={
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),

@@ -24,8 +24,8 @@ from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
 
-#: transformers' attention, under a name for which it makes no mask. Before it makes one, it asks whether samples are
-#: packed, and the host waits for the GPU's answer. Without a mask it is causal.
+#: transformers' attention, under a name for which it makes no mask. Before it makes one, it asks
+#: whether samples are packed, and the host waits for the GPU's answer. Without a mask it is causal.
 _CAUSAL = "pacer_causal"
 AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
 
@@ -35,8 +35,8 @@ DepthWeights = dict[str, Tensor]
 
 
 class Embedded(NamedTuple):
-    """Input embeddings [B, T, d] before Calibrate, the sources behind them, the depth weights, and the refined patches
-    of the frontal images [B, N, d_v]."""
+    """Input embeddings [B, T, d] before Calibrate, the sources behind them, the depth weights, and
+    the refined patches of the frontal images [B, N, d_v]."""
 
     inputs: Tensor
     sources: SourceTokens
@@ -48,12 +48,15 @@ class Pacer(nn.Module):
     """PACER around a frozen causal language model.
 
     Args:
-        language: a causal language model built like Llama (:mod:`pacer.backbones.families`), frozen here.
-        endpoint_norm: the vision encoder's final LayerNorm, frozen here; maps the last depth's state to the endpoint.
-        router, interface: Refine and the source interface. calibrator: None until the calibrate phase.
+        language: a causal language model built like Llama (:mod:`pacer.backbones.families`), frozen
+            here.
+        endpoint_norm: the vision encoder's final LayerNorm, frozen here; maps the last depth's
+        state to the endpoint. router, interface: Refine and the source interface. calibrator: None
+        until the calibrate phase.
 
     Attributes:
-        only_in: contexts by the prefixes of those parameters that a record of another context does not use.
+        only_in: contexts by the prefixes of those parameters that a record of another context does
+            not use.
     """
 
     only_in: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -75,15 +78,20 @@ class Pacer(nn.Module):
         self.router, self.interface, self.calibrator = router, interface, calibrator
 
     def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str] | None) -> None:
-        """Add LoRA to the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's defaults for the model).
-        Raises a ConfigError as :func:`~pacer.backbones.families.lora_targets` does."""
+        """Add LoRA to the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's
+        defaults for the model). Raises a ConfigError as
+        :func:`~pacer.backbones.families.lora_targets` does."""
         targets = lora_targets(self.language, targets)
-        config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, bias="none")
+        config = LoraConfig(
+            r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, bias="none"
+        )
         inject_adapter_in_model(config, self.language)
         for name, parameter in self.language.named_parameters():
             parameter.requires_grad_("lora_" in name)
             if parameter.requires_grad:  # PEFT gave it the type of the frozen weight
-                parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
+                parameter.data = parameter.data.to(
+                    torch.promote_types(parameter.dtype, torch.float32)
+                )
 
     def merge_lora(self) -> None:
         """Merge LoRA into the frozen weights: the same function, with no extra work per step.
@@ -95,27 +103,34 @@ class Pacer(nn.Module):
                 module.merge()  # type: ignore[call-non-callable]
 
     def checkpoint_blocks(self) -> None:
-        """Keep only the inputs of the language model's blocks; the backward pass recomputes the rest, dropout included.
+        """Keep only the inputs of the language model's blocks; the backward pass recomputes the
+        rest, dropout included.
 
-        The values are the same. This saves memory and costs about one more forward pass. The last block keeps
-        everything, because the backward pass begins with it.
+        The values are the same. This saves memory and costs about one more forward pass. The last
+        block keeps everything, because the backward pass begins with it.
         """
         for block in self.language.model.layers[:-1]:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
     def blocks(self, name: str, values: Tensor) -> list[tuple[Tensor, tuple[str, ...]]]:
-        """Divide the ``values`` of a parameter, or of its gradient, into views, each with the contexts whose records
-        use it."""
+        """Divide the ``values`` of a parameter, or of its gradient, into views, each with the
+        contexts whose records use it."""
         if name == "interface.fusion.weight":
             return list(zip(values.chunk(3, dim=1), WITH_SOURCE, strict=True))
         if name == "calibrator.availability.weight":
-            rows = sorted(CONTEXTS, key=lambda context: PrefixCalibrator.row(*availability(context)))
+            rows = sorted(
+                CONTEXTS, key=lambda context: PrefixCalibrator.row(*availability(context))
+            )
             return [(row, (context,)) for row, context in zip(values, rows, strict=True)]
-        contexts = next((contexts for prefix, contexts in self.only_in.items() if name.startswith(prefix)), CONTEXTS)
+        contexts = next(
+            (contexts for prefix, contexts in self.only_in.items() if name.startswith(prefix)),
+            CONTEXTS,
+        )
         return [(values, contexts)]
 
     def refine(self, depths: Tensor) -> tuple[Tensor, Tensor]:
-        """Refine depth states: [B, K, N, d_v] -> refined [B, N, d_v] and depth weights [B, N, K]."""
+        """Refine depth states: [B, K, N, d_v] -> refined [B, N, d_v] and depth weights [B, N,
+        K]."""
         depths = depths.to(self.endpoint_norm.weight.dtype)
         return self.router(depths, self.endpoint_norm(depths[:, -1]))
 
@@ -137,7 +152,8 @@ class Pacer(nn.Module):
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
         """Return the input embeddings: text tokens, with the visual tokens in their places.
 
-        With ``frontal_only`` the visual tokens are the unfused frontal tokens (warm-up; upstream's first stage).
+        With ``frontal_only`` the visual tokens are the unfused frontal tokens (warm-up; upstream's
+        first stage).
         """
         text = self.language.get_input_embeddings()(batch.ids)
         if frontal_only:
@@ -148,36 +164,47 @@ class Pacer(nn.Module):
             sources, frontal = self.source_tokens(refined, batch), refined.frontal
         visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
-        # keep the interface's type: Calibrate's residual is smaller than a visual token's rounding error in bfloat16
+        # keep the interface's type: Calibrate's residual is smaller than a visual token's rounding
+        # error in bfloat16
         inputs = text.to(visual.dtype).scatter(1, places.unsqueeze(-1).expand_as(visual), visual)
         return Embedded(inputs, sources, depth_weights, frontal)
 
-    def calibrate(self, embedded: Embedded, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Correct the prefix; return inputs [B, T, d], gate [B] and residual [B, P, d] (P: the longest prefix).
+    def calibrate(
+        self, embedded: Embedded, batch: Batch
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Correct the prefix; return inputs [B, T, d], gate [B] and residual [B, P, d] (P: the
+        longest prefix).
 
         Without a calibrator, return the embeddings unchanged, and None for gate and residual.
         """
         if self.calibrator is None:
             return embedded.inputs, None, None
         prefix = embedded.inputs[:, : batch.longest_prefix]
-        result = self.calibrator(prefix, batch.prefix_mask, embedded.sources.tokens, batch.availability)
+        result = self.calibrator(
+            prefix, batch.prefix_mask, embedded.sources.tokens, batch.availability
+        )
         # positions right of the prefix have no residual, so only the prefix columns change
         inputs = torch.cat([result.prefix, embedded.inputs[:, batch.longest_prefix :]], dim=1)
         return inputs, result.gate, result.residual
 
     def hidden(self, inputs: Tensor) -> Tensor:
-        """Return the last hidden states [B, T, d]. With right padding and causality, no attention mask is needed."""
+        """Return the last hidden states [B, T, d]. With right padding and causality, no attention
+        mask is needed."""
         config = self.language.config
-        masked = config._attn_implementation != "sdpa" or getattr(config, "sliding_window", None) is not None
+        masked = (
+            config._attn_implementation != "sdpa"
+            or getattr(config, "sliding_window", None) is not None
+        )
         attention = config._attn_implementation if masked else _CAUSAL
         with attending(self.language.model, attention), autocast_to_weights(self.language):
             return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
     def predicting_states(self, inputs: Tensor, batch: TrainingBatch) -> Tensor:
-        """Return the states [n, d] that predict the tokens at ``batch.at``, each from one position to the left.
+        """Return the states [n, d] that predict the tokens at ``batch.at``, each from one position
+        to the left.
 
-        Behind the last attention nothing else is used, so the last block's MLP, which works on each position by itself,
-        computes only these.
+        Behind the last attention nothing else is used, so the last block's MLP, which works on each
+        position by itself, computes only these.
         """
         rows, block = batch.at - 1, self.language.model.layers[-1].mlp
 
@@ -195,7 +222,8 @@ class Pacer(nn.Module):
 
 @contextmanager
 def attending(model: Any, attention: str) -> Generator[None]:
-    """In this context, the model's layers use the attention that is registered in transformers under this name."""
+    """In this context, the model's layers use the attention that is registered in transformers
+    under this name."""
     usual, model.config._attn_implementation = model.config._attn_implementation, attention
     try:
         yield
@@ -204,6 +232,9 @@ def attending(model: Any, attention: str) -> Generator[None]:
 
 
 def autocast_to_weights(language: Any) -> torch.autocast:
-    """Return a context in which a language model multiplies matrices in the type of its weights. The sums between its
-    blocks stay in the type of its input embeddings, so float32 embeddings reach every block unrounded."""
-    return torch.autocast(language.device.type, dtype=language.dtype, enabled=language.dtype.itemsize < 4)
+    """Return a context in which a language model multiplies matrices in the type of its weights.
+    The sums between its blocks stay in the type of its input embeddings, so float32 embeddings
+    reach every block unrounded."""
+    return torch.autocast(
+        language.device.type, dtype=language.dtype, enabled=language.dtype.itemsize < 4
+    )

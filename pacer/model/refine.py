@@ -1,9 +1,10 @@
 """Refine: endpoint-preserving patchwise depth routing (paper, section "Refine").
 
-A mixer, which ``MIXERS`` in ``pacer/config/model.py`` lists by name, is a class with two functions. ``parts`` makes its
-trained tensors and modules for K depths of width d_r, which become attributes of the router. ``weights`` computes the
-depth weights [B, N, K] of each patch from its aligned states [B, N, K, d_r]: nonnegative, with sum one. At the start
-every depth must have a weight, or it could never get one: what it adds to the mixture is all that trains it.
+A mixer, which ``MIXERS`` in ``pacer/config/model.py`` lists by name, is a class with two functions.
+``parts`` makes its trained tensors and modules for K depths of width d_r, which become attributes
+of the router. ``weights`` computes the depth weights [B, N, K] of each patch from its aligned
+states [B, N, K, d_r]: nonnegative, with sum one. At the start every depth must have a weight, or it
+could never get one: what it adds to the mixture is all that trains it.
 """
 
 import math
@@ -22,7 +23,10 @@ class Patchwise:
     @staticmethod
     def parts(num_depths: int, d_routing: int) -> dict[str, nn.Parameter | nn.Module]:
         """Return w ``route_vector`` [d_r] and beta ``depth_bias`` [K]."""
-        return {"route_vector": nn.Parameter(torch.zeros(d_routing)), **Global.parts(num_depths, d_routing)}
+        return {
+            "route_vector": nn.Parameter(torch.zeros(d_routing)),
+            **Global.parts(num_depths, d_routing),
+        }
 
     @staticmethod
     def weights(router: Any, aligned: Tensor) -> Tensor:
@@ -45,23 +49,25 @@ class Global:
 
 
 class DepthRouter(nn.Module):
-    r"""Add to each patch of the encoder's endpoint a bounded correction, mixed from the tapped depths.
+    r"""Add to each patch of the encoder's endpoint a bounded correction, mixed from the tapped
+    depths.
 
     Paper, equations (depth-alignment), (depth-router) and (depth-residual)::
 
-        u[b,k,n]  = P_k LN_k(v[b,k,n]) + b_k                          alignment to the routing space
-        pi[b,n,k] = softmax_k(w . u[b,k,n] + beta_k)                  depth weights of a patch
-        delta[b,n]= W_o LN_delta(sum_k pi[b,n,k] u[b,k,n]) + b_o      correction
-        out[b,n]  = v_end[b,n] + alpha_D delta[b,n]                   alpha_D = max_scale sigmoid(eta)
+        u[b,k,n]  = P_k LN_k(v[b,k,n]) + b_k                      alignment to the routing space
+        pi[b,n,k] = softmax_k(w . u[b,k,n] + beta_k)              depth weights of a patch
+        delta[b,n]= W_o LN_delta(sum_k pi[b,n,k] u[b,k,n]) + b_o  correction
+        out[b,n]  = v_end[b,n] + alpha_D delta[b,n]               alpha_D = max_scale sigmoid(eta)
 
-    Symbols and parameters: LN_k ``norms[k]``, (P_k, b_k) ``align[k]``, w ``route_vector`` [d_r], beta
-    ``depth_bias`` [K], LN_delta ``mix_norm``, (W_o, b_o) ``out``, eta ``eta`` (scalar).
+    Symbols and parameters: LN_k ``norms[k]``, (P_k, b_k) ``align[k]``, w ``route_vector`` [d_r],
+    beta ``depth_bias`` [K], LN_delta ``mix_norm``, (W_o, b_o) ``out``, eta ``eta`` (scalar).
 
-    Initialisation: P_k is the identity (its upper-left part when d_r != d_v), all biases, w, beta, W_o and b_o
-    are zero, norms are (1, 0), eta = logit(init_scale / max_scale). So at the start ``refined == endpoint`` exactly.
+    Initialisation: P_k is the identity (its upper-left part when d_r != d_v), all biases, w, beta,
+    W_o and b_o are zero, norms are (1, 0), eta = logit(init_scale / max_scale). So at the start
+    ``refined == endpoint`` exactly.
 
-    Variants: the mixers compute pi, ``patchwise`` as above, others in their own way; ``endpoint`` returns the endpoint
-    and has no parameters.
+    Variants: the mixers compute pi, ``patchwise`` as above, others in their own way; ``endpoint``
+    returns the endpoint and has no parameters.
 
     Args:
         num_depths: K, number of tapped depths.
@@ -117,18 +123,23 @@ class DepthRouter(nn.Module):
             endpoint: [B, N, d_v] the encoder's final, normalised patch states.
 
         Returns:
-            refined [B, N, d_v] and depth weights [B, N, K] (each patch's weights sum to one; with ``endpoint`` all
-            weight is on the last depth).
+            refined [B, N, d_v] and depth weights [B, N, K] (each patch's weights sum to one; with
+            ``endpoint`` all weight is on the last depth).
         """
         batch, num_depths, num_patches, _ = depths.shape
         if num_depths != self.num_depths:
-            raise ValueError(f"expected {self.num_depths} depths (features.depths), got {num_depths}")
+            raise ValueError(
+                f"expected {self.num_depths} depths (features.depths), got {num_depths}"
+            )
         if self.variant == "endpoint":
             weights = endpoint.new_zeros(batch, num_patches, num_depths)
             weights[..., -1] = 1
             return endpoint, weights
         aligned = torch.stack(
-            [align(norm(depths[:, k])) for k, (norm, align) in enumerate(zip(self.norms, self.align, strict=True))],
+            [
+                align(norm(depths[:, k]))
+                for k, (norm, align) in enumerate(zip(self.norms, self.align, strict=True))
+            ],
             dim=2,
         )  # [B, N, K, d_r]
         weights = self.mixer.weights(self, aligned)

@@ -1,7 +1,7 @@
 """Body and exposure of a study: the variation between radiographs with the same findings.
 
-None of it depends on the findings, so only the drawn findings reveal them. (The exception is whether a study is
-portable, because intubated patients are examined in bed.)
+None of it depends on the findings, so only the drawn findings reveal them. (The exception is
+whether a study is portable, because intubated patients are examined in bed.)
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,9 @@ class Anatomy:
     shift: tuple[float, float]
     tilt: float
     scale: float
-    turned: float  # how much wider one half of the chest looks than the other, as in a rotated patient
+    turned: (
+        float  # how much wider one half of the chest looks than the other, as in a rotated patient
+    )
     diaphragm: float
     clavicles: tuple[float, float]  # heights of the two clavicles, at negative and at positive x
     scapula: float  # overlap of the shoulder blades with the lungs
@@ -64,11 +66,14 @@ class Exposure:
     gain: float  # contrast
     brightness: float  # offset
     gamma: float
-    noise: float  # scale of the quantum noise's standard deviation, relative to the full range of brightness
+    # scale of the quantum noise's standard deviation, relative to the full range of brightness
+    noise: float
     blur: float  # share of each pixel that spreads to its neighbours
     vignette: float  # darkening of the corners
     centre: tuple[float, float]  # brightest point
-    collimation: tuple[float, float, float, float]  # width of the black border: left, top, right, bottom
+    collimation: tuple[
+        float, float, float, float
+    ]  # width of the black border: left, top, right, bottom
     grid: float  # amplitude of the lines of a misplaced grid, 0 for none
     grid_period: float  # pixels from line to line
     marker: str  # the side marker's letter, '' for none
@@ -85,8 +90,8 @@ def draw_body(rng: np.random.Generator) -> dict[str, float]:
 
 
 def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: bool) -> Anatomy:
-    """Draw body and position for one study; at the bedside (``portable``) the heart looks larger, the diaphragm
-    higher, and the patient less upright."""
+    """Draw body and position for one study; at the bedside (``portable``) the heart looks larger,
+    the diaphragm higher, and the patient less upright."""
     m = rng.uniform(-1.0, 1.0, size=16).tolist()
     age = 0.5 + 0.5 * body["age"]
     wild = 1.6 if portable else 1.0
@@ -113,7 +118,8 @@ def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: boo
 
 
 def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
-    """Draw the exposure of one radiograph; portable ones have more noise, less contrast and more often grid lines."""
+    """Draw the exposure of one radiograph; portable ones have more noise, less contrast and more
+    often grid lines."""
     m = rng.uniform(-1.0, 1.0, size=8).tolist()
     u = rng.random(16).tolist()
     left, top, right, bottom = (max(0.0, 0.24 * value - 0.15) for value in u[0:4])

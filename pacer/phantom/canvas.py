@@ -1,7 +1,8 @@
 """A square canvas in body coordinates, on which both views are drawn, and what the views share.
 
-Coordinates run from -1 to 1 across the image, x to the image's right, y downwards; lengths are in half image widths.
-The frontal view is seen from the front, so the patient's right is at negative x. Brightness is 0 (black) to 1.
+Coordinates run from -1 to 1 across the image, x to the image's right, y downwards; lengths are in
+half image widths. The frontal view is seen from the front, so the patient's right is at negative x.
+Brightness is 0 (black) to 1.
 """
 
 import math
@@ -26,20 +27,30 @@ PATTERNS = 8
 def pixel_centres(size: int) -> tuple[Array, Array]:
     """Return x and y of every pixel's centre, each float32 [size, size]."""
     line = ((np.arange(size, dtype=np.float32) + 0.5) * (2.0 / size) - 1.0).astype(np.float32)
-    return np.broadcast_to(line, (size, size)).copy(), np.broadcast_to(line[:, None], (size, size)).copy()
+    return np.broadcast_to(line, (size, size)).copy(), np.broadcast_to(
+        line[:, None], (size, size)
+    ).copy()
 
 
 @lru_cache(maxsize=64)
 def _sheet(size: int, cells: int, pattern: int) -> Array:
-    """Generate smooth noise at twice the image size, with zero mean and unit deviation; float32 [2 size, 2 size]."""
-    lattice = np.random.default_rng([cells, pattern]).standard_normal((2 * cells, 2 * cells)).astype(np.float32)
-    noise = np.asarray(Image.fromarray(lattice).resize((2 * size, 2 * size), Image.Resampling.BICUBIC), np.float32)
+    """Generate smooth noise at twice the image size, with zero mean and unit deviation; float32 [2
+    size, 2 size]."""
+    lattice = (
+        np.random.default_rng([cells, pattern])
+        .standard_normal((2 * cells, 2 * cells))
+        .astype(np.float32)
+    )
+    noise = np.asarray(
+        Image.fromarray(lattice).resize((2 * size, 2 * size), Image.Resampling.BICUBIC), np.float32
+    )
     return (noise - noise.mean()) / noise.std()
 
 
 def smooth_noise(size: int, cells: int, choice: float, place: Point = (0.0, 0.0)) -> Array:
-    """Return smooth noise with ``cells`` lattice cells per side, approximately zero mean and unit deviation; float32
-    [size, size]. Numbers in [0, 1) select the sheet (``choice``) and the window on it (``place``)."""
+    """Return smooth noise with ``cells`` lattice cells per side, approximately zero mean and unit
+    deviation; float32 [size, size]. Numbers in [0, 1) select the sheet (``choice``) and the window
+    on it (``place``)."""
     left, top = int(place[0] * size), int(place[1] * size)
     return _sheet(size, cells, int(choice * PATTERNS))[top : top + size, left : left + size]
 
@@ -55,8 +66,8 @@ def bump(squared: Array) -> Array:
 
 
 class Canvas:
-    """Accumulates the drawing of one view of a study: soft tissue that replaces air, added brightness, and regions of
-    findings.
+    """Accumulates the drawing of one view of a study: soft tissue that replaces air, added
+    brightness, and regions of findings.
 
     Args:
         size: pixels per side.
@@ -65,15 +76,21 @@ class Canvas:
         turned: relative widening of the half at positive x; the other half is narrowed equally.
 
     Attributes:
-        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
-        x, y: body coordinates of every pixel, with the body's shape and position undone; float32 [size, size].
-        clear: share of the air that opacities leave.
-        added: brightness to add.
-        regions: share of each pixel, 0 to 1, that each drawn finding covers.
+        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the
+        window on them. x, y: body coordinates of every pixel, with the body's shape and position
+        undone; float32 [size, size]. clear: share of the air that opacities leave. added:
+        brightness to add. regions: share of each pixel, 0 to 1, that each drawn finding covers.
     """
 
-    def __init__(self, study: PhantomStudy, size: int, bend: float, purpose: int, turned: float = 0.0):
-        self.study, self.size, self.anatomy, self.rng = study, size, study.anatomy, study.rng(purpose)
+    def __init__(
+        self, study: PhantomStudy, size: int, bend: float, purpose: int, turned: float = 0.0
+    ):
+        self.study, self.size, self.anatomy, self.rng = (
+            study,
+            size,
+            study.anatomy,
+            study.rng(purpose),
+        )
         left, top, self.texture = self.rng.random(3).tolist()
         self.window = left, top
         self._bend, self._turned = bend, turned
@@ -105,23 +122,31 @@ class Canvas:
     def stroke(self, lines: Sequence[Sequence[Point]], width: float) -> Array:
         """Return the coverage (0 to 1) of polylines of the given width; float32 [size, size]."""
         pixels = max(1, round(width * self.size * OVERSAMPLING / 2.0))
-        return self._coverage(lines, lambda draw, line: draw.line(line, fill=255, width=pixels, joint="curve"))
+        return self._coverage(
+            lines, lambda draw, line: draw.line(line, fill=255, width=pixels, joint="curve")
+        )
 
     def polygon(self, corners: Sequence[Point]) -> Array:
         """Return the coverage (0 to 1) of a polygon; float32 [size, size]."""
         return self._coverage([corners], lambda draw, line: draw.polygon(line, fill=255))
 
     def draw_devices(
-        self, state: FindingState, lines: dict[str, list[list[Point]]], case: Sequence[Point], brightness: float
+        self,
+        state: FindingState,
+        lines: dict[str, list[list[Point]]],
+        case: Sequence[Point],
+        brightness: float,
     ) -> None:
-        """Draw support devices: the ``lines`` of each, which are thick for tubes, and the ``case`` of a pacemaker, with
-        its brightness."""
+        """Draw support devices: the ``lines`` of each, which are thick for tubes, and the ``case``
+        of a pacemaker, with its brightness."""
         if "pacemaker" in state.devices:
             opaque = self.polygon(case)
             self.added += brightness * opaque
             self.claim(state.finding, opaque)
         is_thick = ("endotracheal tube", "chest tube")
-        thin = [line for device in state.devices if device not in is_thick for line in lines[device]]
+        thin = [
+            line for device in state.devices if device not in is_thick for line in lines[device]
+        ]
         thick = [line for device in state.devices if device in is_thick for line in lines[device]]
         for drawn, width in ((thin, 0.034), (thick, 0.050)):
             if drawn:
@@ -134,7 +159,9 @@ class Canvas:
         reach = np.float32(0.008 + 0.022 * size)
         return bump(np.square(x) / reach + np.square(self.y - np.float32(height)) / (0.35 * reach))
 
-    def _coverage(self, shapes: Sequence[Sequence[Point]], paint: Callable[[ImageDraw.ImageDraw, list], None]) -> Array:
+    def _coverage(
+        self, shapes: Sequence[Sequence[Point]], paint: Callable[[ImageDraw.ImageDraw, list], None]
+    ) -> Array:
         side = self.size * OVERSAMPLING
         image = Image.new("L", (side, side))
         draw = ImageDraw.Draw(image)
@@ -164,6 +191,10 @@ def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Po
 
 
 def further(state: FindingState, count: int) -> list[float]:
-    """Return ``count`` additional numbers in [0, 1) that are specific to a finding and constant across its studies."""
+    """Return ``count`` additional numbers in [0, 1) that are specific to a finding and constant
+    across its studies."""
     u, v, w = state.position
-    return [(11.3 * u + 17.9 * v + 23.7 * w + 0.618 * n * (1.0 + 7.0 * v)) % 1.0 for n in range(1, count + 1)]
+    return [
+        (11.3 * u + 17.9 * v + 23.7 * w + 0.618 * n * (1.0 + 7.0 * v)) % 1.0
+        for n in range(1, count + 1)
+    ]

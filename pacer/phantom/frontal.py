@@ -43,7 +43,10 @@ class Frontal(Canvas):
         # volume loss elevates the diaphragm
         loss, raised = study.findings.get("atelectasis"), 0.0
         if loss is not None and not loss.lateral_only:
-            raised = sum(np.where(x * sign > 0, 0.06 + 0.07 * loss.severity, 0.0) for sign in self.sides(loss))
+            raised = sum(
+                np.where(x * sign > 0, 0.06 + 0.07 * loss.severity, 0.0)
+                for sign in self.sides(loss)
+            )
         dome = anatomy.diaphragm + np.where(x < 0, -0.03, 0.03) - raised
         dome = dome + np.float32(anatomy.dome) * np.square((self.across - 0.34) / 0.38)
         self.below = y - dome
@@ -51,7 +54,9 @@ class Frontal(Canvas):
         self.medial = self.across - half_width
         self.lung = self.thorax * ramp(self.medial, 0.04) * ramp(-self.below, 0.04)
         bend = 0.30 * np.square(self.across)
-        self.ribs = np.clip(np.cos((y - bend + 0.72) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.7, 0.0, 0.9)
+        self.ribs = np.clip(
+            np.cos((y - bend + 0.72) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.7, 0.0, 0.9
+        )
         self.ribs *= ramp(self.wall + 0.05, 0.04) * ramp(self.across - 0.10, 0.05)
 
     def sides(self, state: FindingState) -> list[int]:
@@ -85,7 +90,10 @@ class Frontal(Canvas):
         x, y = self.x - np.float32(anatomy.heart_place + 0.25 * growth), self.y - np.float32(0.36)
         cos, sin = math.cos(anatomy.heart_axis), math.sin(anatomy.heart_axis)
         tilted_x, tilted_y = cos * x + sin * y, cos * y - sin * x
-        radius = np.sqrt(np.square(tilted_x / size) + np.square(tilted_y / (anatomy.heart_length + 0.25 * growth)))
+        radius = np.sqrt(
+            np.square(tilted_x / size)
+            + np.square(tilted_y / (anatomy.heart_length + 0.25 * growth))
+        )
         heart = ramp((1.0 - radius) * np.float32(size), 0.035)
         if state is not None:
             self.claim(state.finding, heart)
@@ -93,10 +101,18 @@ class Frontal(Canvas):
 
     def body(self) -> Array:
         """Draw everything except the air of the lungs; return its brightness [size, size]."""
-        x, y, across, anatomy, bone = self.x, self.y, self.across, self.anatomy, np.float32(self.anatomy.bone)
+        x, y, across, anatomy, bone = (
+            self.x,
+            self.y,
+            self.across,
+            self.anatomy,
+            np.float32(self.anatomy.bone),
+        )
         heart = self._heart()
         self.fill(0.86 * heart)
-        shoulder = 0.90 - 0.75 * np.square(np.clip((-np.float32(anatomy.shoulder) - y) * 2.2, 0.0, 1.0))
+        shoulder = 0.90 - 0.75 * np.square(
+            np.clip((-np.float32(anatomy.shoulder) - y) * 2.2, 0.0, 1.0)
+        )
         trunk = ramp(shoulder + 0.07 * np.float32(anatomy.fat) - across, 0.05)
         density = trunk * np.float32(0.60) + np.float32(0.03)
         density += (0.10 * ramp(self.below, 0.05)) * self.thorax
@@ -106,21 +122,37 @@ class Frontal(Canvas):
         vessels = smooth_noise(self.size, 22, self.texture, self.window)
         hilar = bump(np.square(across - 0.24) / 0.10 + np.square(y - 0.06) / 0.22)
         prominence = np.float32(1.0 + 4.0 * anatomy.hilum)
-        density += self.lung * self.clear * (0.014 + 0.05 * prominence * hilar) * np.clip(vessels, -1.0, 2.0)
+        density += (
+            self.lung
+            * self.clear
+            * (0.014 + 0.05 * prominence * hilar)
+            * np.clip(vessels, -1.0, 2.0)
+        )
         density += (0.07 + 0.35 * anatomy.hilum) * hilar * self.lung
         # aortic knob, descending aorta, and windpipe
         place, width = 0.09 + 0.055 * anatomy.knob, 0.010 + 0.008 * anatomy.knob
         knob = bump((np.square(x - np.float32(place)) + np.square(y + 0.30)) / np.float32(width))
         self.fill(0.7 * knob)
-        stripe = ramp(0.018 - np.abs(x - np.float32(0.10 + 0.05 * anatomy.knob)), 0.04) * ramp(y + 0.25, 0.1)
+        stripe = ramp(0.018 - np.abs(x - np.float32(0.10 + 0.05 * anatomy.knob)), 0.04) * ramp(
+            y + 0.25, 0.1
+        )
         density += np.float32(0.05 * anatomy.age) * stripe
         density -= 0.16 * ramp(0.035 - np.abs(x - 0.01), 0.02) * ramp(-0.22 - y, 0.08) * trunk
         # spine, clavicles and shoulder blades
         spine = ramp(0.075 - across, 0.03)
-        density += spine * bone * (0.08 + 0.02 * np.cos(y * np.float32(2 * math.pi / (0.73 * anatomy.rib_spacing))))
+        density += (
+            spine
+            * bone
+            * (0.08 + 0.02 * np.cos(y * np.float32(2 * math.pi / (0.73 * anatomy.rib_spacing))))
+        )
         slope = anatomy.clavicle_slope
         clavicles = [
-            curve((s * 0.08, -0.60 + h), (s * 0.35, -0.62 + h - 0.5 * slope), (s * 0.85, -0.78 + h - slope), 8)
+            curve(
+                (s * 0.08, -0.60 + h),
+                (s * 0.35, -0.62 + h - 0.5 * slope),
+                (s * 0.85, -0.78 + h - slope),
+                8,
+            )
             for s, h in zip((-1, 1), anatomy.clavicles, strict=True)
         ]
         density += 0.10 * bone * self.stroke(clavicles, 0.055)
@@ -129,8 +161,12 @@ class Frontal(Canvas):
         density += 0.055 * bone * blade * trunk
         # breasts, and gas in stomach and colon
         if anatomy.breast:
-            low = np.square((across - 0.50) / 0.30) + np.square((y - np.float32(anatomy.breast_height)) / 0.30)
-            shade = ramp(1.0 - low, 0.25) * (0.55 + 0.45 * np.clip((y - anatomy.breast_height + 0.3) / 0.5, 0.0, 1.0))
+            low = np.square((across - 0.50) / 0.30) + np.square(
+                (y - np.float32(anatomy.breast_height)) / 0.30
+            )
+            shade = ramp(1.0 - low, 0.25) * (
+                0.55 + 0.45 * np.clip((y - anatomy.breast_height + 0.3) / 0.5, 0.0, 1.0)
+            )
             density += np.float32(anatomy.breast) * shade
         bubble = self.gas(x - np.float32(anatomy.gas[0]))
         if anatomy.colon:
@@ -180,22 +216,33 @@ def consolidation(view: Frontal, state: FindingState) -> None:
         opening = 0.06 + (0.18 + 0.20 * a + 0.22 * state.severity) * (across - 0.12)
         block = ramp(opening - np.abs(y - fissure - 0.10 * (u - 0.5)), 0.025)
     inner = 0.13 + 0.12 * v
-    block = block * ramp(across - inner, 0.025) * ramp(inner + 0.28 + 0.1 * b + 0.2 * state.severity - across, 0.03)
+    block = (
+        block
+        * ramp(across - inner, 0.025)
+        * ramp(inner + 0.28 + 0.1 * b + 0.2 * state.severity - across, 0.03)
+    )
     block *= view.half(sign) * view.thorax
     view.fill((0.70 + 0.10 * c + 0.08 * state.severity) * block)
     view.claim(state.finding, block * view.lung)
 
 
 def edema(view: Frontal, state: FindingState) -> None:
-    """Butterfly-shaped haze around both hila, coarse vessels, and short lines at the lateral bases."""
+    """Butterfly-shaped haze around both hila, coarse vessels, and short lines at the lateral
+    bases."""
     across, y = view.across, view.y
     u, v, w = state.position
     wings = np.square(across - 0.26 - 0.05 * u) / (0.055 + 0.02 * v + 0.08 * state.severity)
     wings = wings + np.square(y - 0.12 * w) / (0.34 + 0.10 * u)
     haze = bump(wings) * (0.20 + 0.64 * state.severity)
     view.fill(haze * (1.0 + 0.22 * smooth_noise(view.size, 28, w, (u, v))))
-    lines = np.clip(np.cos((y - 0.1 * across) * (2 * math.pi / (0.075 + 0.02 * w))) * 2.0 - 0.8, 0.0, 1.0)
-    edge = ramp(0.11 + 0.04 * v - view.wall, 0.03) * ramp(y - 0.06 - 0.12 * u, 0.06) * ramp(across - 0.40, 0.05)
+    lines = np.clip(
+        np.cos((y - 0.1 * across) * (2 * math.pi / (0.075 + 0.02 * w))) * 2.0 - 0.8, 0.0, 1.0
+    )
+    edge = (
+        ramp(0.11 + 0.04 * v - view.wall, 0.03)
+        * ramp(y - 0.06 - 0.12 * u, 0.06)
+        * ramp(across - 0.40, 0.05)
+    )
     view.added += (0.08 + 0.14 * state.severity) * lines * edge * view.lung
     view.claim(state.finding, np.maximum(ramp(haze - 0.18, 0.1), 0.8 * edge) * view.lung)
 
@@ -229,11 +276,15 @@ def lung_lesion(view: Frontal, state: FindingState) -> None:
     radius = 0.088 + 0.075 * state.severity
     centres = [(0.33 + 0.22 * u, ZONE_HEIGHT[state.zone] + 0.16 * (v - 0.5))]
     if w > 0.7:
-        centres.append((0.58 - 0.26 * u, centres[0][1] + (0.30 if state.zone != "lower" else -0.30)))
+        centres.append(
+            (0.58 - 0.26 * u, centres[0][1] + (0.30 if state.zone != "lower" else -0.30))
+        )
     for across, y in centres:
         x, y = view.x - np.float32(sign * across), view.y - np.float32(y)
         # round to oval, with a smooth or lobed border
-        distance = np.sqrt(np.square(x) * np.float32(0.85 + 0.35 * a) + np.square(y) * np.float32(0.85 + 0.35 * b))
+        distance = np.sqrt(
+            np.square(x) * np.float32(0.85 + 0.35 * a) + np.square(y) * np.float32(0.85 + 0.35 * b)
+        )
         lobes = 1.0 + (0.10 * np.sin(5.0 * np.arctan2(y, x) + 6.0 * a) if c > 0.6 else 0.0)
         spot = ramp(radius * lobes - distance, 0.022)
         view.fill((0.80 + 0.14 * state.severity) * spot)
@@ -249,7 +300,9 @@ def lung_opacity(view: Frontal, state: FindingState) -> None:
     across, y = 0.43 + 0.16 * (u - 0.5), ZONE_HEIGHT[state.zone] + 0.18 * (v - 0.5)
     reach = 0.27 + 0.06 * a + 0.10 * state.severity
     x, y = view.x - np.float32(sign * across), view.y - np.float32(y)
-    squared = np.square(x + np.float32(0.5 * (b - 0.5)) * y) + np.float32(0.65 + 0.4 * a) * np.square(y)
+    squared = np.square(x + np.float32(0.5 * (b - 0.5)) * y) + np.float32(
+        0.65 + 0.4 * a
+    ) * np.square(y)
     haze = bump(squared / np.float32(reach**2)) * view.half(sign)
     view.fill((0.58 + 0.22 * state.severity) * haze)
     view.claim(state.finding, ramp(haze - 0.3, 0.2) * view.lung)
@@ -267,7 +320,11 @@ def pneumonia(view: Frontal, state: FindingState) -> None:
     clumps = np.clip(smooth_noise(view.size, 17, w, (u, v)) * 1.6 + 0.4, 0.0, 1.0)
     view.fill((0.84 + 0.12 * state.severity) * window * clumps)
     branches = [
-        [(sign * (across - 0.20), y - 0.06 * b), (sign * across, y), (sign * (across + 0.15), y - 0.04 - 0.12 * c)],
+        [
+            (sign * (across - 0.20), y - 0.06 * b),
+            (sign * across, y),
+            (sign * (across + 0.15), y - 0.04 - 0.12 * c),
+        ],
         [(sign * across, y), (sign * (across + 0.16), y + 0.04 + 0.12 * b)],
     ]
     view.added -= 0.17 * view.stroke(branches, 0.030) * view.lung
@@ -296,24 +353,36 @@ def pleural_abnormality(view: Frontal, state: FindingState) -> None:
     thickness = 0.085 + 0.075 * state.severity
     thickness = thickness * (1.0 + 0.28 * np.sin(y * (2 * math.pi / (0.24 + 0.14 * w)) + 6.0 * v))
     thickness = thickness * np.clip(1.6 - np.abs(y - middle) / 0.26, 0.0, 1.0)
-    rim = ramp(thickness - view.wall, 0.025) * view.thorax * ramp(view.across - 0.30, 0.08) * (thickness > 0.01)
+    rim = (
+        ramp(thickness - view.wall, 0.025)
+        * view.thorax
+        * ramp(view.across - 0.30, 0.08)
+        * (thickness > 0.01)
+    )
     for sign in view.sides(state):
         sided = rim * view.half(sign)
         view.fill(0.92 * sided)
-        view.added += (0.07 + 0.10 * (np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55)) * sided
+        view.added += (
+            0.07 + 0.10 * (np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55)
+        ) * sided
         view.claim(state.finding, sided)
 
 
 def pneumothorax(view: Frontal, state: FindingState) -> None:
-    """A thin bright pleural line away from the chest wall; the space between them is black, without vessels."""
+    """A thin bright pleural line away from the chest wall; the space between them is black, without
+    vessels."""
     sign = view.sides(state)[0]
     u, v, _ = state.position
-    depth = (0.06 + 0.02 * u + 0.36 * state.severity) * np.clip((0.45 + 0.25 * v - view.y) / 0.7, 0.0, 1.0)
+    depth = (0.06 + 0.02 * u + 0.36 * state.severity) * np.clip(
+        (0.45 + 0.25 * v - view.y) / 0.7, 0.0, 1.0
+    )
     gate = ramp(view.across - 0.24, 0.1) * view.half(sign) * ramp(depth - 0.03, 0.03)
     outside = ramp(depth - view.wall, 0.02) * view.thorax * gate
     line = np.clip(1.0 - np.abs(view.wall - depth) / 0.020, 0.0, 1.0) * gate * view.thorax
     view.added += (0.22 + 0.08 * u) * line - 0.17 * outside
-    view.claim(state.finding, np.maximum(outside, ramp(0.05 - np.abs(view.wall - depth), 0.03) * gate))
+    view.claim(
+        state.finding, np.maximum(outside, ramp(0.05 - np.abs(view.wall - depth), 0.03) * gate)
+    )
 
 
 def support_devices(view: Frontal, state: FindingState) -> None:
@@ -323,10 +392,16 @@ def support_devices(view: Frontal, state: FindingState) -> None:
     cava, box_height = -0.05 - 0.04 * w, 0.12 * (u - 0.5)
     lines = {
         "picc": [
-            curve((sign * 0.93, -0.44 + 0.16 * u), (sign * (0.55 + 0.1 * w), -0.74), (sign * 0.12, -0.50)),
+            curve(
+                (sign * 0.93, -0.44 + 0.16 * u),
+                (sign * (0.55 + 0.1 * w), -0.74),
+                (sign * 0.12, -0.50),
+            ),
             curve((sign * 0.12, -0.50), (cava, -0.46), (cava, -0.05 + 0.16 * v)),
         ],
-        "central line": [curve((sign * (0.16 + 0.1 * u), -1.0), (sign * 0.14, -0.62), (cava, -0.14 + 0.22 * v))],
+        "central line": [
+            curve((sign * (0.16 + 0.1 * u), -1.0), (sign * 0.14, -0.62), (cava, -0.14 + 0.22 * v))
+        ],
         "endotracheal tube": [[(0.03 * u, -1.0), (0.01, -0.40 + 0.16 * v)]],
         "nasogastric tube": [
             [(-0.015, -1.0), (0.0, 0.30), (0.06, 0.62)],
@@ -337,7 +412,11 @@ def support_devices(view: Frontal, state: FindingState) -> None:
             curve((cava, -0.40), (-0.10, 0.25), (0.20 + 0.08 * u, 0.42)),
         ],
         "chest tube": [
-            curve((sign * 0.92, 0.20 + 0.24 * v), (sign * 0.62, 0.20), (sign * (0.38 + 0.1 * w), -0.40 + 0.30 * u))
+            curve(
+                (sign * 0.92, 0.20 + 0.24 * v),
+                (sign * 0.62, 0.20),
+                (sign * (0.38 + 0.1 * w), -0.40 + 0.30 * u),
+            )
         ],
     }
     box = [(0.50, -0.50), (0.68, -0.54), (0.71, -0.36), (0.53, -0.32)]

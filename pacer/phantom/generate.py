@@ -22,13 +22,20 @@ from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
 from pacer.data.source import describe_source
-from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, phantom_tokenizer, report_of
+from pacer.phantom.language import (
+    PhantomReport,
+    contexts_of,
+    fullest_report_of,
+    phantom_tokenizer,
+    report_of,
+)
 from pacer.phantom.render import count_images, image_path, write_images
 from pacer.phantom.wording import degree
 from pacer.phantom.world import FindingState, PhantomStudy, make_world
 
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
-#: Creation time of all recorded answers, in seconds since 1970: nothing in a phantom depends on the clock.
+#: Creation time of all recorded answers, in seconds since 1970: nothing in a phantom depends on the
+#: clock.
 _CREATED = 1_735_689_600
 _FENCED, _CAPITALS, _FOREIGN, _CUT = 0.04, 0.03, 0.02, 0.005
 
@@ -62,24 +69,37 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     annotations = {context: f"{context}.json" for context in files}
     write_json(directory / "source.json", describe_source(directory, ".", "images", annotations))
     counts = {"patients": len(world), "studies": len(studies), "images": count_images(studies)}
-    records = {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
+    records = {
+        context: {split: len(rows) for split, rows in splits.items()}
+        for context, splits in files.items()
+    }
     manifest = {
         "kind": "phantom",
         "seed": seed,
         "parameters": config.model_dump(),
         "counts": counts | {"records": records},
-        "tokenizer": {"vocabulary": config.vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
+        "tokenizer": {
+            "vocabulary": config.vocabulary,
+            "sha256": hash_bytes(tokenizer.to_str().encode()),
+        },
     }
     write_json(directory / "manifest.json", manifest)
 
 
 def truth_table(studies: list[PhantomStudy], boxes: dict[str, list[dict]]) -> pl.DataFrame:
-    """Return ``truth.parquet``, one row per study; ``boxes``: the regions of its findings, by study id."""
+    """Return ``truth.parquet``, one row per study; ``boxes``: the regions of its findings, by study
+    id."""
     rows = [
         {"study_id": study.study_id, "subject_id": study.subject_id, "split": study.split}
         | {finding: finding in study.findings for finding in FINDINGS}
-        | {only: [name for name in FINDINGS if name in getattr(study, only)] for only in ("lateral_only", "prior_only")}
-        | {"states": [_described(state) for state in study.findings.values()], "boxes": boxes[study.study_id]}
+        | {
+            only: [name for name in FINDINGS if name in getattr(study, only)]
+            for only in ("lateral_only", "prior_only")
+        }
+        | {
+            "states": [_described(state) for state in study.findings.values()],
+            "boxes": boxes[study.study_id],
+        }
         for study in studies
     ]
     return pl.DataFrame(rows, TRUTH_SCHEMA)
@@ -88,18 +108,26 @@ def truth_table(studies: list[PhantomStudy], boxes: dict[str, list[dict]]) -> pl
 def _described(state: FindingState) -> dict[str, str | None]:
     """Return what a report can say of a finding; the side is null where no view shows one."""
     side = None if state.side == "central" or state.lateral_only else state.side
-    return {"finding": state.finding, "side": side, "severity": degree(state), "course": state.course}
+    return {
+        "finding": state.finding,
+        "side": side,
+        "severity": degree(state),
+        "course": state.course,
+    }
 
 
 def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
-    """Return a line of ``answers.jsonl``: ``{"record_id", "response"}``; the response is a chat.completion object.
+    """Return a line of ``answers.jsonl``: ``{"record_id", "response"}``; the response is a
+    chat.completion object.
 
-    It is not from a language model: it lists the findings that the report states. A few have the blemishes of real
-    answers (a code fence, capital letters, a finding outside the vocabulary, a cut-off answer), so that they exercise
-    the same code as real answers.
+    It is not from a language model: it lists the findings that the report states. A few have the
+    blemishes of real answers (a code fence, capital letters, a finding outside the vocabulary, a
+    cut-off answer), so that they exercise the same code as real answers.
     """
     record_id = f"{report.context}-{report.study.study_id}"
-    lists = {status: list(report.listed(status)) for status in ("positive", "negative", "uncertain")}
+    lists = {
+        status: list(report.listed(status)) for status in ("positive", "negative", "uncertain")
+    }
     rationale = {
         finding: " ".join(text.rstrip(".").split()[:8])
         for text, findings in reversed(report.sentences)
@@ -110,7 +138,9 @@ def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
         lists = {status: [name.title() for name in names] for status, names in lists.items()}
     elif blemish < _CAPITALS + _FOREIGN:
         lists["negative"].append("hernia")
-    content = json.dumps({"sample_uid": record_id, **lists, "rationale": rationale}, ensure_ascii=False)
+    content = json.dumps(
+        {"sample_uid": record_id, **lists, "rationale": rationale}, ensure_ascii=False
+    )
     finish = "stop"
     if blemish > 1.0 - _FENCED:
         content = f"```json\n{content}\n```"
@@ -125,7 +155,11 @@ def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
         "created": _CREATED,
         "model": "phantom-recorded",
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
-        "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total},
+        "usage": {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": total,
+        },
     }
     return {"record_id": record_id, "response": response}
 
@@ -157,14 +191,16 @@ def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict
 def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
     """Return ``new_scores`` as in the released files: the tokens of a report that state findings.
 
-    The list has one number per token of ``<s> cleaned report </s>``: 1.0 in sentences that state a finding, else 0.0.
-    A possible finding counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100 entries. Raises a
-    ValueError if cleaning changed the number of sentences.
+    The list has one number per token of ``<s> cleaned report </s>``: 1.0 in sentences that state a
+    finding, else 0.0. A possible finding counts as stated; ``<s>`` and ``</s>`` are 0.0. The list
+    is cut at 100 entries. Raises a ValueError if cleaning changed the number of sentences.
     """
     cleaned = clean_report(report.text)
     ends = sentence_ends(cleaned)
     if len(ends) != len(report.sentences):
         raise ValueError(f"cleaning turned {len(report.sentences)} sentences into {len(ends)}")
     tokens = tokenizer.encode(cleaned, add_special_tokens=False)
-    marks = token_marks(ends, [bool(stated) for _, stated in report.sentences], [end for _, end in tokens.offsets])
+    marks = token_marks(
+        ends, [bool(stated) for _, stated in report.sentences], [end for _, end in tokens.offsets]
+    )
     return marks[:EMPHASIS_POSITIONS]

@@ -1,12 +1,14 @@
-"""Findings and impression of a study in the style of radiologists, with the statuses that the text states.
+"""Findings and impression of a study in the style of radiologists, with the statuses that the text
+states.
 
-The context determines the content of a report. Without a previous report there is no comparison of any kind. Without a
-lateral view, lateral-only findings are not mentioned, either as present or as absent.
+The context determines the content of a report. Without a previous report there is no comparison of
+any kind. Without a lateral view, lateral-only findings are not mentioned, either as present or as
+absent.
 
-The tokenizer of these texts has Llama's layout (``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, the 256 byte tokens, then the
-learned pieces), dummy space before the first word, and byte fallback, so texts map to tokens as with the real model. It
-is trained on a fixed sample of cleaned reports, commitments and prompts: the same vocabulary size always yields the
-same tokenizer.
+The tokenizer of these texts has Llama's layout (``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, the 256 byte
+tokens, then the learned pieces), dummy space before the first word, and byte fallback, so texts map
+to tokens as with the real model. It is trained on a fixed sample of cleaned reports, commitments
+and prompts: the same vocabulary size always yields the same tokenizer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,13 +30,15 @@ from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make
 Status = Literal["positive", "negative", "uncertain"]
 Sentence = tuple[str, frozenset[str]]
 
-#: Shares of reports with both sections and with only the findings section; the rest have only the impression.
+#: Shares of reports with both sections and with only the findings section; the rest have only the
+#: impression.
 _BOTH, _FINDINGS_ALONE = 0.62, 0.20
 #: Share of reports with a previous report that open with a comparison phrase.
 _OPENING = 0.30
 #: Share of definite statements with a detail, by style.
 _DETAIL = {"terse": 0.20, "plain": 0.38, "prose": 0.45, "numbered": 0.35}
-#: Shares of reports that state two findings in one sentence, and that add the absence of a finding to a statement.
+#: Shares of reports that state two findings in one sentence, and that add the absence of a finding
+#: to a statement.
 _JOINED, _WITHOUT = 0.25, 0.15
 #: Share of enlarged hearts and mediastina that are stated by a special sentence.
 _CLAUSE = 0.35
@@ -49,28 +53,61 @@ _SAMPLED = {"sn": 1.0, "sw": 2.5, "mn": 2.0, "mw": 4.0}
 #: Findings outside the lungs; if no others are present, the lungs are clear.
 _OUTSIDE_LUNGS = frozenset({"cardiomegaly", "enlarged mediastinum", "fracture", "support devices"})
 _PURPOSE = 20
-#: Decisions on a whole report, and on one finding, in the order of their draws; each is used at one place.
+#: Decisions on a whole report, and on one finding, in the order of their draws; each is used at one
+#: place.
 _OF_REPORT = (
-    "style", "is_compared", "comparison", "denies_first", "says_clear", "clear", "has_remark", "remark",
-    "remarks_first", "normal", "sections", "joins", "names_absent", "absent", "denials", "denial", "silhouette_alone",
-    "denies_apart", "denies_in_reverse", "summaries", "normal_summary",
-)  # fmt: skip
+    "style",
+    "is_compared",
+    "comparison",
+    "denies_first",
+    "says_clear",
+    "clear",
+    "has_remark",
+    "remark",
+    "remarks_first",
+    "normal",
+    "sections",
+    "joins",
+    "names_absent",
+    "absent",
+    "denials",
+    "denial",
+    "silhouette_alone",
+    "denies_apart",
+    "denies_in_reverse",
+    "summaries",
+    "normal_summary",
+)
 _OF_FINDING = (
-    "order", "name", "detail", "frame", "has_clause", "clause", "elaboration", "absent_name", "second_name",
-    "ended_name", "ended_frame", "denied", "silhouette", "summary_name", "summary_frame",
-)  # fmt: skip
+    "order",
+    "name",
+    "detail",
+    "frame",
+    "has_clause",
+    "clause",
+    "elaboration",
+    "absent_name",
+    "second_name",
+    "ended_name",
+    "ended_frame",
+    "denied",
+    "silhouette",
+    "summary_name",
+    "summary_frame",
+)
 SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
 _BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 #: Maximum number of distinct characters learned.
 _LETTERS = 100
 _SAMPLE_SEED, _SAMPLE_SIZE = 20_240_607, 5_000
 _TASKS = (
-    "Human: <Img><ImageHere></Img> Write radiological finding and impression for this posterior anterior chest X-ray"
-    " visual feature. Assistant:",
-    "Human: <Img><ImageHere></Img> Write radiological finding section of report for this anterior posterior chest X-ray"
-    " visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report in"
-    " <REPORT>. Assistant:",
-    "Write radiological impression section of report for this posterior anterior chest X-ray visual feature",
+    "Human: <Img><ImageHere></Img> Write radiological finding and impression for this posterior "
+    "anterior chest X-ray visual feature. Assistant:",
+    "Human: <Img><ImageHere></Img> Write radiological finding section of report for this anterior "
+    "posterior chest X-ray visual feature. First output <ANCHOR> positive, negative and uncertain "
+    "findings, then output the final report in <REPORT>. Assistant:",
+    "Write radiological impression section of report for this posterior anterior chest X-ray "
+    "visual feature",
     "Write radiological finding section of report for chest X-ray examination",
 )
 
@@ -81,7 +118,9 @@ class PhantomReport:
 
     findings: str  # the section, '' if the report has none
     impression: str  # likewise
-    sentences: tuple[Sentence, ...]  # in order, with the findings that each states as present or possible
+    sentences: tuple[
+        Sentence, ...
+    ]  # in order, with the findings that each states as present or possible
     statuses: dict[str, Status]  # status of each finding that the report mentions
     context: Context
     study: PhantomStudy = field(repr=False, compare=False)
@@ -99,13 +138,16 @@ class PhantomReport:
 class _Choices:
     """Random choices that depend only on the current text element, not on the text before it.
 
-    So the reports of a study in different contexts share their style, and their wording for the same statements.
+    So the reports of a study in different contexts share their style, and their wording for the
+    same statements.
     """
 
     def __init__(self, rng: np.random.Generator):
         self._of_report = dict(zip(_OF_REPORT, rng.random(len(_OF_REPORT)).tolist(), strict=True))
         of_findings = rng.random((len(FINDINGS), len(_OF_FINDING))).tolist()
-        self._of_findings = {name: dict(zip(_OF_FINDING, row)) for name, row in zip(FINDINGS, of_findings)}
+        self._of_findings = {
+            name: dict(zip(_OF_FINDING, row)) for name, row in zip(FINDINGS, of_findings)
+        }
         drawn = self.number("style")
         self.style: Style = next(style for style, share in wording.STYLES.items() if drawn < share)
 
@@ -116,19 +158,23 @@ class _Choices:
         return pick(options, self.number(decision, finding))
 
     def phrase(self, state: FindingState) -> Phrase:
-        return wording.describe(state, self.number("name", state.finding), self.number("detail", state.finding))
+        return wording.describe(
+            state, self.number("name", state.finding), self.number("detail", state.finding)
+        )
 
     def frame(self, frames: Sequence[str], state: FindingState) -> str:
         return self.pick(frames, "frame", state.finding)
 
 
 def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator) -> PhantomReport:
-    """Write the report of a study for one of its contexts; equal generators give all of them the same wording."""
+    """Write the report of a study for one of its contexts; equal generators give all of them the
+    same wording."""
     lateral, prior = availability(context)
     choices = _Choices(rng)
     stated = [s for s in study.findings.values() if s.known_from(lateral, prior)]
     statuses: dict[str, Status] = {
-        state.finding: "uncertain" if state.certainty == "hedged" else "positive" for state in stated
+        state.finding: "uncertain" if state.certainty == "hedged" else "positive"
+        for state in stated
     }
     body = _statements(stated, study, prior, statuses, choices)
     if prior and body and choices.number("is_compared") < _OPENING:
@@ -142,7 +188,9 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
         body.insert(0, (choices.pick(by_style(WORDING.clear, choices.style), "clear"), frozenset()))
     if choices.number("has_remark") < _REMARK and len(stated) < _MANY:
         remark = choices.pick(wording.remarks(study, choices.style), "remark")
-        body.insert(0 if choices.number("remarks_first") < 0.3 else len(body), (remark, frozenset()))
+        body.insert(
+            0 if choices.number("remarks_first") < 0.3 else len(body), (remark, frozenset())
+        )
     summary = _impression(stated, prior, choices)
     if not body:
         body = [(choices.pick(by_style(WORDING.normal, choices.style), "normal"), frozenset())]
@@ -154,7 +202,9 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
     else:
         findings, impression = [], body
     if choices.style == "numbered" and len(impression) > 1:
-        impression = [(f"{number}) {text}", names) for number, (text, names) in enumerate(impression, 1)]
+        impression = [
+            (f"{number}) {text}", names) for number, (text, names) in enumerate(impression, 1)
+        ]
     return PhantomReport(
         findings=" ".join(text for text, _ in findings),
         impression=" ".join(text for text, _ in impression),
@@ -166,14 +216,23 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
 
 
 def _statements(
-    stated: list[FindingState], study: PhantomStudy, prior: bool, statuses: dict[str, Status], choices: _Choices
+    stated: list[FindingState],
+    study: PhantomStudy,
+    prior: bool,
+    statuses: dict[str, Status],
+    choices: _Choices,
 ) -> list[Sentence]:
-    """Write the sentences that state or hedge findings; some state two findings, or add the absence of another."""
+    """Write the sentences that state or hedge findings; some state two findings, or add the absence
+    of another."""
     ordered = sorted(stated, key=lambda s: choices.number("order", s.finding))
     pair = _pair(ordered, prior) if choices.number("joins") < _JOINED else None
     absent = None
     if choices.number("names_absent") < _WITHOUT:
-        free = [name for name in _NAMED_ABSENT if name not in study.findings and name not in study.resolved]
+        free = [
+            name
+            for name in _NAMED_ABSENT
+            if name not in study.findings and name not in study.resolved
+        ]
         absent = choices.pick(tuple(free), "absent") if free else None
     body: list[Sentence] = []
     for state in ordered:
@@ -182,28 +241,46 @@ def _statements(
         if pair and state is pair[0]:
             first, second = pair
             also = wording.short(second, choices.number("second_name", second.finding))
-            frames = WORDING.joint_changes[first.course] if prior else by_style(WORDING.joint, choices.style)
+            frames = (
+                WORDING.joint_changes[first.course]
+                if prior
+                else by_style(WORDING.joint, choices.style)
+            )
             sentence = fill(choices.frame(frames, first), choices.phrase(first), also)
             body.append((sentence, frozenset({first.finding, second.finding})))
-        elif absent and not prior and state.certainty == "definite" and state.finding != "support devices":
+        elif (
+            absent
+            and not prior
+            and state.certainty == "definite"
+            and state.finding != "support devices"
+        ):
             name = choices.pick(WORDING.denied_names[absent], "absent_name", state.finding)
             frame = choices.frame(by_style(WORDING.without, choices.style), state)
-            body.append((fill(frame, choices.phrase(state), absent=name), frozenset({state.finding})))
+            body.append(
+                (fill(frame, choices.phrase(state), absent=name), frozenset({state.finding}))
+            )
             statuses[absent], absent = "negative", None
         else:
-            body.append((_statement(state, prior, choices, len(stated) < _MANY), frozenset({state.finding})))
+            body.append(
+                (_statement(state, prior, choices, len(stated) < _MANY), frozenset({state.finding}))
+            )
     return body
 
 
 def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, FindingState] | None:
-    """Find the first two definite findings that can share a sentence; with a previous report, their course is equal."""
+    """Find the first two definite findings that can share a sentence; with a previous report, their
+    course is equal."""
     plain = [s for s in states if s.finding != "support devices" and not s.lateral_only]
     pairs = combinations((s for s in plain if s.certainty == "definite"), 2)
-    return next(((first, second) for first, second in pairs if not prior or first.course == second.course), None)
+    return next(
+        ((first, second) for first, second in pairs if not prior or first.course == second.course),
+        None,
+    )
 
 
 def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:
-    """Write the sentence that states or hedges one finding, with a visible detail if ``detailed`` allows it."""
+    """Write the sentence that states or hedges one finding, with a visible detail if ``detailed``
+    allows it."""
     finding = state.finding
     hedged = state.certainty == "hedged"
     if not prior and not hedged and choices.number("has_clause", finding) < _CLAUSE:
@@ -217,7 +294,11 @@ def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bo
     if prior:
         # verbs such as "develop" do not suit devices
         style = "plain" if finding == "support devices" else choices.style
-        frames = WORDING.hedged_changes[state.course] if hedged else by_style(WORDING.changes[state.course], style)
+        frames = (
+            WORDING.hedged_changes[state.course]
+            if hedged
+            else by_style(WORDING.changes[state.course], style)
+        )
     else:
         frames = by_style(WORDING.hedges if hedged else WORDING.statements, choices.style)
     return fill(choices.frame(frames, state), phrase)
@@ -259,11 +340,17 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
     silhouette = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
     if len(silhouette) == 2 and choices.number("silhouette_alone") < 0.4:
         silhouette = silhouette[:1]
-    # "pleural effusion or pleural thickening" could be read as one phrase, so thickening comes first
-    listed = sorted((name for name in chosen if name not in silhouette), key=lambda name: name != "pleural abnormality")
+    # "pleural effusion or pleural thickening" could be read as one phrase, so thickening comes
+    # first
+    listed = sorted(
+        (name for name in chosen if name not in silhouette),
+        key=lambda name: name != "pleural abnormality",
+    )
     sentences: list[Sentence] = []
     if silhouette:
-        frames = by_style(WORDING.both_absent if len(silhouette) == 2 else WORDING.absences[silhouette[0]], style)
+        frames = by_style(
+            WORDING.both_absent if len(silhouette) == 2 else WORDING.absences[silhouette[0]], style
+        )
         sentences.append((choices.pick(frames, "silhouette", silhouette[0]), frozenset()))
     if len(listed) == 2 and style == "terse" and choices.number("denies_apart") < 0.3:
         sentences += [(wording.denial([name], style, choice), frozenset()) for name in listed]
@@ -277,7 +364,9 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
 def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> list[Sentence]:
     """Write at most three short sentences that repeat the most urgent findings."""
     if not stated:
-        return [(choices.pick(by_style(WORDING.normal, choices.style), "normal_summary"), frozenset())]
+        return [
+            (choices.pick(by_style(WORDING.normal, choices.style), "normal_summary"), frozenset())
+        ]
     ranked = sorted(stated, key=lambda s: FINDING_PRIORS[s.finding].urgency)
     count = 1 + int(choices.number("summaries") * (2.4 if len(stated) < _MANY + 1 else 1.6))
     sentences: list[Sentence] = []
@@ -303,12 +392,14 @@ def report_of(study: PhantomStudy, context: Context) -> PhantomReport:
 
 
 def fullest_report_of(study: PhantomStudy) -> PhantomReport:
-    """Return the report that uses all sources of the study; later studies have it as their previous report."""
+    """Return the report that uses all sources of the study; later studies have it as their previous
+    report."""
     return report_of(study, contexts_of(study)[-1])
 
 
 def sample_texts(seed: int, count: int) -> list[PhantomReport]:
-    """Write ``count`` reports of separate worlds, one per study, each in a random context that the study supports."""
+    """Write ``count`` reports of separate worlds, one per study, each in a random context that the
+    study supports."""
     reports: list[PhantomReport] = []
     chunk, size = 0, max(count // 2, 8)
     while len(reports) < count:
@@ -317,7 +408,9 @@ def sample_texts(seed: int, count: int) -> list[PhantomReport]:
                 rng = study.rng(_PURPOSE + 1)
                 contexts = contexts_of(study)
                 weights = [_SAMPLED[context] for context in contexts]
-                context = contexts[int(np.searchsorted(np.cumsum(weights), rng.random() * sum(weights)))]
+                context = contexts[
+                    int(np.searchsorted(np.cumsum(weights), rng.random() * sum(weights)))
+                ]
                 reports.append(write_report(study, context, rng))
         chunk += 1
     return reports[:count]
@@ -325,7 +418,10 @@ def sample_texts(seed: int, count: int) -> list[PhantomReport]:
 
 def commitment_text(report: PhantomReport) -> str:
     """Format the statuses of a report as a commitment."""
-    lists = {status: ", ".join(report.listed(status)[:8]) for status in ("positive", "negative", "uncertain")}
+    lists = {
+        status: ", ".join(report.listed(status)[:8])
+        for status in ("positive", "negative", "uncertain")
+    }
     fields = "; ".join(f"{status}: {names or 'none'}" for status, names in lists.items())
     return f"<ANCHOR> {fields} </ANCHOR>"
 
@@ -348,8 +444,9 @@ def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """Learn a Llama-style tokenizer, which puts ``<s>`` first if special tokens are requested. ``decode`` inverts
-    ``encode`` for every text that does not begin with a space; unlearned characters become byte tokens.
+    """Learn a Llama-style tokenizer, which puts ``<s>`` first if special tokens are requested.
+    ``decode`` inverts ``encode`` for every text that does not begin with a space; unlearned
+    characters become byte tokens.
 
     Args:
         texts: training texts. They are split at newlines, so a newline is always a byte token.
@@ -365,11 +462,20 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
         limit_alphabet=min(_LETTERS, vocabulary - len(special)),
     )
     learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
-    tokenizer = Tokenizer(learner.model)  # without the learner's special tokens, so that byte tokens are ordinary
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
+    tokenizer = Tokenizer(
+        learner.model
+    )  # without the learner's special tokens, so that byte tokens are ordinary
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
+    )
     tokenizer.pre_tokenizer = learner.pre_tokenizer
     tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
     )
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]

@@ -1,7 +1,8 @@
 """The lateral radiograph, with the patient facing left: the anatomy, and each finding on it.
 
-The lungs overlap, so the side of a finding is lost. Pneumothorax and rib fractures are not visible; effusions behind
-the diaphragm, disease behind the heart and vertebral fractures are more visible than on the frontal view.
+The lungs overlap, so the side of a finding is lost. Pneumothorax and rib fractures are not visible;
+effusions behind the diaphragm, disease behind the heart and vertebral fractures are more visible
+than on the frontal view.
 """
 
 import math
@@ -37,24 +38,33 @@ class Lateral(Canvas):
         width = np.float32(anatomy.lung_width + 0.26)
         # narrow apices: the upper part lies further back
         lean = np.float32(1.5 * anatomy.apex) * np.clip(-y, 0.0, 1.0)
-        self.wall = (1.0 - np.sqrt(np.square((x - 0.02 - lean) / width) + np.square(y / height))) * width
+        self.wall = (
+            1.0 - np.sqrt(np.square((x - 0.02 - lean) / width) + np.square(y / height))
+        ) * width
         self.thorax = ramp(self.wall, 0.04)
         raised = 0.0
         if "atelectasis" in study.findings:
             raised = 0.05 + 0.06 * study.findings["atelectasis"].severity
-        dome = anatomy.diaphragm - 0.06 - raised + np.float32(anatomy.dome - 0.13) * np.square((x + 0.12) / 0.62)
+        dome = (
+            anatomy.diaphragm
+            - 0.06
+            - raised
+            + np.float32(anatomy.dome - 0.13) * np.square((x + 0.12) / 0.62)
+        )
         self.below = y - dome
         self.lung = self.thorax * ramp(-self.below, 0.04)
 
     def place(self, state: FindingState) -> tuple[float, float]:
-        """Return the position of a lung finding; behind the heart if it is visible only on this view."""
+        """Return the position of a lung finding; behind the heart if it is visible only on this
+        view."""
         u, v, _ = state.position
         if state.lateral_only:
             return 0.27 + 0.10 * (u - 0.5), 0.24 + 0.16 * (v - 0.5)
         return 0.12 + 0.30 * (u - 0.5), ZONE_HEIGHT[state.zone] + 0.18 * (v - 0.5)
 
     def body(self) -> Array:
-        """Draw everything except the findings and the air of the lungs; return its brightness [size, size]."""
+        """Draw everything except the findings and the air of the lungs; return its brightness
+        [size, size]."""
         x, y, anatomy, bone = self.x, self.y, self.anatomy, np.float32(self.anatomy.bone)
         trunk = ramp(0.85 + 0.08 * np.float32(anatomy.fat) - np.abs(x), 0.06)
         trunk *= ramp(y + 1.15 - 0.25 * np.abs(x), 0.1)
@@ -65,7 +75,9 @@ class Lateral(Canvas):
         if widened is not None:  # it fills the retrosternal space, which otherwise stays clear
             u, v, _ = widened.position
             reach = 0.25 + 0.12 * widened.severity
-            mass = np.square((x + 0.30 - 0.06 * u) / reach) + np.square((y + 0.40 - 0.08 * v) / (reach + 0.06))
+            mass = np.square((x + 0.30 - 0.06 * u) / reach) + np.square(
+                (y + 0.40 - 0.08 * v) / (reach + 0.06)
+            )
             mass = ramp(1.0 - mass, 0.25)
             self.fill(0.70 * mass)
             self.claim(widened.finding, mass * self.lung)
@@ -73,19 +85,33 @@ class Lateral(Canvas):
         column = ramp(0.115 - np.abs(x - axis), 0.03)
         blocks = np.clip(np.cos((y - 0.04) * (2 * math.pi / VERTEBRA)) * 1.5 + 0.9, 0.0, 1.0)
         density += column * bone * (0.05 + 0.14 * blocks) * (1.0 - 0.35 * (y + 1.0) / 2.0)
-        density -= 0.15 * ramp(0.045 - np.abs(x - 0.10 - 0.12 * (y + 0.6)), 0.02) * ramp(-0.28 - y, 0.08) * trunk
+        density -= (
+            0.15
+            * ramp(0.045 - np.abs(x - 0.10 - 0.12 * (y + 0.6)), 0.02)
+            * ramp(-0.28 - y, 0.08)
+            * trunk
+        )
         breastbone = curve((-0.50, -0.72), (-0.74 + 0.2 * anatomy.apex, -0.20), (-0.66, 0.36), 8)
         density += 0.13 * bone * self.stroke([breastbone], 0.05)
         # raised arms above, breasts in front, and gas under the diaphragm
         arm = np.abs(x - np.float32(0.55 - 2.0 * anatomy.scapula) - 0.5 * (y + 0.9))
-        density += np.float32(0.05 + 0.05 * anatomy.fat) * ramp(0.14 - arm, 0.06) * ramp(-0.58 - y, 0.15) * trunk
+        density += (
+            np.float32(0.05 + 0.05 * anatomy.fat)
+            * ramp(0.14 - arm, 0.06)
+            * ramp(-0.58 - y, 0.15)
+            * trunk
+        )
         if anatomy.breast:
-            low = np.square((x + 0.62) / 0.28) + np.square((y - np.float32(anatomy.breast_height)) / 0.34)
+            low = np.square((x + 0.62) / 0.28) + np.square(
+                (y - np.float32(anatomy.breast_height)) / 0.34
+            )
             density += np.float32(anatomy.breast) * ramp(1.0 - low, 0.3)
         density -= 0.20 * self.gas(x + np.float32(anatomy.gas[0] - 0.32)) * ramp(self.below, 0.05)
         hilum = bump((np.square(x - 0.05) + np.square(y + 0.02)) / 0.035)
         density += (0.10 + 0.4 * anatomy.hilum) * hilum * self.lung
-        ribs = np.clip(np.cos((y - 0.45 * x + 0.3) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.8, 0.0, 0.8)
+        ribs = np.clip(
+            np.cos((y - 0.45 * x + 0.3) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.8, 0.0, 0.8
+        )
         density += 0.035 * bone * ribs * self.thorax
         density += 0.02 * smooth_noise(self.size, 22, self.texture, self.window) * self.lung
         return density + 0.015 * smooth_noise(self.size, 5, self.texture, self.window) * trunk
@@ -104,7 +130,11 @@ class Lateral(Canvas):
         if enlarged is not None:
             self.claim("cardiomegaly", heart)
         arch = np.sqrt(np.square(x - 0.10) + np.square(y + 0.34))
-        self.fill(np.float32(0.35 * anatomy.knob) * ramp(0.05 - np.abs(arch - 0.14), 0.05) * ramp(-0.20 - y, 0.1))
+        self.fill(
+            np.float32(0.35 * anatomy.knob)
+            * ramp(0.05 - np.abs(arch - 0.14), 0.05)
+            * ramp(-0.20 - y, 0.1)
+        )
 
 
 def atelectasis(view: Lateral, state: FindingState) -> None:
@@ -113,7 +143,10 @@ def atelectasis(view: Lateral, state: FindingState) -> None:
     base, step = view.anatomy.diaphragm - 0.26 + 0.05 * u, 0.095 + 0.03 * b
     start, end = -0.06 + 0.10 * a, 0.40 + 0.10 * c
     lines = [
-        [(start + 0.04 * n, base - step * n), (end, base - step * n + (0.16 if n % 2 == 0 else 0.02) * (0.3 + v))]
+        [
+            (start + 0.04 * n, base - step * n),
+            (end, base - step * n + (0.16 if n % 2 == 0 else 0.02) * (0.3 + v)),
+        ]
         for n in range(2 + (state.severity > 0.5))
     ]
     bands = view.stroke(lines, 0.040 + 0.010 * a + 0.012 * state.severity)
@@ -130,7 +163,9 @@ def consolidation(view: Lateral, state: FindingState) -> None:
     half = 0.17 + 0.09 * state.severity
     a, b, c = further(state, 3)
     slanted = y - centre_y - (0.35 + 0.4 * a) * (x - centre_x)
-    block = ramp(half - np.abs(slanted), 0.025) * ramp(half + 0.10 * b - np.abs(x - centre_x), 0.025)
+    block = ramp(half - np.abs(slanted), 0.025) * ramp(
+        half + 0.10 * b - np.abs(x - centre_x), 0.025
+    )
     view.fill((0.74 + 0.12 * c) * block)
     view.added += 0.05 * block * view.lung
     view.claim(state.finding, block * view.lung)
@@ -143,7 +178,10 @@ def edema(view: Lateral, state: FindingState) -> None:
     spread = np.square(x - 0.10 * u) + np.float32(0.55 + 0.3 * v) * np.square(y - 0.08 * w)
     haze = bump(spread / (0.15 + 0.10 * state.severity)) * (0.36 + 0.50 * state.severity)
     view.fill(haze * (1.0 + 0.22 * smooth_noise(view.size, 28, w, (u, v))))
-    fissures = [[(0.32 + 0.08 * u, -0.50), (-0.24 + 0.08 * v, 0.46)], [(0.08, -0.02), (-0.46, 0.02 + 0.08 * w)]]
+    fissures = [
+        [(0.32 + 0.08 * u, -0.50), (-0.24 + 0.08 * v, 0.46)],
+        [(0.08, -0.02), (-0.46, 0.02 + 0.08 * w)],
+    ]
     view.added += 0.15 * view.stroke(fissures, 0.035) * view.lung
     region = np.maximum(ramp(haze - 0.2, 0.1), view.stroke(fissures, 0.06))
     view.claim(state.finding, region * view.lung)
@@ -154,8 +192,12 @@ def fracture(view: Lateral, state: FindingState) -> None:
     y = 0.04 + VERTEBRA * (int(4 * state.position[0]) - 2)
     x = 0.50 + 0.10 * y * y
     left, right = x - 0.16 - 0.02 * state.position[1], x + 0.13
-    around = view.polygon([(left, y - 0.10), (right, y - 0.10), (right, y + 0.10), (left, y + 0.10)])
-    wedge = view.polygon([(left, y - 0.012), (right, y - 0.075), (right, y + 0.075), (left, y + 0.03)])
+    around = view.polygon(
+        [(left, y - 0.10), (right, y - 0.10), (right, y + 0.10), (left, y + 0.10)]
+    )
+    wedge = view.polygon(
+        [(left, y - 0.012), (right, y - 0.075), (right, y + 0.075), (left, y + 0.03)]
+    )
     view.added += (0.42 + 0.12 * state.severity) * wedge - 0.26 * around
     view.claim(state.finding, around)
 
@@ -165,7 +207,9 @@ def lung_lesion(view: Lateral, state: FindingState) -> None:
     a, b, _ = further(state, 3)
     radius = 0.092 + 0.08 * state.severity
     x, y = view.x - np.float32(x), view.y - np.float32(y)
-    distance = np.sqrt(np.square(x) * np.float32(0.85 + 0.35 * a) + np.square(y) * np.float32(0.85 + 0.35 * b))
+    distance = np.sqrt(
+        np.square(x) * np.float32(0.85 + 0.35 * a) + np.square(y) * np.float32(0.85 + 0.35 * b)
+    )
     spot = ramp(radius - distance, 0.022)
     view.fill((0.82 + 0.12 * state.severity) * spot)
     view.added += (0.10 + 0.06 * b) * spot
@@ -187,10 +231,15 @@ def pneumonia(view: Lateral, state: FindingState) -> None:
     x, y = view.place(state)
     u, v, w = state.position
     reach = 0.31 + 0.05 * w + 0.08 * state.severity
-    window = np.sqrt(bump((np.square(view.x - np.float32(x)) + np.square(view.y - np.float32(y))) / reach**2))
+    window = np.sqrt(
+        bump((np.square(view.x - np.float32(x)) + np.square(view.y - np.float32(y))) / reach**2)
+    )
     clumps = np.clip(smooth_noise(view.size, 17, w, (v, u)) * 1.6 + 0.4, 0.0, 1.0)
     view.fill((0.80 + 0.12 * state.severity) * window * clumps)
-    branches = [[(x - 0.20, y - 0.02), (x, y), (x + 0.15, y - 0.11)], [(x, y), (x + 0.16, y + 0.10)]]
+    branches = [
+        [(x - 0.20, y - 0.02), (x, y), (x + 0.15, y - 0.11)],
+        [(x, y), (x + 0.16, y + 0.10)],
+    ]
     view.added -= 0.15 * view.stroke(branches, 0.028) * view.lung
     view.claim(state.finding, ramp(window - 0.25, 0.15) * view.lung)
 
@@ -200,7 +249,9 @@ def pleural_effusion(view: Lateral, state: FindingState) -> None:
     x, y = view.x, view.y
     height = 0.30 + 0.45 * state.severity
     a, b, _ = further(state, 3)
-    level = 0.78 - height * (0.45 + 0.55 * np.clip((x + 0.10) / 0.62, 0.0, 1.0) ** np.float32(1.5 + b))
+    level = 0.78 - height * (
+        0.45 + 0.55 * np.clip((x + 0.10) / 0.62, 0.0, 1.0) ** np.float32(1.5 + b)
+    )
     fluid = ramp(y - level, 0.05) * ramp(x + 0.08, 0.1)
     view.fill((0.85 + 0.10 * a) * fluid)
     view.added += 0.09 * fluid * view.lung
@@ -211,11 +262,20 @@ def pleural_abnormality(view: Lateral, state: FindingState) -> None:
     """A wavy rim along the posterior chest wall."""
     u, v, w = state.position
     y = view.y
-    thickness = (0.10 + 0.07 * state.severity) * (1.0 + 0.28 * np.sin(y * (2 * math.pi / (0.24 + 0.14 * w)) + 6.0 * v))
+    thickness = (0.10 + 0.07 * state.severity) * (
+        1.0 + 0.28 * np.sin(y * (2 * math.pi / (0.24 + 0.14 * w)) + 6.0 * v)
+    )
     thickness = thickness * np.clip(1.6 - np.abs(y + 0.35 - 0.3 * np.float32(u)) / 0.26, 0.0, 1.0)
-    rim = ramp(thickness - view.wall, 0.025) * view.thorax * ramp(view.x - 0.1, 0.1) * (thickness > 0.01)
+    rim = (
+        ramp(thickness - view.wall, 0.025)
+        * view.thorax
+        * ramp(view.x - 0.1, 0.1)
+        * (thickness > 0.01)
+    )
     view.fill(0.92 * rim)
-    view.added += (0.07 + 0.10 * (np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55)) * rim
+    view.added += (
+        0.07 + 0.10 * (np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55)
+    ) * rim
     view.claim(state.finding, rim)
 
 
@@ -223,7 +283,9 @@ def support_devices(view: Lateral, state: FindingState) -> None:
     u, v, w = state.position
     lines = {
         "picc": [curve((0.04 + 0.12 * w, -0.95), (-0.02, -0.60), (-0.03, -0.08 + 0.20 * v))],
-        "central line": [curve((-0.16 + 0.08 * w, -1.0), (-0.10, -0.60), (-0.02, -0.12 + 0.20 * v))],
+        "central line": [
+            curve((-0.16 + 0.08 * w, -1.0), (-0.10, -0.60), (-0.02, -0.12 + 0.20 * v))
+        ],
         "endotracheal tube": [[(0.04, -1.0), (0.11, -0.40 + 0.12 * v)]],
         "nasogastric tube": [
             curve((0.14, -1.0), (0.26, -0.20), (0.22, 0.55)),
@@ -235,4 +297,6 @@ def support_devices(view: Lateral, state: FindingState) -> None:
         ],
         "chest tube": [curve((0.10, 0.42), (0.22, 0.05), (0.16, -0.42 + 0.2 * u))],
     }
-    view.draw_devices(state, lines, [(-0.74, -0.58), (-0.64, -0.60), (-0.62, -0.40), (-0.72, -0.38)], 0.34)
+    view.draw_devices(
+        state, lines, [(-0.74, -0.58), (-0.64, -0.60), (-0.62, -0.40), (-0.72, -0.38)], 0.34
+    )

@@ -1,7 +1,8 @@
-"""Rendering of a study's radiographs: drawing, printing, masks of the findings, image files, labelled training images.
+"""Rendering of a study's radiographs: drawing, printing, masks of the findings, image files,
+labelled training images.
 
-Objects on the body use body coordinates; the print uses detector coordinates. In both, x runs to the right and y
-downwards, from -1 to 1.
+Objects on the body use body coordinates; the print uses detector coordinates. In both, x runs to
+the right and y downwards, from -1 to 1.
 """
 
 import multiprocessing
@@ -23,14 +24,18 @@ from pacer.phantom.canvas import Array, Canvas, bump, curve, pixel_centres, ramp
 from pacer.phantom.world import PhantomStudy, make_world
 
 View = Literal["frontal", "lateral"]
-#: The class that draws a view, and the module whose functions draw the findings that they are named after; cardiomegaly
-#: and an enlarged mediastinum change the anatomy itself.
-_VIEWS: dict[View, tuple[Any, Any]] = {"frontal": (frontal.Frontal, frontal), "lateral": (lateral.Lateral, lateral)}
+#: The class that draws a view, and the module whose functions draw the findings that they are named
+#: after; cardiomegaly and an enlarged mediastinum change the anatomy itself.
+_VIEWS: dict[View, tuple[Any, Any]] = {
+    "frontal": (frontal.Frontal, frontal),
+    "lateral": (lateral.Lateral, lateral),
+}
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 #: Number of rendering processes.
 _PROCESSES = 2
 
-#: A cell counts as full if a finding covers this share of it, because small findings may straddle cells.
+#: A cell counts as full if a finding covers this share of it, because small findings may straddle
+#: cells.
 FULL_SHARE = 0.4
 #: Share of a pixel that a finding must cover for the pixel to lie in one of its boxes.
 _EDGE = 0.2
@@ -48,8 +53,8 @@ _CHUNK = 100
 def visible_findings(study: PhantomStudy, view: View) -> set[str]:
     """Return the findings that ``view`` shows.
 
-    The frontal view does not show lateral-only findings, and the lateral view does not show pneumothorax and rib
-    fractures; neither shows findings that only the previous report mentions.
+    The frontal view does not show lateral-only findings, and the lateral view does not show
+    pneumothorax and rib fractures; neither shows findings that only the previous report mentions.
     """
     if view == "frontal":
         return study.findings.keys() - study.lateral_only - study.prior_only
@@ -60,8 +65,9 @@ def visible_findings(study: PhantomStudy, view: View) -> set[str]:
 
 
 def render(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return a radiograph, uint8 [size, size], and the region of each visible finding, float32 [size, size]. The
-    patient's right is on the left of a frontal view; on a lateral one, the patient faces left."""
+    """Return a radiograph, uint8 [size, size], and the region of each visible finding, float32
+    [size, size]. The patient's right is on the left of a frontal view; on a lateral one, the
+    patient faces left."""
     is_frontal = view == "frontal"
     draw, painters = _VIEWS[view]
     drawing, visible = draw(study, size), visible_findings(study, view)
@@ -77,13 +83,16 @@ def render(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict
     return _expose(image, exposure, drawing.rng, is_frontal), drawing.regions
 
 
-def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> tuple[np.ndarray, np.ndarray]:
-    """Render one radiograph, uint8 [size, size], and the coverage of every grid cell by each finding, float32
-    [13, grid, grid].
+def render_with_masks(
+    study: PhantomStudy, size: int, view: View, grid: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Render one radiograph, uint8 [size, size], and the coverage of every grid cell by each
+    finding, float32 [13, grid, grid].
 
-    0 means no coverage, 1 means FULL_SHARE of the cell or more. Findings follow the order of FINDINGS; those absent, or
-    not visible in ``view``, are zero. Thin lines include a margin around them; cardiomegaly, edema and an enlarged
-    mediastinum cover the region that they occupy. ``grid`` divides ``size``.
+    0 means no coverage, 1 means FULL_SHARE of the cell or more. Findings follow the order of
+    FINDINGS; those absent, or not visible in ``view``, are zero. Thin lines include a margin around
+    them; cardiomegaly, edema and an enlarged mediastinum cover the region that they occupy.
+    ``grid`` divides ``size``.
     """
     image, regions = render(study, size, view)
     masks = np.zeros((len(FINDINGS), grid, grid), dtype=np.float32)
@@ -95,17 +104,22 @@ def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> 
 
 
 def image_path(study: PhantomStudy, name: str) -> str:
-    """Return the path of a radiograph (``name``: its view) below the image folder, in MIMIC-CXR-JPG's layout."""
+    """Return the path of a radiograph (``name``: its view) below the image folder, in
+    MIMIC-CXR-JPG's layout."""
     name = hash_json([study.subject_id, study.study_id, name])
     name = "-".join(name[start : start + 8] for start in range(0, 40, 8))
     return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{name}.jpg"
 
 
 def write_images(studies: Sequence[PhantomStudy], size: int, folder: Path) -> dict[str, list[dict]]:
-    """Render and write the radiographs of each study; return the boxes of its findings (:func:`_boxes`) by study id."""
+    """Render and write the radiographs of each study; return the boxes of its findings
+    (:func:`_boxes`) by study id."""
     boxes: dict[str, list[dict]] = {}
     write = partial(_write_study, size=size, folder=folder)
-    with Ticker("radiographs", count_images(studies)) as ticker, multiprocessing.Pool(_PROCESSES) as pool:
+    with (
+        Ticker("radiographs", count_images(studies)) as ticker,
+        multiprocessing.Pool(_PROCESSES) as pool,
+    ):
         for study, written in zip(studies, pool.imap(write, studies, chunksize=40), strict=True):
             boxes[study.study_id] = written
             ticker.advance(count_images([study]))
@@ -130,23 +144,25 @@ def _write_study(study: PhantomStudy, size: int, folder: Path) -> list[dict]:
 
 
 def _boxes(regions: dict[str, np.ndarray], view: View) -> list[dict]:
-    """Return ``finding``, ``view``, ``x``, ``y``, ``width`` and ``height`` of the box around each connected part of
-    each finding's region, in shares of the image from its upper left corner."""
+    """Return ``finding``, ``view``, ``x``, ``y``, ``width`` and ``height`` of the box around each
+    connected part of each finding's region, in shares of the image from its upper left corner."""
     boxes = []
     for finding, region in regions.items():
         parts, _ = ndimage.label(region > _EDGE, np.ones((3, 3)))
         for down, across in ndimage.find_objects(parts):
             edges = across.start, down.start, across.stop - across.start, down.stop - down.start
-            place = zip(("x", "y", "width", "height"), (edge / len(region) for edge in edges), strict=True)
+            place = zip(
+                ("x", "y", "width", "height"), (edge / len(region) for edge in edges), strict=True
+            )
             boxes.append({"finding": finding, "view": view, **dict(place)})
     return boxes
 
 
 class TrainingImages(NamedTuple):
-    """``images`` uint8 [n, size, size], of a corpus of twice the size that was asked for; ``labels`` float32 [n, 13], 1
-    for each finding that the radiograph shows, in the order of FINDINGS, of a corpus with further columns for words;
-    ``masks`` float32 [n, 13, grid, grid], see :func:`render_with_masks`, or None if the locations of the findings are
-    unknown."""
+    """``images`` uint8 [n, size, size], of a corpus of twice the size that was asked for;
+    ``labels`` float32 [n, 13], 1 for each finding that the radiograph shows, in the order of
+    FINDINGS, of a corpus with further columns for words; ``masks`` float32 [n, 13, grid, grid], see
+    :func:`render_with_masks`, or None if the locations of the findings are unknown."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -154,16 +170,22 @@ class TrainingImages(NamedTuple):
 
 
 def training_images(seed: int, count: int, size: int, grid: int) -> TrainingImages:
-    """Render ``count`` radiographs of separate worlds, one view per study, about two thirds of them frontal."""
+    """Render ``count`` radiographs of separate worlds, one view per study, about two thirds of them
+    frontal."""
     images = np.zeros((count, size, size), dtype=np.uint8)
     labels = np.zeros((count, len(FINDINGS)), dtype=np.float32)
     masks = np.zeros((count, len(FINDINGS), grid, grid), dtype=np.float32)
     with Ticker("training radiographs", count) as ticker:
         for row in range(count):
             if row % _CHUNK == 0:
-                # Two thirds of the studies have a lateral view, and half of those use it: a third of the radiographs.
+                # Two thirds of the studies have a lateral view, and half of those use it: a third
+                # of the radiographs.
                 patients = make_world(
-                    seed * 1_000_003 + row, min(_CHUNK, count - row), 1.0, lateral_fraction=0.67, rarity_boost=0.8
+                    seed * 1_000_003 + row,
+                    min(_CHUNK, count - row),
+                    1.0,
+                    lateral_fraction=0.67,
+                    rarity_boost=0.8,
                 )
             study = patients[row % _CHUNK].studies[0]
             view = "lateral" if study.has_lateral and study.rng(30).random() < 0.5 else "frontal"
@@ -175,16 +197,19 @@ def training_images(seed: int, count: int, size: int, grid: int) -> TrainingImag
 
 
 def _add_distractor(canvas: Canvas, exposure: Exposure) -> None:
-    """Draw the study's distractor, if it has one: a skin fold, buttons, an underwire or a folded sleeve.
+    """Draw the study's distractor, if it has one: a skin fold, buttons, an underwire or a folded
+    sleeve.
 
-    Distractors are neither findings nor devices; they teach a model that a bright line or spot is not always disease.
+    Distractors are neither findings nor devices; they teach a model that a bright line or spot is
+    not always disease.
     """
     if exposure.distractor is None:
         return
     u, v, w = exposure.distractor_place
     x, y = canvas.x, canvas.y
     if exposure.distractor == "skin fold":
-        # sharp on one side and fading on the other; unlike a pleural line, it is an edge without thickness
+        # sharp on one side and fading on the other; unlike a pleural line, it is an edge without
+        # thickness
         sign = 1.0 if w > 0 else -1.0
         distance = sign * x - np.float32(0.52 + 0.14 * u) + np.float32(0.30 * v) * (y - 0.1)
         fade = np.clip(1.0 - distance / 0.22, 0.0, 1.0) * (distance > 0)
@@ -198,12 +223,19 @@ def _add_distractor(canvas: Canvas, exposure: Exposure) -> None:
     elif exposure.distractor == "underwire":
         low, reach = 0.62 + 0.06 * u, 0.24 + 0.03 * v
         points = ((0.44 - reach, 0.40), (0.44, low + 0.20), (0.44 + reach, 0.36))
-        arcs = [curve(*((sign * place, height) for place, height in points), points=8) for sign in (-1, 1)]
+        arcs = [
+            curve(*((sign * place, height) for place, height in points), points=8)
+            for sign in (-1, 1)
+        ]
         canvas.added += 0.11 * canvas.stroke(arcs, 0.022)
     else:
         # a folded sleeve or blanket: a soft band next to the chest or across its top
         next_to_chest = np.abs(np.abs(x) - np.float32(0.93 + 0.04 * u))
-        band = np.abs(y + np.float32(0.80 + 0.1 * u) - np.float32(0.25 * v) * x) if w > 0 else next_to_chest
+        band = (
+            np.abs(y + np.float32(0.80 + 0.1 * u) - np.float32(0.25 * v) * x)
+            if w > 0
+            else next_to_chest
+        )
         canvas.added += 0.06 * ramp(0.05 - band, 0.05)
 
 
@@ -212,7 +244,8 @@ def _expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal:
 
     Args:
         image: brightness, about 0 to 1, float32 [size, size]. rng: generates the noise.
-        frontal: on a frontal view the marker is on the patient's corresponding side; on a lateral, on either side.
+        frontal: on a frontal view the marker is on the patient's corresponding side; on a lateral,
+            on either side.
     """
     size = image.shape[0]
     x, y = pixel_centres(size)
@@ -220,7 +253,9 @@ def _expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal:
     share, padded = np.float32(exposure.blur), np.pad(image, 1, mode="edge")
     across = padded[1:-1, :-2] + padded[1:-1, 2:] + padded[:-2, 1:-1] + padded[2:, 1:-1]
     image = image * (1 - share) + across * (share / 4)
-    corner = np.square(x - np.float32(exposure.centre[0])) + np.square(y - np.float32(exposure.centre[1]))
+    corner = np.square(x - np.float32(exposure.centre[0])) + np.square(
+        y - np.float32(exposure.centre[1])
+    )
     image = image * (1.0 - np.float32(0.5 * exposure.vignette) * corner)
     # fewer quanta pass through dense tissue, so bright parts are noisier
     deviation = np.float32(exposure.noise) * (np.float32(0.6) + image)
@@ -256,7 +291,8 @@ def _burn_label(printed: Array, exposure: Exposure) -> None:
 
 
 def _place_marker(printed: Array, exposure: Exposure, frontal: bool) -> None:
-    """Draw the marker in an upper corner next to the neck; on frontal views it is on the patient's marked side."""
+    """Draw the marker in an upper corner next to the neck; on frontal views it is on the patient's
+    marked side."""
     size = len(printed)
     pixels = max(1, round(size / 80))  # per dot
     dots = np.array([[dot == "1" for dot in row] for row in _GLYPHS[exposure.marker]])

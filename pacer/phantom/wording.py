@@ -1,4 +1,5 @@
-"""The wording of the phantom's reports (``wording.yaml``): noun phrases of findings, and sentences with them."""
+"""The wording of the phantom's reports (``wording.yaml``): noun phrases of findings, and sentences
+with them."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -10,7 +11,8 @@ from pacer.phantom.world import FindingState, PhantomStudy
 Style = Literal["terse", "plain", "prose", "numbered"]
 #: Cumulative shares of the styles.
 STYLES: dict[Style, float] = {"terse": 0.26, "plain": 0.60, "prose": 0.88, "numbered": 1.0}
-#: Exponent that favours the first wordings, as habits do: the first of four is chosen 42 % of the time, the last 16 %.
+#: Exponent that favours the first wordings, as habits do: the first of four is chosen 42 % of the
+#: time, the last 16 %.
 _HABIT = 1.6
 
 _PLURALS = frozenset({"fractures", "masses", "nodules", "effusions", "plaques"})
@@ -45,15 +47,21 @@ class Phrase(NamedTuple):
 
     @property
     def with_article(self) -> str:
-        """The phrase as it follows "there is" or "there are"; every member of a list has its own article."""
+        """The phrase as it follows "there is" or "there are"; every member of a list has its own
+        article."""
         if not self.countable or (self.plural and " and " not in self.text):
             return self.text
-        return " and ".join(f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in self.text.split(" and "))
+        return " and ".join(
+            f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in self.text.split(" and ")
+        )
 
 
 _TABLES = yaml_beside(__file__, "wording.yaml")
-#: All wordings, an attribute for each table of ``wording.yaml``; see its comments. Most frames are grouped by style.
-WORDING = SimpleNamespace(**_TABLES | {"phrases": {name: Names(**names) for name, names in _TABLES["phrases"].items()}})
+#: All wordings, an attribute for each table of ``wording.yaml``; see its comments. Most frames are
+#: grouped by style.
+WORDING = SimpleNamespace(
+    **_TABLES | {"phrases": {name: Names(**names) for name, names in _TABLES["phrases"].items()}}
+)
 
 
 def pick(options: Sequence[Option], choice: float) -> Option:
@@ -85,7 +93,10 @@ def _verb(phrase: Phrase) -> str:
 
 def denial(findings: list[str], style: Style, choice: float) -> str:
     """Write one sentence that denies all ``findings`` (one or more)."""
-    names = [pick(WORDING.denied_names[name], (choice * 7.0 + 0.37 * i) % 1.0) for i, name in enumerate(findings)]
+    names = [
+        pick(WORDING.denied_names[name], (choice * 7.0 + 0.37 * i) % 1.0)
+        for i, name in enumerate(findings)
+    ]
     listed = " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])}, or {names[-1]}"
     frames = by_style(WORDING.denials, style)
     # words after a long list, such as "is seen", are too far from its first member
@@ -93,7 +104,8 @@ def denial(findings: list[str], style: Style, choice: float) -> str:
 
 
 def describe(state: FindingState, wording: float, detail: float) -> Phrase:
-    """Return the noun phrase of one finding; two numbers in [0, 1) select the wording and the amount of detail."""
+    """Return the noun phrase of one finding; two numbers in [0, 1) select the wording and the
+    amount of detail."""
     if state.finding == "support devices":
         return _devices(state, wording)
     known, words = WORDING.phrases[state.finding], _words(state, detail)
@@ -162,17 +174,26 @@ def short(state: FindingState, wording: float) -> Phrase:
     if state.finding == "support devices":
         return _devices(state, 0.0)
     known = WORDING.phrases[state.finding]
-    text = pick(known.vertebra[:1] if state.kind == "vertebra" else known.short, wording).format(**_words(state))
-    return Phrase(text, plural=text.endswith("effusions"), countable=known.countable or text == "widened mediastinum")
+    text = pick(known.vertebra[:1] if state.kind == "vertebra" else known.short, wording).format(
+        **_words(state)
+    )
+    return Phrase(
+        text,
+        plural=text.endswith("effusions"),
+        countable=known.countable or text == "widened mediastinum",
+    )
 
 
 def _devices(state: FindingState, wording: float) -> Phrase:
-    names = [pick(WORDING.devices[device], wording).format(side=state.side) for device in state.devices]
+    names = [
+        pick(WORDING.devices[device], wording).format(side=state.side) for device in state.devices
+    ]
     return Phrase(" and ".join(names), plural=len(names) > 1)
 
 
 def remarks(study: PhantomStudy, style: Style) -> Texts:
-    """Return true remarks about body and exposure, and neutral ones; none of them states or denies a finding.
+    """Return true remarks about body and exposure, and neutral ones; none of them states or denies
+    a finding.
 
     They depend only on the study, so its reports in different contexts agree.
     """

@@ -1,8 +1,10 @@
-"""The latent world: patients, their studies over time, and the state of every finding in every study.
+"""The latent world: patients, their studies over time, and the state of every finding in every
+study.
 
-Findings follow a Markov chain over the studies of a patient. Patient traits (heart failure, infection, intensive care,
-trauma, tumour, asbestos) and findings already present shift the odds, so findings co-occur plausibly. Every draw is a
-function of (seed, patient, study); nothing depends on dictionary or hash order.
+Findings follow a Markov chain over the studies of a patient. Patient traits (heart failure,
+infection, intensive care, trauma, tumour, asbestos) and findings already present shift the odds, so
+findings co-occur plausibly. Every draw is a function of (seed, patient, study); nothing depends on
+dictionary or hash order.
 """
 
 from __future__ import annotations
@@ -22,12 +24,21 @@ Course = Literal["new", "worse", "stable", "improved", "resolved"]
 Certainty = Literal["definite", "hedged"]
 Split = Literal["train", "val", "test"]
 
-#: Probability that a new lateral-capable finding is visible only on the lateral view, if the study has that view.
+#: Probability that a new lateral-capable finding is visible only on the lateral view, if the study
+#: has that view.
 LATERAL_ONLY = 0.42
-#: Probability that no view of a later study shows a chronic finding, so that only the previous report mentions it.
+#: Probability that no view of a later study shows a chronic finding, so that only the previous
+#: report mentions it.
 PRIOR_ONLY = 0.6
 
-DEVICES = ("picc", "central line", "endotracheal tube", "nasogastric tube", "pacemaker", "chest tube")
+DEVICES = (
+    "picc",
+    "central line",
+    "endotracheal tube",
+    "nasogastric tube",
+    "pacemaker",
+    "chest tube",
+)
 
 
 class FindingPrior(NamedTuple):
@@ -47,10 +58,13 @@ class FindingPrior(NamedTuple):
 
 _WORLD = yaml_beside(__file__, "world.yaml")
 #: Priors by finding, in drawing order.
-FINDING_PRIORS = {finding: FindingPrior(**finding_prior) for finding, finding_prior in _WORLD["findings"].items()}
+FINDING_PRIORS = {
+    finding: FindingPrior(**finding_prior) for finding, finding_prior in _WORLD["findings"].items()
+}
 #: ``share`` of patients with each trait, and the ``shifts`` of log-odds that it causes.
 TRAITS = _WORLD["traits"]
-#: Shift of all log-odds that compensates for traits and couplings, so that a study has about 2.6 findings.
+#: Shift of all log-odds that compensates for traits and couplings, so that a study has about 2.6
+#: findings.
 _LEVEL = -0.30
 
 
@@ -77,7 +91,8 @@ class FindingState:
 
 @dataclass(frozen=True, slots=True)
 class PhantomStudy:
-    """One examination. ``findings`` holds the present findings, ``resolved`` those that ended since ``prior``."""
+    """One examination. ``findings`` holds the present findings, ``resolved`` those that ended since
+    ``prior``."""
 
     study_id: str
     subject_id: str
@@ -131,10 +146,10 @@ def make_world(
 
     Args:
         studies_per_patient: mean number of studies; each patient has at least one.
-        lateral_fraction: share of studies with a lateral view.
-        val_fraction, test_fraction: shares of patients; a fraction above zero yields at least one patient.
-        rarity_boost: 0 is the natural mix; 1 moves every finding towards the same, higher prevalence (for training
-            stand-in encoders).
+        lateral_fraction: share of studies with a lateral view. val_fraction, test_fraction: shares
+        of patients; a fraction above zero yields at least one patient.
+        rarity_boost: 0 is the natural mix; 1 moves every finding towards the same, higher
+            prevalence (for training stand-in encoders).
     """
     rng = np.random.default_rng([seed, 0])
     numbers = rng.choice(9_999_999, size=patients, replace=False)
@@ -150,13 +165,20 @@ def make_world(
         subject_id = str(10_000_000 + int(numbers[index]))
         ids = [str(50_000_000 + int(n)) for n in study_numbers[first : first + counts[index]]]
         first += int(counts[index])
-        studies = _make_studies((seed, index), subject_id, splits[index], ids, lateral_fraction, rarity_boost)
+        studies = _make_studies(
+            (seed, index), subject_id, splits[index], ids, lateral_fraction, rarity_boost
+        )
         world.append(Patient(subject_id, splits[index], studies))
     return world
 
 
 def _make_studies(
-    key: tuple[int, int], subject_id: str, split: Split, ids: list[str], lateral_fraction: float, boost: float
+    key: tuple[int, int],
+    subject_id: str,
+    split: Split,
+    ids: list[str],
+    lateral_fraction: float,
+    boost: float,
 ) -> tuple[PhantomStudy, ...]:
     rng = np.random.default_rng([*key, 1])
     traits = [name for name, trait in TRAITS.items() if rng.random() < trait["share"]]
@@ -199,7 +221,10 @@ def _make_studies(
 
 
 def _clinical_text(
-    rng: np.random.Generator, traits: list[str], kind: Literal["indications", "histories"], share: float
+    rng: np.random.Generator,
+    traits: list[str],
+    kind: Literal["indications", "histories"],
+    share: float,
 ) -> str | None:
     """Draw a text that fits a trait of the patient, with probability ``share``."""
     known, general, trait, choice = rng.random(4)
@@ -210,15 +235,21 @@ def _clinical_text(
 
 
 def _next_state(
-    draws: np.ndarray, prior: PhantomStudy | None, shifts: dict[str, float], has_lateral: bool, boost: float
+    draws: np.ndarray,
+    prior: PhantomStudy | None,
+    shifts: dict[str, float],
+    has_lateral: bool,
+    boost: float,
 ) -> tuple[dict[str, FindingState], dict[str, FindingState]]:
-    """Return the findings present now and those that ended, given the previous study and twelve random numbers in
-    [0, 1) of each finding [13, 12]."""
+    """Return the findings present now and those that ended, given the previous study and twelve
+    random numbers in [0, 1) of each finding [13, 12]."""
     now: dict[str, FindingState] = {}
     resolved: dict[str, FindingState] = {}
     for finding, finding_prior in FINDING_PRIORS.items():
         draw = draws[FINDINGS.index(finding)]
-        shift = shifts[finding] + sum(value for other, value in (finding_prior.given or {}).items() if other in now)
+        shift = shifts[finding] + sum(
+            value for other, value in (finding_prior.given or {}).items() if other in now
+        )
         share = finding_prior.prevalence + boost * (0.3 - finding_prior.prevalence)
         odds = share / (1.0 - share) * np.exp(shift * (1.0 - 0.5 * boost))
         rate = min(odds / (1.0 + odds), 0.9)
@@ -279,7 +310,8 @@ def _side(finding: str, draw: float) -> Side:
 
 
 def _continue(before: FindingState, draw: np.ndarray) -> FindingState:
-    """Return the state in the next study: severity changes only if it is visible; place and kind stay the same."""
+    """Return the state in the next study: severity changes only if it is visible; place and kind
+    stay the same."""
     step = 0.0
     course: Course = "stable"
     chronic = FINDING_PRIORS[before.finding].chronic
@@ -290,7 +322,9 @@ def _continue(before: FindingState, draw: np.ndarray) -> FindingState:
         elif draw[1] > 0.72 and before.severity > 0.4:
             step, course = -(0.25 + 0.2 * float(draw[2])), "improved"
     severity = round(min(max(before.severity + step, 0.15), 1.0), 3)
-    certainty = before.certainty if draw[4] < 0.5 else _certainty(before.finding, severity, float(draw[5]))
+    certainty = (
+        before.certainty if draw[4] < 0.5 else _certainty(before.finding, severity, float(draw[5]))
+    )
     return replace(
         before,
         severity=severity,

@@ -1,4 +1,5 @@
-"""Charts of the report, each described in its docstring: SVG files for a paper, and inline in the page."""
+"""Charts of the report, each described in its docstring: SVG files for a paper, and inline in the
+page."""
 
 import io
 import re
@@ -22,7 +23,9 @@ from pacer.metrics.statistics.intervals import Reliability
 _STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
 #: The page's colours, by their names in ``style.css``, and one for what is compared with.
 LIGHT = dict(
-    re.findall(r"(--[\w-]+): (#\w{6})", _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")[0]),
+    re.findall(
+        r"(--[\w-]+): (#\w{6})", _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")[0]
+    ),
     **{"--series-none": "#9aa3ad"},
 )
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
@@ -38,25 +41,32 @@ def for_page(svg: str, name: str) -> Markup:
 
 
 def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1) -> str:
-    """Run ``draw`` with the axes, or ``columns`` of them, of a new figure (size in inches), and return the SVG text."""
+    """Run ``draw`` with the axes, or ``columns`` of them, of a new figure (size in inches), and
+    return the SVG text."""
     with matplotlib.rc_context(fname=Path(__file__).with_name("figures.mplstyle")):
-        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
+        figure = Figure(
+            figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13)
+        )  # browsers set text wider
         FigureCanvasSVG(figure)
         draw(figure.subplots(1, columns, sharey=True))
         buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})  # without a date, bytes are reproducible
+        figure.savefig(
+            buffer, format="svg", metadata={"Date": None}
+        )  # without a date, bytes are reproducible
     return buffer.getvalue()
 
 
 def reliability_chart(curves: Mapping[str, Reliability]) -> str:
-    """Draw one panel per context: the share of findings that are there against their mean probability, by bin, with
-    intervals; probabilities that are right lie on the diagonal."""
+    """Draw one panel per context: the share of findings that are there against their mean
+    probability, by bin, with intervals; probabilities that are right lie on the diagonal."""
 
     def draw(grid: Any) -> None:
         for axes, (context, curve) in zip(np.ravel(grid), curves.items(), strict=True):
             axes.plot([0, 1], [0, 1], color=LIGHT["--series-none"], linewidth=0.8)
             shares = [one.value for one in curve.shares]
-            axes.plot(curve.probabilities, shares, marker="o", markersize=3, color=LIGHT["--series-1"])
+            axes.plot(
+                curve.probabilities, shares, marker="o", markersize=3, color=LIGHT["--series-1"]
+            )
             for across, one in zip(curve.probabilities, curve.shares, strict=True):
                 if one.low is not None and one.high is not None:
                     axes.vlines(across, one.low, one.high, color=LIGHT["--series-1"])
@@ -70,8 +80,11 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
     return drawing(6.6, 2.0, draw, columns=len(curves))
 
 
-def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str], title: str) -> str:
-    """Draw (recall, precision) by name, a line through the ``joined`` ones in order with the words that differ."""
+def curve_chart(
+    points: Mapping[str, tuple[float, float]], joined: Sequence[str], title: str
+) -> str:
+    """Draw (recall, precision) by name, a line through the ``joined`` ones in order with the words
+    that differ."""
     words = [name.split() for name in joined]
     start, end = (
         sum(1 for _ in takewhile(lambda column: len({*column}) == 1, zip(*side, strict=False)))
@@ -81,15 +94,23 @@ def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]
     def draw(axes: Axes) -> None:
         colours = iter(SERIES[1:])
         line = [points[name] for name in joined if name in points]
-        shared = [*words[0][:start], "…", *words[0][len(words[0]) - end :]] if start + end and len(joined) > 1 else []
+        shared = (
+            [*words[0][:start], "…", *words[0][len(words[0]) - end :]]
+            if start + end and len(joined) > 1
+            else []
+        )
         blue, label = LIGHT["--series-1"], " ".join(shared)
-        axes.plot(*np.transpose(line) if line else ([], []), "o-", markersize=4, color=blue, label=label)
+        axes.plot(
+            *np.transpose(line) if line else ([], []), "o-", markersize=4, color=blue, label=label
+        )
         for name, at in points.items():
             if name in joined:
                 label = " ".join(name.split()[start : len(name.split()) - end]).strip(",") or name
                 axes.annotate(label, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
             else:
-                axes.scatter(*at, s=24, color=LIGHT[next(colours, SERIES[-1])], zorder=3, label=name)
+                axes.scatter(
+                    *at, s=24, color=LIGHT[next(colours, SERIES[-1])], zorder=3, label=name
+                )
         if axes.get_legend_handles_labels()[0]:
             axes.legend(loc="lower right", fontsize=8)
         axes.set_title(title, fontsize=10, loc="left")
@@ -101,8 +122,9 @@ def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]
 
 
 def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
-    """Draw by context the share of each kind of finding that reports state with a source and without it, and F1 beside
-    that of what needs no training; empty if nothing is known. ``scores``: context -> score -> interval."""
+    """Draw by context the share of each kind of finding that reports state with a source and
+    without it, and F1 beside that of what needs no training; empty if nothing is known. ``scores``:
+    context -> score -> interval."""
     points = {
         name: {
             f"{context.upper()}: {kind.name}": values[f"{key}{end}"]
@@ -117,8 +139,11 @@ def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
     return interval_chart(rows, points, label, 1.1 + 0.32 * len(rows)) if rows else ""
 
 
-def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interval]], label: str, height: float) -> str:
-    """Draw values with their intervals in rows, and a line at 0. ``points``: series, each a colour -> row -> value."""
+def interval_chart(
+    rows: Sequence[str], points: Mapping[str, Mapping[str, Interval]], label: str, height: float
+) -> str:
+    """Draw values with their intervals in rows, and a line at 0. ``points``: series, each a colour
+    -> row -> value."""
 
     def draw(axes: Axes) -> None:
         axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
@@ -126,7 +151,9 @@ def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interv
             colour = LIGHT[SERIES[place % len(SERIES)]]
             for row, one in series.items():
                 in_row = [other for other, values in points.items() if row in values]
-                height = rows.index(row) + (in_row.index(name) - (len(in_row) - 1) / 2) * 0.7 / len(points)
+                height = rows.index(row) + (in_row.index(name) - (len(in_row) - 1) / 2) * 0.7 / len(
+                    points
+                )
                 if one.low is not None and one.high is not None:
                     axes.hlines(height, one.low, one.high, color=colour, linewidth=2)
                 if one.value is not None:
@@ -137,6 +164,12 @@ def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interv
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(label)
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, handlelength=1.0, handletextpad=0.2)
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            ncols=2,
+            handlelength=1.0,
+            handletextpad=0.2,
+        )
 
     return drawing(6.6, height, draw)

@@ -1,4 +1,5 @@
-"""Self-contained pages from ``templates/``; radiographs in them, scaled down, with transparent maps of depths."""
+"""Self-contained pages from ``templates/``; radiographs in them, scaled down, with transparent maps
+of depths."""
 
 import base64
 import io
@@ -23,7 +24,8 @@ LONGEST_EDGE = 384
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
-    """Fill a template of ``folder`` or of this package; values that are not markup are escaped, none may be missing."""
+    """Fill a template of ``folder`` or of this package; values that are not markup are escaped,
+    none may be missing."""
     return _environment(folder).get_template(template).render(**content)
 
 
@@ -39,7 +41,8 @@ def _environment(folder: Path) -> Environment:
 
 
 def read_grey(path: Path) -> Image.Image:
-    """Return an image as 8-bit grey, no edge longer than :data:`LONGEST_EDGE`. Raises a DataError if it is none."""
+    """Return an image as 8-bit grey, no edge longer than :data:`LONGEST_EDGE`. Raises a DataError
+    if it is none."""
     try:
         grey = open_image(path).convert("L")
     except ImageError as error:
@@ -66,8 +69,8 @@ class DepthMap(NamedTuple):
 
 
 class RoutingOverlay(NamedTuple):
-    """A radiograph as the encoder saw it, and a map per depth. ``even``: each depth's weight in an even mixture.
-    ``farthest``: the deviation from it that gets the strongest colour."""
+    """A radiograph as the encoder saw it, and a map per depth. ``even``: each depth's weight in an
+    even mixture. ``farthest``: the deviation from it that gets the strongest colour."""
 
     name: str
     address: str
@@ -76,11 +79,14 @@ class RoutingOverlay(NamedTuple):
     farthest: float
 
 
-def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
-    """Return maps of weights ``[rows, columns, K]``, sums of 1 over K, of the K encoder blocks ``depths``: warm where a
-    patch takes more of a depth than the even share, cool where less, and clear at it. The largest deviation in the
-    image has the strongest colour. A map has one pixel per patch: a smooth map would suggest detail that the router
-    does not have. Addresses are ``data:`` addresses: no file is written."""
+def routing_overlay(
+    name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]
+) -> RoutingOverlay:
+    """Return maps of weights ``[rows, columns, K]``, sums of 1 over K, of the K encoder blocks
+    ``depths``: warm where a patch takes more of a depth than the even share, cool where less, and
+    clear at it. The largest deviation in the image has the strongest colour. A map has one pixel
+    per patch: a smooth map would suggest detail that the router does not have. Addresses are
+    ``data:`` addresses: no file is written."""
     even = 1 / weights.shape[2]
     farthest = max(float(np.abs(weights - even).max()), 1e-3)
     relative = (weights - even) / farthest
@@ -91,9 +97,12 @@ def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: 
     return RoutingOverlay(name, data_uri(image), maps, even, farthest)
 
 
-def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
-    """Return the same for the middle square of a radiograph, from weights ``[N, K]``, N a square grid in row-major
-    order: this family's image processors scale the shorter edge and crop to that square, which the patch grid spans."""
+def square_overlay(
+    name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]
+) -> RoutingOverlay:
+    """Return the same for the middle square of a radiograph, from weights ``[N, K]``, N a square
+    grid in row-major order: this family's image processors scale the shorter edge and crop to that
+    square, which the patch grid spans."""
     side, edge = math.isqrt(len(weights)), min(image.size)
     left, top = (image.width - edge) // 2, (image.height - edge) // 2
     square = image.crop((left, top, left + edge, top + edge))

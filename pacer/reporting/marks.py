@@ -1,14 +1,16 @@
 """Marks in texts: a report is cut into spans by whether another text makes the same statement.
 
-A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an earlier examination
-(:mod:`pacer.data.wording`). That is identified by the findings of its sentence and their course, else by its rule and
-direction. A phrase is **matching** if the other text says the same. It is **reference-only** if a reference says it and
-the generated report does not. It is **unverified** if a generated report says it and the reference, or the preceding
-commitment, does not. It is **opposite** if one text affirms the finding and the other denies it, and **less certain**
-if one of them leaves it uncertain. It has a **wrong side** or an **other severity** if both affirm the finding or leave
-it uncertain, with different sides (by all that each says of it) or severities (of the phrase's sentence, if it has any,
-against all that the other text says). It **contradicts** where the report affirms what its own commitment denies, or
-the reverse, or has another side. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the findings
+A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an
+earlier examination (:mod:`pacer.data.wording`). That is identified by the findings of its sentence
+and their course, else by its rule and direction. A phrase is **matching** if the other text says
+the same. It is **reference-only** if a reference says it and the generated report does not. It is
+**unverified** if a generated report says it and the reference, or the preceding commitment, does
+not. It is **opposite** if one text affirms the finding and the other denies it, and **less
+certain** if one of them leaves it uncertain. It has a **wrong side** or an **other severity** if
+both affirm the finding or leave it uncertain, with different sides (by all that each says of it) or
+severities (of the phrase's sentence, if it has any, against all that the other text says). It
+**contradicts** where the report affirms what its own commitment denies, or the reverse, or has
+another side. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the findings
 with their polarity, and :mod:`pacer.commitments.attributes` their sides, severities and courses.
 """
 
@@ -26,7 +28,8 @@ from pacer.data.wording import find_wording
 #: Kind of text that a text is compared with.
 Other = Literal["reference", "generated", "commitment"]
 
-#: A finding and its polarity, side or severity; or a rule of comparison with its direction, and :data:`LONGITUDINAL`.
+#: A finding and its polarity, side or severity; or a rule of comparison with its direction, and
+#: :data:`LONGITUDINAL`.
 Statement = tuple[str, str]
 LONGITUDINAL = "longitudinal"
 #: The words of a kind of description that marks compare.
@@ -36,12 +39,13 @@ _OF_STUDIES = ("comparison", "prior study", "since", "interval")
 #: The end of a sentence of a cleaned or raw report.
 _SENTENCE = re.compile(r"[.;](?=\s|$)|\n")
 _OPPOSITE = {"positive": "negative", "negative": "positive"}
-#: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not the same.
+#: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not
+#: the same.
 _DIRECTION = re.compile(
     "increas|decreas|reduc|improv|wors|resol|clear|progress|regress|develop|enlarg|diminish|grow|lessen|reced|subsid"
     "|evol|disappear|appeared|declin|redistribut|reaccumulat|expan|migrat|remov|withdraw|retract|advanc|pull|reposition"
-    "|exchang|extubat|intubat|drain|evacuat|insert|replac|plac|larg|small|bigg|great|more|less|better|no new|new|now"
-    "|no longer"
+    "|exchang|extubat|intubat|drain|evacuat|insert|replac|plac|larg|small|bigg|great|more|less"
+    "|better|no new|new|now|no longer"
 )
 
 #: The mark of an unsupported phrase, and the tooltips with and without support.
@@ -53,11 +57,12 @@ _COMPARED_WITH: Mapping[Other, tuple[str, str, str]] = {
 
 
 class Span(NamedTuple):
-    """Characters of a report with the same marks, which are classes of ``style.css``; ``tooltip``: what is said, and by
-    which texts. A phrase that another text is compared with has one of ``matching``, ``reference-only``,
-    ``unverified``, ``opposite``, ``wrong-side``, ``less-certain`` and ``other-severity``. Further marks:
-    ``longitudinal``; ``contradicts`` (the report's own commitment states the opposite, or another side); ``changed``
-    (the first context's text does not say this)."""
+    """Characters of a report with the same marks, which are classes of ``style.css``; ``tooltip``:
+    what is said, and by which texts. A phrase that another text is compared with has one of
+    ``matching``, ``reference-only``, ``unverified``, ``opposite``, ``wrong-side``, ``less-certain``
+    and ``other-severity``. Further marks: ``longitudinal``; ``contradicts`` (the report's own
+    commitment states the opposite, or another side); ``changed`` (the first context's text does not
+    say this)."""
 
     text: str
     marks: Sequence[str] = ()
@@ -65,10 +70,13 @@ class Span(NamedTuple):
 
 
 def statements(report: str) -> frozenset[Statement]:
-    """Return a text's findings with their polarities, sides and severities, and the rules of comparison that match."""
+    """Return a text's findings with their polarities, sides and severities, and the rules of
+    comparison that match."""
     findings = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
     return frozenset(
-        findings | _described(read_attributes(report)) | {statement for _, _, statement in _wording(report)}
+        findings
+        | _described(read_attributes(report))
+        | {statement for _, _, statement in _wording(report)}
     )
 
 
@@ -80,7 +88,11 @@ def committed(commitment: Anchor) -> frozenset[Statement]:
 
 def _described(attributes: Mapping[str, Attributes]) -> set[Statement]:
     """Return each finding with each word for its side and severity, of :data:`_DESCRIPTIONS`."""
-    return {(name, word) for name, known in attributes.items() for word in words(known.only(_DESCRIPTIONS))}
+    return {
+        (name, word)
+        for name, known in attributes.items()
+        for word in words(known.only(_DESCRIPTIONS))
+    }
 
 
 def _sentence(report: str, at: int) -> str:
@@ -91,22 +103,32 @@ def _sentence(report: str, at: int) -> str:
 
 
 def _described_near(described: Collection[Statement], sentence: str) -> set[Statement]:
-    """Return the descriptions of a report, with the severities of one sentence where that has any."""
-    severities = {(name, word) for name, known in read_attributes(sentence).items() for word in known.severity}
+    """Return the descriptions of a report, with the severities of one sentence where that has
+    any."""
+    severities = {
+        (name, word) for name, known in read_attributes(sentence).items() for word in known.severity
+    }
     named = {name for name, _ in severities}
-    return severities | {(name, word) for name, word in described if name not in named or word in _DESCRIPTIONS["side"]}
+    return severities | {
+        (name, word)
+        for name, word in described
+        if name not in named or word in _DESCRIPTIONS["side"]
+    }
 
 
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
-    """Return the start, end and statements of each wording of comparison: the course of each finding in its sentence;
-    for a finding without one, and a sentence without a finding, the rule with its direction."""
+    """Return the start, end and statements of each wording of comparison: the course of each
+    finding in its sentence; for a finding without one, and a sentence without a finding, the rule
+    with its direction."""
     phrases = []
     for start, end, rule in find_wording(report):
         sentence = _sentence(report, start)
         direction = _DIRECTION.search(report[start:end].lower())
         compared = f"{rule} ({direction[0]})" if direction else rule
         known = read_attributes(sentence)
-        findings = dict.fromkeys(m.finding for m in find_mentions(sentence) if m.polarity is not None)
+        findings = dict.fromkeys(
+            m.finding for m in find_mentions(sentence) if m.polarity is not None
+        )
         for finding in findings if findings and rule not in _OF_STUDIES else ("",):
             courses = sorted(known[finding].course) if finding in known else []
             says = " and ".join(courses) or compared
@@ -124,15 +146,18 @@ def spans(
 ) -> list[Span]:
     """Cut a report into spans, which joined give the report.
 
-    A mention includes the cue that decides its polarity ("no evidence of" pneumothorax), unless another mention lies
-    between them. If phrases overlap, one without support determines the mark. A commitment makes no comparisons, so
-    wording of comparison is not checked against it. ``other``: statements of the text that ``compared_with`` names;
-    None if there is none, or for a commitment. ``first``: :func:`statements` of the report in the first context; None
-    in that context itself. ``commitment``: the report's own. ``named``: statements of several texts that make up
-    ``other``, by name; the tooltip says which of them match.
+    A mention includes the cue that decides its polarity ("no evidence of" pneumothorax), unless
+    another mention lies between them. If phrases overlap, one without support determines the mark.
+    A commitment makes no comparisons, so wording of comparison is not checked against it.
+    ``other``: statements of the text that ``compared_with`` names; None if there is none, or for a
+    commitment. ``first``: :func:`statements` of the report in the first context; None in that
+    context itself. ``commitment``: the report's own. ``named``: statements of several texts that
+    make up ``other``, by name; the tooltip says which of them match.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
-    phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(report)
+    phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(
+        report
+    )
     unsupported, with_support, without_support = _COMPARED_WITH[compared_with]
     tooltips = {
         "matching": with_support,
@@ -142,7 +167,10 @@ def spans(
         "changed": "differs from the first context",
     }
     read, listed = extract_anchor(report), commitment or Anchor()
-    opposed, own = {(name, read.polarity(name)) for name in listed.contradicted(read)}, committed(listed)
+    opposed, own = (
+        {(name, read.polarity(name)) for name in listed.contradicted(read)},
+        committed(listed),
+    )
     if compared_with == "commitment":
         other, own = None if commitment is None else own, frozenset()
     described, marked = _described(read_attributes(report)), []
@@ -153,7 +181,9 @@ def spans(
         known = {statement for statement in near if statement[0] in {name for name, _ in here}}
         compared = [s for s in here if compared_with != "commitment" or s[1] != LONGITUDINAL]
         checked = bool(compared) and other is not None
-        mark, difference = _compare(compared, near, other or (), compared_with) if checked else ("", "")
+        mark, difference = (
+            _compare(compared, near, other or (), compared_with) if checked else ("", "")
+        )
         against = "" if opposed.isdisjoint(here) else "the commitment says the opposite"
         against = against or _difference("side", here, described, own, "commitment")
         applies = {
@@ -164,12 +194,21 @@ def spans(
         }
         marks = [mark for mark, holds in applies.items() if holds]
         about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
-        meanings = tooltips | {"wrong-side": difference, "other-severity": difference, "contradicts": against}
+        meanings = tooltips | {
+            "wrong-side": difference,
+            "other-severity": difference,
+            "contradicts": against,
+        }
         about += [meanings[mark] for mark in marks if mark in meanings]
         if named and checked:
-            marks_by_text = {name: _compare(compared, near, others, "reference") for name, others in named.items()}
+            marks_by_text = {
+                name: _compare(compared, near, others, "reference")
+                for name, others in named.items()
+            }
             matching = sorted(
-                name for name, (mark, _) in marks_by_text.items() if mark in ("matching", "other-severity")
+                name
+                for name, (mark, _) in marks_by_text.items()
+                if mark in ("matching", "other-severity")
             )
             about.append(f"said by {' and '.join(matching) or 'none'}")
         marked.append(Span(report[start:end], marks, "; ".join(about)))
@@ -177,20 +216,28 @@ def spans(
 
 
 def _compare(
-    phrase: Collection[Statement], described: Collection[Statement], other: Collection[Statement], compared_with: Other
+    phrase: Collection[Statement],
+    described: Collection[Statement],
+    other: Collection[Statement],
+    compared_with: Other,
 ) -> tuple[str, str]:
-    """Return the mark of a phrase that is compared with another text, empty if that text does not support it, and what
-    is different about its side or severity."""
+    """Return the mark of a phrase that is compared with another text, empty if that text does not
+    support it, and what is different about its side or severity."""
     against_list = compared_with == "commitment"
     if not against_list and any(
         (name, _OPPOSITE.get(kind, "")) in other for name, kind in set(phrase).difference(other)
     ):
         return "opposite", ""
-    side, severity = (_difference(kind, phrase, described, other, compared_with) for kind in _DESCRIPTIONS)
+    side, severity = (
+        _difference(kind, phrase, described, other, compared_with) for kind in _DESCRIPTIONS
+    )
     if side:
         return "wrong-side", "; ".join(filter(None, (side, severity)))
     if not all(statement in other for statement in phrase):
-        polarities = [{kind for named, kind in other if named == name}.intersection(POLARITIES) for name, _ in phrase]
+        polarities = [
+            {kind for named, kind in other if named == name}.intersection(POLARITIES)
+            for name, _ in phrase
+        ]
         return "less-certain" if all(polarities) and not against_list else "", ""
     return ("other-severity", severity) if severity else ("matching", "")
 
@@ -202,16 +249,20 @@ def _difference(
     other: Collection[Statement],
     compared_with: Other,
 ) -> str:
-    """Say which sides or severities another text has of findings that a phrase does not deny, where none of them is the
-    report's; empty: there is no such finding."""
+    """Say which sides or severities another text has of findings that a phrase does not deny, where
+    none of them is the report's; empty: there is no such finding."""
     differences, text = [], "generated report" if compared_with == "generated" else compared_with
     for finding in sorted({finding for finding, polarity in phrase if polarity != "negative"}):
         here, there = (
-            sorted(word for name, word in statements if name == finding and word in _DESCRIPTIONS[kind])
+            sorted(
+                word for name, word in statements if name == finding and word in _DESCRIPTIONS[kind]
+            )
             for statements in (described, other)
         )
         if here and there and not {*here} & {*there}:
-            differences.append(f"{kind}: {' and '.join(here)} here, {' and '.join(there)} in the {text}")
+            differences.append(
+                f"{kind}: {' and '.join(here)} here, {' and '.join(there)} in the {text}"
+            )
     return "; ".join(differences)
 
 
@@ -220,5 +271,8 @@ def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:
     if mention.cue is None:
         return mention.start, mention.end
     start, end = min(mention.start, mention.cue[0]), max(mention.end, mention.cue[1])
-    is_separate = any(start <= m.start < end and (m.start, m.end) != (mention.start, mention.end) for m in mentions)
+    is_separate = any(
+        start <= m.start < end and (m.start, m.end) != (mention.start, mention.end)
+        for m in mentions
+    )
     return (mention.start, mention.end) if is_separate else (start, end)

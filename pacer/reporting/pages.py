@@ -1,4 +1,5 @@
-"""Pages of commands: systems' use of sources, and one study by some systems and the reference (paper, Figure 2)."""
+"""Pages of commands: systems' use of sources, and one study by some systems and the reference
+(paper, Figure 2)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,16 @@ from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.display import Heading, Table, score_cell
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
-from pacer.metrics.probe.use import CHANCE, LACKING, LEAST, MEAN_PICTURE, FindingUse, SystemUse, Use, Verdict
+from pacer.metrics.probe.use import (
+    CHANCE,
+    LACKING,
+    LEAST,
+    MEAN_PICTURE,
+    FindingUse,
+    SystemUse,
+    Use,
+    Verdict,
+)
 from pacer.metrics.signature import read_result
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
@@ -25,18 +35,21 @@ from pacer.reporting.html import data_uri, read_grey, render
 from pacer.reporting.marks import Statement, spans, statements
 
 _NOTES = (
-    "Gain: score with the record as given minus score with the changed source, over the same records, with its 95 % "
-    "interval over patients (means over contexts). used: the interval lies above 0. ignored: all reports stay the "
-    "same, so the gain is 0. no gain shown: reports change, but the interval includes 0. misled: it lies below 0. "
-    "Verdicts can be wrong by chance: intervals are not corrected for the number of rows, and with n below 20 they are "
-    "too narrow.",
-    "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
-    "absence. Frontal and lateral radiographs are exchanged together unless the row names one.",
-    "Score: F1 of positive findings, read by the rules; a report that affirms none scores 0. For side, severity and "
-    "course: share of findings that agree, pooled over contexts (number of findings in brackets).",
-    "Mirrored: agreement in side with mirrored references, of reports on mirrored views and (changed) as given.",
-    "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
-    "writes reports that fit any patient.",
+    "Gain: score with the record as given minus score with the changed source, over the same "
+    "records, with its 95 % interval over patients (means over contexts). used: the interval lies "
+    "above 0. ignored: all reports stay the same, so the gain is 0. no gain shown: reports change, "
+    "but the interval includes 0. misled: it lies below 0. Verdicts can be wrong by chance: "
+    "intervals are not corrected for the number of rows, and with n below 20 they are too narrow.",
+    "Only another patient's source tests whether its content is read; without a source, a system "
+    "may also react to its absence. Frontal and lateral radiographs are exchanged together unless "
+    "the row names one.",
+    "Score: F1 of positive findings, read by the rules; a report that affirms none scores 0. For "
+    "side, severity and course: share of findings that agree, pooled over contexts (number of "
+    "findings in brackets).",
+    "Mirrored: agreement in side with mirrored references, of reports on mirrored views and "
+    "(changed) as given.",
+    "Chance: the same reports against the references of other patients. A system whose gain over "
+    "chance is not above 0 writes reports that fit any patient.",
 )
 
 #: The twins that say whether a source is used, by its name.
@@ -52,11 +65,18 @@ _WORDS = {
     "no gain shown": "changes {changed:.0%} of its reports with {source}, no gain shown",
 }
 _TONES = {
-    **{"used": "yes", "above chance": "yes", "misled": "no", "ignored": "no", "not above chance": "no"},
+    **{
+        "used": "yes",
+        "above chance": "yes",
+        "misled": "no",
+        "ignored": "no",
+        "not above chance": "no",
+    },
     **{"reads the side": "yes", "swaps the side": "no", "ignores the side": "no"},
     **{Verdict.THERE: "yes", Verdict.NOT_THERE: "no", Verdict.WITHOUT: "no"},
 }
-#: Columns of the table of findings: their heading, by change; without boxes those of coverings are left out.
+#: Columns of the table of findings: their heading, by change; without boxes those of coverings are
+#: left out.
 _RATES = {
     GIVEN: "As given",
     SAME_FINDING: "Another's, same finding",
@@ -66,31 +86,45 @@ _RATES = {
     MEAN_PICTURE: "Mean radiograph",
 }
 _OF_FINDINGS = (
-    "Share of reports that affirm the finding, among records whose reference does; each column is over the records "
-    "with this change. Effect of place: covered elsewhere minus covered, over the records that have both, with its "
-    "95 % interval over patients.",
-    f"{Verdict.THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). "
-    f"{Verdict.NOT_THERE}: as given minus another patient's without it is shown, and an effect of place of .1 or more "
-    f"is excluded (p at most .025 after Holm's correction). {Verdict.WITHOUT}: that as given and mean radiograph "
-    "differ by .1 or more is excluded likewise, and more than .1 state it with the mean radiograph. All need "
-    f"{LEAST} patients.",
-    f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records needed to detect an effect of "
-    "place of .2 with 80 % power. Without boxes the place cannot be tested.",
+    "Share of reports that affirm the finding, among records whose reference does; each column is "
+    "over the records with this change. Effect of place: covered elsewhere minus covered, over the "
+    "records that have both, with its 95 % interval over patients.",
+    f"{Verdict.THERE}: the effect of place is shown (p below .05 after Holm's correction for the "
+    f"findings). {Verdict.NOT_THERE}: as given minus another patient's without it is shown, and an "
+    "effect of place of .1 or more is excluded (p at most .025 after Holm's correction). "
+    f"{Verdict.WITHOUT}: that as given and mean radiograph differ by .1 or more is excluded "
+    f"likewise, and more than .1 state it with the mean radiograph. All need {LEAST} patients.",
+    f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records needed to "
+    "detect an effect of place of .2 with 80 % power. Without boxes the place cannot be tested.",
 )
 
 
-def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest: Mapping[str, Any], out: Path) -> str:
-    """Replace ``out`` by ``index.html``, ``table.md``, ``use.svg`` and ``use.json``; return the table as Markdown."""
-    titles = {CHANCE: "another patient's reference (chance)"} | {kind: f"{kind} (chance)" for kind in KINDS} | {**kinds}
+def write_probe(
+    systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest: Mapping[str, Any], out: Path
+) -> str:
+    """Replace ``out`` by ``index.html``, ``table.md``, ``use.svg`` and ``use.json``; return the
+    table as Markdown."""
+    titles = (
+        {CHANCE: "another patient's reference (chance)"}
+        | {kind: f"{kind} (chance)" for kind in KINDS}
+        | {**kinds}
+    )
     table, chart = use_table(systems, titles), use_chart(systems, titles)
     boxes = manifest.get("boxes", True)
-    tables = [verdict_table(systems, boxes), table] if any(system.findings for system in systems) else [table]
+    tables = (
+        [verdict_table(systems, boxes), table]
+        if any(system.findings for system in systems)
+        else [table]
+    )
     words = {system.name: f"{verdict_sentence(system)}." for system in systems}
     record = {
         "probe": {"key": manifest["key"], "seed": manifest["seed"]},
         "systems": {
             system.name: {
-                "uses": {twin: asdict(use) | {"verdict": use.verdict} for twin, use in system.uses.items()},
+                "uses": {
+                    twin: asdict(use) | {"verdict": use.verdict}
+                    for twin, use in system.uses.items()
+                },
                 "findings": {one.finding: asdict(one) for one in system.findings},
                 "verdict": words[system.name],
             }
@@ -99,10 +133,20 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
     }
     with atomic_directory(out) as folder:
         inline = for_page(chart, "use")
-        page = render("tables.html", kicker="probe", title=table.caption, verdicts=words, tables=tables, chart=inline)
+        page = render(
+            "tables.html",
+            kicker="probe",
+            title=table.caption,
+            verdicts=words,
+            tables=tables,
+            chart=inline,
+        )
         write_text(folder / "index.html", page)
         text = "\n".join(
-            [*(f"**{name}** {sentence}\n" for name, sentence in words.items()), *(t.markdown() for t in tables)]
+            [
+                *(f"**{name}** {sentence}\n" for name, sentence in words.items()),
+                *(t.markdown() for t in tables),
+            ]
         )
         write_text(folder / "table.md", text)
         write_text(folder / "use.svg", chart)
@@ -111,25 +155,36 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
 
 
 def verdict_sentence(system: SystemUse) -> str:
-    """Return what a system does with each source, and how many findings have which verdict, in words."""
+    """Return what a system does with each source, and how many findings have which verdict, in
+    words."""
     known = {source: system.uses[twin] for source, twin in _SOURCES.items() if twin in system.uses}
-    parts = [_WORDS[use.verdict].format(source=name, changed=1 - (use.unchanged or 0)) for name, use in known.items()]
+    parts = [
+        _WORDS[use.verdict].format(source=name, changed=1 - (use.unchanged or 0))
+        for name, use in known.items()
+    ]
     parts += [use.verdict for twin, use in system.uses.items() if twin == MIRRORED]
     for verdict in Verdict:
         names = [one.finding for one in system.findings if one.verdict == verdict]
         if names:
-            parts.append(f"{verdict}: {f'{len(names)} findings' if verdict == Verdict.UNCLEAR else ', '.join(names)}")
+            listed = f"{len(names)} findings" if verdict == Verdict.UNCLEAR else ", ".join(names)
+            parts.append(f"{verdict}: {listed}")
     gains = {kind: system.uses[kind].score.low for kind in KINDS if kind in system.uses}
-    parts += [f"{kind} not above chance" for kind, low in gains.items() if low is not None and low <= 0]
+    parts += [
+        f"{kind} not above chance" for kind, low in gains.items() if low is not None and low <= 0
+    ]
     return "; ".join(parts)
 
 
 def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
-    """Return a row for each finding with a verdict, the systems below each other, and a note on the others; without
-    ``boxes`` nothing was covered."""
+    """Return a row for each finding with a verdict, the systems below each other, and a note on the
+    others; without ``boxes`` nothing was covered."""
     rows: list[tuple[str, ...]] = []
     headings, tones, notes = {}, {}, []
-    rates = {change: title for change, title in _RATES.items() if boxes or change not in (COVERED, ELSEWHERE)}
+    rates = {
+        change: title
+        for change, title in _RATES.items()
+        if boxes or change not in (COVERED, ELSEWHERE)
+    }
     columns = ("Finding", "Verdict", "n", *rates.values(), *["Effect of place"] * boxes)
     for system in systems:
         headings[len(rows)] = Heading(system.name)
@@ -143,7 +198,15 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
             reasons = ", ".join(f"{one.finding} ({_reason(one, boxes)})" for one in unclear)
             notes.append(f"{system.name}: {Verdict.UNCLEAR}: {reasons}.")
     notes = (*notes, *_OF_FINDINGS)
-    return Table(columns, tuple(rows), "Findings", text_columns=2, headings=headings, tones=tones, notes=notes)
+    return Table(
+        columns,
+        tuple(rows),
+        "Findings",
+        text_columns=2,
+        headings=headings,
+        tones=tones,
+        notes=notes,
+    )
 
 
 def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
@@ -167,13 +230,23 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
     rows: list[tuple[str, ...]] = []
     headings, tones = {}, {}
     for system in systems:
-        headings[len(rows)] = Heading(system.name, f"{number(system.empty)} reports are empty" if system.empty else "")
+        headings[len(rows)] = Heading(
+            system.name, f"{number(system.empty)} reports are empty" if system.empty else ""
+        )
         for twin, title in titles.items():
             if (use := system.uses.get(twin)) is not None:
                 tones[len(rows), 1] = _TONES.get(use.verdict, "")
                 rows.append((title, use.verdict, *_cells(use)))
     columns = ("Changed source", "Verdict", "n", "Score", "changed", "gain", "Reports that change")
-    return Table(columns, tuple(rows), "Use of sources", text_columns=2, headings=headings, tones=tones, notes=_NOTES)
+    return Table(
+        columns,
+        tuple(rows),
+        "Use of sources",
+        text_columns=2,
+        headings=headings,
+        tones=tones,
+        notes=_NOTES,
+    )
 
 
 def _cells(use: Use) -> tuple[str, ...]:
@@ -184,8 +257,11 @@ def _cells(use: Use) -> tuple[str, ...]:
 
 
 def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
-    """Draw the gain of each kind of twin with its interval, a colour for each system; 0: it makes no difference."""
-    rows = [title for twin, title in titles.items() if any(twin in system.uses for system in systems)]
+    """Draw the gain of each kind of twin with its interval, a colour for each system; 0: it makes
+    no difference."""
+    rows = [
+        title for twin, title in titles.items() if any(twin in system.uses for system in systems)
+    ]
     points = {
         system.name: {
             title: Interval(use.score.difference, use.score.low, use.score.high)
@@ -199,11 +275,17 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
 
 
 def show_study(
-    study: str, systems: Sequence[tuple[str, Path]], contexts: Sequence[str], records: Path, images: Path, out: Path
+    study: str,
+    systems: Sequence[tuple[str, Path]],
+    contexts: Sequence[str],
+    records: Path,
+    images: Path,
+    out: Path,
 ) -> Path:
-    """Write the page of a study, or of one examination, into ``out``, and return its path. ``contexts``: to show; none:
-    all in which every system has a report. ``records``, ``images``: tables of the corpus, for radiographs and previous
-    reports. Raises a DataError if a system has no report in a context, or several, or references differ."""
+    """Write the page of a study, or of one examination, into ``out``, and return its path.
+    ``contexts``: to show; none: all in which every system has a report. ``records``, ``images``:
+    tables of the corpus, for radiographs and previous reports. Raises a DataError if a system has
+    no report in a context, or several, or references differ."""
     of_study = _of_study(read_records(records), study) if records.is_file() else []
     corpus = {row["record_id"]: row for row in of_study}
     by_system = [_reports(folder, study) for _, folder in systems]
@@ -212,7 +294,10 @@ def show_study(
     for rows, (_, folder) in zip(by_system, systems, strict=True):
         if missing := [context for context in contexts if context not in rows]:
             known = ", ".join(rows)
-            raise DataError(f"{folder} has no report for study {study} in context {missing[0]} (it has: {known})")
+            raise DataError(
+                f"{folder} has no report for study {study} in context {missing[0]} (it has: "
+                f"{known})"
+            )
     reports = [[rows[context] for context in contexts] for rows in by_system]
     readings: list[dict[str, Any]] = []
     first: list[frozenset[Statement]] = []
@@ -221,33 +306,53 @@ def show_study(
         if any(row["reference"] != texts[0] for row in rows):
             names = " and ".join(name for name, _ in systems)
             raise DataError(
-                f"{names} have different references for study {study} in context {context}; score both against the "
-                "same references"
+                f"{names} have different references for study {study} in context {context}; score "
+                "both against the same references"
             )
         reference, *generated = stated = [statements(text) for text in texts]
         first = first or stated
         by_name = dict(zip((name for name, _ in systems), generated, strict=True))
-        marked = [spans(texts[0], "generated", frozenset().union(*generated), first[0], named=by_name)]
+        marked = [
+            spans(texts[0], "generated", frozenset().union(*generated), first[0], named=by_name)
+        ]
         marked += [
-            spans(text, "reference", reference, before) for text, before in zip(texts[1:], first[1:], strict=True)
+            spans(text, "reference", reference, before)
+            for text, before in zip(texts[1:], first[1:], strict=True)
         ]
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(
-            {"context": context, "sources": SOURCES.get(context, ""), "prior_report": prior_report, "texts": marked}
+            {
+                "context": context,
+                "sources": SOURCES.get(context, ""),
+                "prior_report": prior_report,
+                "texts": marked,
+            }
         )
-    views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)
+    views = _views(
+        [corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images
+    )
     with_lateral = [context.upper() for context in contexts if context in WITH_SOURCE[1]]
     name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
     path = out / f"study-{name if name == study else f'{name}-{hash_json(study)[:8]}'}.html"
     write_text(
-        path, render("show.html", study=study, systems=systems, views=views, given=with_lateral, readings=readings)
+        path,
+        render(
+            "show.html",
+            study=study,
+            systems=systems,
+            views=views,
+            given=with_lateral,
+            readings=readings,
+        ),
     )
     return path
 
 
 def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
     examination = pl.col("record_id") == pl.concat_str("context", pl.lit(f"-{study}"))
-    return table.filter(pl.any_horizontal(pl.col("study_id", "record_id") == study, examination)).to_dicts()
+    return table.filter(
+        pl.any_horizontal(pl.col("study_id", "record_id") == study, examination)
+    ).to_dicts()
 
 
 def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
@@ -257,15 +362,23 @@ def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
         other = by_context.setdefault(row["context"], row)
         if other is not row:
             several = f"{other['record_id']} and {row['record_id']}"
-            raise DataError(f"{place} has several reports for study {study}: {several}; pass one of these ids")
+            raise DataError(
+                f"{place} has several reports for study {study}: {several}; pass one of these ids"
+            )
     if not by_context:
-        raise DataError(f"{place} has no report for study {study}; pass the id of a study or record in its cases")
+        raise DataError(
+            f"{place} has no report for study {study}; pass the id of a study or record in its "
+            "cases"
+        )
     return by_context
 
 
 def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:
-    """Return the radiographs of the records as addresses, without those whose file does not exist here."""
+    """Return the radiographs of the records as addresses, without those whose file does not exist
+    here."""
     named = read_images(images).select("image_id", "path").iter_rows() if images.is_file() else ()
     paths = {image: Path(path) for image, path in named if Path(path).is_file()}
-    shown = {view: row[view] for view in ("frontal", "lateral") for row in rows if row[view] in paths}
+    shown = {
+        view: row[view] for view in ("frontal", "lateral") for row in rows if row[view] in paths
+    }
     return {view: data_uri(read_grey(paths[image])) for view, image in shown.items()}

@@ -1,6 +1,7 @@
 """Outputs of a run, read once for all sections of its report; and its example cases.
 
-An example is one study in every context in which it was decoded, with the model's inputs, commitment and report.
+An example is one study in every context in which it was decoded, with the model's inputs,
+commitment and report.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +30,10 @@ from pacer.reporting.marks import Span, Statement, spans, statements
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one run. ``predictions``: by record id. ``audits``: of corpus, pictures, emphasis and anchors.
-    ``decoding``: the manifest of the predictions. ``routing``: depth weights ``[N, K]`` by ``<record_id>/<view>``;
-    empty without a router. ``promise``: content of ``promise.json``."""
+    """The results of one run. ``predictions``: by record id. ``audits``: of corpus, pictures,
+    emphasis and anchors. ``decoding``: the manifest of the predictions. ``routing``: depth weights
+    ``[N, K]`` by ``<record_id>/<view>``; empty without a router. ``promise``: content of
+    ``promise.json``."""
 
     params: Params
     records: pl.DataFrame
@@ -50,7 +52,9 @@ class Results:
         """The records that have a prediction. Raises a DataError if there are none."""
         decoded = self.records.filter(pl.col("record_id").is_in(list(self.predictions)))
         if decoded.is_empty():
-            raise DataError("no prediction matches a record of the corpus; decode again with this corpus")
+            raise DataError(
+                "no prediction matches a record of the corpus; decode again with this corpus"
+            )
         return decoded
 
     @property
@@ -66,31 +70,52 @@ class Results:
     def resampling(self) -> str:
         """How the intervals were made, in words."""
         intervals = self.intervals
-        samples, units = number(intervals.resamples), f"{number(intervals.units)} {UNITS[intervals.unit]}"
+        samples, units = (
+            number(intervals.resamples),
+            f"{number(intervals.units)} {UNITS[intervals.unit]}",
+        )
         if intervals.units < LEAST_UNITS:
             return f"{too_few(intervals.units, UNITS[intervals.unit]).capitalize()}."
         return f"Intervals: {PERCENT}, percentiles of {samples} bootstrap samples of the {units}."
 
 
 def read_results(
-    corpus: Path, anchors: Path, emphasis: Path, pictures: Path, predictions: Path, metrics: Path, params: Params
+    corpus: Path,
+    anchors: Path,
+    emphasis: Path,
+    pictures: Path,
+    predictions: Path,
+    metrics: Path,
+    params: Params,
 ) -> Results:
-    """Read the output folders of the stages of these names. Raises a DataError if a file is missing or malformed."""
+    """Read the output folders of the stages of these names. Raises a DataError if a file is missing
+    or malformed."""
     scores, cases, signature = read_result(metrics)
-    generated = [path for context in CONTEXTS if (path := predictions / f"{context}.jsonl").exists()]
+    generated = [
+        path for context in CONTEXTS if (path := predictions / f"{context}.jsonl").exists()
+    ]
     if not generated:
-        raise DataError(f"{predictions} holds no predictions; expected {', '.join(f'{c}.jsonl' for c in CONTEXTS)}")
+        raise DataError(
+            f"{predictions} holds no predictions; expected "
+            f"{', '.join(f'{c}.jsonl' for c in CONTEXTS)}"
+        )
     routing = predictions / "routing.safetensors"
     # without a router all weight is on the endpoint, so there is nothing to draw
     routed = routing.exists() and params.refine.variant != "endpoint"
     return Results(
         params=params,
         records=read_records(corpus / "records.parquet"),
-        image_paths=dict(read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()),
-        audits=[read_json(folder / "audit.json") for folder in (corpus, pictures, emphasis, anchors)],
+        image_paths=dict(
+            read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()
+        ),
+        audits=[
+            read_json(folder / "audit.json") for folder in (corpus, pictures, emphasis, anchors)
+        ],
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
-        promise=read_json(predictions / "promise.json") if (predictions / "promise.json").is_file() else None,
+        promise=read_json(predictions / "promise.json")
+        if (predictions / "promise.json").is_file()
+        else None,
         routing=load_file(routing) if routed else {},
         scores=scores,
         signature=signature,
@@ -109,8 +134,9 @@ class CaseImage:
 
 @dataclass(frozen=True)
 class ContextReport:
-    """The model's report for one record, with its reference. ``record``, ``prediction``, ``score``: its rows of corpus,
-    predictions and scored cases. ``sources``: in words. ``generated``, ``reference``: the texts with their marks."""
+    """The model's report for one record, with its reference. ``record``, ``prediction``, ``score``:
+    its rows of corpus, predictions and scored cases. ``sources``: in words. ``generated``,
+    ``reference``: the texts with their marks."""
 
     record: Mapping[str, Any]
     sources: str
@@ -133,15 +159,26 @@ class ExampleCase:
 
 
 def example_cases(results: Results) -> list[ExampleCase]:
-    """Return the studies that decoding marked as examples (``decode.examples``); raises as :func:`study_case`."""
+    """Return the studies that decoding marked as examples (``decode.examples``); raises as
+    :func:`study_case`."""
     decoded = set(results.decoded["study_id"])
-    return [study_case(results, study) for study in results.decoding.get("examples", []) if study in decoded]
+    return [
+        study_case(results, study)
+        for study in results.decoding.get("examples", [])
+        if study in decoded
+    ]
 
 
 def study_case(results: Results, study: str) -> ExampleCase:
-    """Return one decoded study, its reports in the order of contexts; raises a DataError if an image is missing."""
-    scores = {row["record_id"]: row for row in results.cases.filter(study_id=study).iter_rows(named=True)}
-    rows = sorted(results.decoded.filter(study_id=study).to_dicts(), key=lambda row: CONTEXTS.index(row["context"]))
+    """Return one decoded study, its reports in the order of contexts; raises a DataError if an
+    image is missing."""
+    scores = {
+        row["record_id"]: row for row in results.cases.filter(study_id=study).iter_rows(named=True)
+    }
+    rows = sorted(
+        results.decoded.filter(study_id=study).to_dicts(),
+        key=lambda row: CONTEXTS.index(row["context"]),
+    )
     reports = []
     first: tuple[frozenset[Statement], ...] = ()
     for row in rows:
@@ -161,16 +198,25 @@ def study_case(results: Results, study: str) -> ExampleCase:
                 generated=spans(written, "reference", reference, first[1], commitment),
             )
         )
-    pictures = [_image(name, rows, results) for name in ("frontal", "lateral") if any(row[name] for row in rows)]
-    return ExampleCase(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], pictures, reports)
+    pictures = [
+        _image(name, rows, results)
+        for name in ("frontal", "lateral")
+        if any(row[name] for row in rows)
+    ]
+    return ExampleCase(
+        rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], pictures, reports
+    )
 
 
 def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
-    """Return a study's frontal or lateral radiograph, with the depth weights of the first record that has any."""
+    """Return a study's frontal or lateral radiograph, with the depth weights of the first record
+    that has any."""
     image = next(row[name] for row in rows if row[name] is not None)
     grey = read_grey(Path(results.image_paths[image]))
     keys = (f"{row['record_id']}/{name}" for row in rows)
     weights = next((results.routing[key] for key in keys if key in results.routing), None)
-    depths = results.decoding.get("depths") or results.params.features.depths  # earlier versions name none
+    depths = (
+        results.decoding.get("depths") or results.params.features.depths
+    )  # earlier versions name none
     overlay = None if weights is None else square_overlay(name, grey, weights, depths)
     return CaseImage(name, data_uri(grey), overlay)

@@ -1,4 +1,5 @@
-"""Tables of a run's corpus and of scores from the registry, the line with their signature, and the warnings."""
+"""Tables of a run's corpus and of scores from the registry, the line with their signature, and the
+warnings."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -26,7 +27,8 @@ CONTROLS = {
     "no_prior": "Without the previous report",
     "gold_list": "Given the reference's list",
 }
-#: By kind of promise the columns of the cases whose findings are counted, and of those among which each is sought.
+#: By kind of promise the columns of the cases whose findings are counted, and of those among which
+#: each is sought.
 _SIDES = {
     "false_present": ("report_positive", "reference_positive"),
     "missed": ("reference_positive", "report_positive"),
@@ -34,38 +36,55 @@ _SIDES = {
 
 #: What each kind promises.
 _TITLES = {
-    "false_present": "of the findings stated as present, at most {limit:.0%} are expected to be absent from the "
+    "false_present": "of the findings stated as present, at most {limit:.0%} are expected to be "
+    "absent from the "
     "radiologist's report",
-    "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are expected not to be stated",
+    "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are "
+    "expected not to be stated",
 }
 
 
 def corpus_table(audit: Mapping[str, Any]) -> Table:
-    """Return records by context and split, with the paper's for MIMIC-RG4, and studies and patients by context."""
+    """Return records by context and split, with the paper's for MIMIC-RG4, and studies and patients
+    by context."""
     shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
-    contexts = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
+    contexts = {
+        context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]
+    }
     used = audit["splits"]
     rows = []
     for context, splits in contexts.items():
         counts = [number(splits[split][name]) for split in used for name in shown]
-        units = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
+        units = [
+            number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")
+        ]
         rows.append((context.upper(), *counts, *units))
-    totals = [number(sum(splits[split][name] for splits in contexts.values())) for split in used for name in shown]
+    totals = [
+        number(sum(splits[split][name] for splits in contexts.values()))
+        for split in used
+        for name in shown
+    ]
     headings = [heading for split in used for heading in (split, "paper")[: len(shown)]]
-    # studies and patients have no sum: a study with records in several contexts would count more than once
+    # studies and patients have no sum: a study with records in several contexts would count more
+    # than once
     rows.append(("All", *totals, "", ""))
     return Table(("Context", *headings, "studies", "patients"), tuple(rows), summary=len(rows) - 1)
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
-    """Return the contexts in ``scores``, in the paper's order, or ``all``. Raises a DataError if there are none."""
+    """Return the contexts in ``scores``, in the paper's order, or ``all``. Raises a DataError if
+    there are none."""
     if not (present := [context for context in (*CONTEXTS, UNKNOWN) if context in scores]):
-        raise DataError(f"the scores have no known context; expected {', '.join(CONTEXTS)}, got {', '.join(scores)}")
+        raise DataError(
+            f"the scores have no known context; expected {', '.join(CONTEXTS)}, got "
+            f"{', '.join(scores)}"
+        )
     return present
 
 
 def context_mean(scores: Mapping[str, Any], metric: str, context: str = MEAN) -> float | None:
-    """Return a score in a context, or the plain mean over all contexts; None if one of them lacks the score."""
+    """Return a score in a context, or the plain mean over all contexts; None if one of them lacks
+    the score."""
     names = contexts_in(scores) if context == MEAN else [context]
     values = [scores[name].get(metric) for name in names]
     return fmean(values) if all(value is not None for value in values) else None
@@ -85,11 +104,14 @@ def score_table(
     intervals: Intervals | None = None,
     notes: tuple[str, ...] = (),
 ) -> Table:
-    """Return the contexts' scores and their plain mean, a column for each score that a context has; by default those of
-    the main table. ``counted``, that of the signature, stands beside the scores, and ``intervals`` below them."""
+    """Return the contexts' scores and their plain mean, a column for each score that a context has;
+    by default those of the main table. ``counted``, that of the signature, stands beside the
+    scores, and ``intervals`` below them."""
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
-    shown = [score for score in columns if any(score.key in scores[context] for context in contexts)]
+    shown = [
+        score for score in columns if any(score.key in scores[context] for context in contexts)
+    ]
     rows: list[tuple[str, ...]] = []
     rules, quiet, summary = set(), set(), None
     for name in rows_in(scores):
@@ -99,7 +121,10 @@ def score_table(
             rules.add(len(rows))
         values, absent = scores[name], "" if name == MEAN else "–"
         counts = (counted or {}).get(name, {})
-        cells = (score_cell(values[s.key], s.decimals, counts.get(s.key)) if s.key in values else absent for s in shown)
+        cells = (
+            score_cell(values[s.key], s.decimals, counts.get(s.key)) if s.key in values else absent
+            for s in shown
+        )
         rows.append((row_name(name), *cells))
         if intervals is not None:
             spans = [span(intervals.scores.get(name, {}).get(score.key)) for score in shown]
@@ -113,12 +138,17 @@ def score_table(
         summary=summary,
         rules=frozenset(rules - {0}),
         quiet=frozenset(quiet),
-        notes=(*notes, *[f"{IN_BRACKETS}."] * any(s.key in of for of in (counted or {}).values() for s in shown)),
+        notes=(
+            *notes,
+            *[f"{IN_BRACKETS}."]
+            * any(s.key in of for of in (counted or {}).values() for s in shown),
+        ),
     )
 
 
 def convention_table(scores: Mapping, caption: str = "") -> Table | None:
-    """Return every average of the same labels, over contexts or for the only context; None without a labeller."""
+    """Return every average of the same labels, over contexts or for the only context; None without
+    a labeller."""
     if not (conventions := scores.get("conventions")):
         return None
     rows: list[tuple[str, ...]] = []
@@ -132,14 +162,16 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
 
 
 def control_table(scores: Mapping, caption: str = "") -> Table | None:
-    """Return F1 against the references as decoded and with the sources of each control. For each control, the share of
-    unchanged reports is shown too. None if no control was run."""
+    """Return F1 against the references as decoded and with the sources of each control. For each
+    control, the share of unchanged reports is shown too. None if no control was run."""
     if not (controls := scores.get("controls")):
         return None
     rows = []
     for context in contexts_in(scores):
         others = [
-            controls[control].get(context, {}).get(key) for control in controls for key in ("f1", "unchanged_share")
+            controls[control].get(context, {}).get(key)
+            for control in controls
+            for key in ("f1", "unchanged_share")
         ]
         rows.append((context.upper(), *map(number, (scores[context].get("f1"), *others))))
     heads = (head for name in controls for head in (CONTROLS[name], "same report"))
@@ -147,7 +179,8 @@ def control_table(scores: Mapping, caption: str = "") -> Table | None:
 
 
 def label_table(labels: Sequence[LabelScores], caption: str = "") -> Table:
-    """Return one observation per row: scores over all contexts' records together, and F1 in each context."""
+    """Return one observation per row: scores over all contexts' records together, and F1 in each
+    context."""
     contexts = list(labels[0].f1) if labels else []
     rows = tuple(
         (
@@ -167,7 +200,8 @@ def label_table(labels: Sequence[LabelScores], caption: str = "") -> Table:
 def group_table(groups: Sequence[GroupScore], caption: str = "") -> Table:
     """Return F1 by group, one group per row, with its interval."""
     rows = tuple(
-        (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1)) for group in groups
+        (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1))
+        for group in groups
     )
     heads = ("Group", "Value", "Records", "F1", PERCENT)
     return Table(heads, rows, caption, text_columns=2, rules=first_cell_changes(rows))
@@ -180,9 +214,12 @@ def span(interval: Interval | None) -> str:
     return f"{interval.low:.2f}–{interval.high:.2f}"
 
 
-def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str) -> Table:
-    """Return what ``promise.json`` promises in each context and what the reports achieve, with intervals over patients.
-    Findings that reach ``decode.threshold`` and not the promise's threshold are withheld."""
+def promise_table(
+    promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str
+) -> Table:
+    """Return what ``promise.json`` promises in each context and what the reports achieve, with
+    intervals over patients. Findings that reach ``decode.threshold`` and not the promise's
+    threshold are withheld."""
     rows = []
     for context, part in by_context(cases).items():
         chosen = promise["contexts"][context]
@@ -190,7 +227,9 @@ def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: fl
         withheld = int(((chances >= threshold) & (chances < chosen["threshold"])).sum())
         for kind, tests in chosen["tests"].items():
             stated, known = (pl.col(side) for side in _SIDES[kind])
-            counted = part.select(stated.list.set_difference(known).list.len(), of=stated.list.len()).to_numpy()
+            counted = part.select(
+                stated.list.set_difference(known).list.len(), of=stated.list.len()
+            ).to_numpy()
             share = Summed(by_unit(counted, units.codes, units.count), mean)
             achieved = intervals({("", kind): share})[""][kind]
             at = next(test for test in tests if test["threshold"] == chosen["threshold"])
@@ -200,7 +239,8 @@ def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: fl
                     context.upper(),
                     f"{kind.replace('_', ' ')} at most {promise['risk'][kind]:.0%}",
                     str(chosen["threshold"]),
-                    f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} patients",
+                    f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} "
+                    "patients",
                     f"{number(achieved.value)} ({number(achieved.low)} to {number(achieved.high)})",
                     number(findings),
                     number(findings - errors),
@@ -208,14 +248,30 @@ def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: fl
                     number(part.filter(is_empty("hypothesis")).height),
                 )
             )
-    heads = ("", "Promise", "Threshold", "On val", "Achieved", "Findings", "Right", "Withheld", "Empty")
+    heads = (
+        "",
+        "Promise",
+        "Threshold",
+        "On val",
+        "Achieved",
+        "Findings",
+        "Right",
+        "Withheld",
+        "Empty",
+    )
     return Table(heads, tuple(rows), caption)
 
 
 def promise_text(risk: Mapping[str, float | None]) -> str:
     """Return what a promise says, with its condition."""
-    shares = [title.format(limit=limit) for kind, title in _TITLES.items() if (limit := risk[kind]) is not None]
-    text = f"{'; '.join(shares)}, for patients like those in val ({risk['confidence']:.0%} confidence)"
+    shares = [
+        title.format(limit=limit)
+        for kind, title in _TITLES.items()
+        if (limit := risk[kind]) is not None
+    ]
+    text = (
+        f"{'; '.join(shares)}, for patients like those in val ({risk['confidence']:.0%} confidence)"
+    )
     return text[0].upper() + text[1:]
 
 
@@ -223,7 +279,10 @@ def signature_line(signature: Signature) -> str:
     """Return what determines the numbers, in one line: ``name:value`` joined by bars."""
     counts, limit = signature.counts.values(), Decoding.of(signature.predictions).limit
     protocol = signature.protocol or {}
-    changes = {name: protocol.get(name, "none") for name in ("extract", "clean_hypotheses", "clean_references")}
+    changes = {
+        name: protocol.get(name, "none")
+        for name in ("extract", "clean_hypotheses", "clean_references")
+    }
     parts = {
         **_clinical(signature),
         "clean": signature.language["cleaner"],
@@ -231,9 +290,14 @@ def signature_line(signature: Signature) -> str:
         "bleu": "corpus",
         "meteor": "1.5",
         "mean": "contexts",
-        "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
+        "n": "+".join(str(context["n"]) for context in counts)
+        + (f" (decode.limit {limit})" if limit else ""),
         "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
-        **({"missing": f"{protocol['missing']}-{count}"} if (count := protocol.get("missing_hypotheses")) else {}),
+        **(
+            {"missing": f"{protocol['missing']}-{count}"}
+            if (count := protocol.get("missing_hypotheses"))
+            else {}
+        ),
         **{name.replace("_", "-"): change for name, change in changes.items() if change != "none"},
         **({"deduplicated": "sentences"} if protocol.get("deduplicate") else {}),
         "data": (signature.data["records"] or "")[:8],
@@ -257,8 +321,13 @@ def _clinical(signature: Signature) -> dict[str, Any]:
 
 
 def caution(signature: Signature) -> str | None:
-    """Return a warning if the corpus is generated, or models are stand-ins or of unknown origin; else None."""
-    notes = ["The corpus is generated: scores say nothing about radiology."] if signature.data.get("truth") else []
+    """Return a warning if the corpus is generated, or models are stand-ins or of unknown origin;
+    else None."""
+    notes = (
+        ["The corpus is generated: scores say nothing about radiology."]
+        if signature.data.get("truth")
+        else []
+    )
     labeller = signature.standin_labeller
     if signature.clinical is None:
         notes.append("CheXbert's precision, recall and F1 need its weights; pass --chexbert DIR.")
@@ -266,10 +335,13 @@ def caution(signature: Signature) -> str | None:
         notes.append("The origin of the labeller is not recorded.")
     elif labeller:
         notes.append(
-            "The findings were labelled by a stand-in for CheXbert, made by this pipeline: compare precision, recall "
-            "and F1 only with runs scored by the same stand-in, never with published numbers."
+            "The findings were labelled by a stand-in for CheXbert, made by this pipeline: compare "
+            "precision, recall and F1 only with runs scored by the same stand-in, never with "
+            "published numbers."
         )
     frozen = (signature.predictions or {}).get("stand_ins") or []
     if frozen:
-        notes.append(f"Frozen models that are stand-ins, made by this pipeline: {', '.join(frozen)}.")
+        notes.append(
+            f"Frozen models that are stand-ins, made by this pipeline: {', '.join(frozen)}."
+        )
     return " ".join(notes) or None

@@ -1,6 +1,7 @@
 """The report page, its tables and its figures, from the outputs of a run.
 
-A section is a function from results to a :class:`Section`, or None if it is empty; :data:`SECTIONS` has them in order.
+A section is a function from results to a :class:`Section`, or None if it is empty; :data:`SECTIONS`
+has them in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +37,8 @@ class Text:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table, written to ``tables/NAME.md`` and ``.tex``, below a heading; ``folded``: the label that unfolds it."""
+    """A table, written to ``tables/NAME.md`` and ``.tex``, below a heading; ``folded``: the label
+    that unfolds it."""
 
     kind: ClassVar = "table"
     name: str
@@ -65,7 +67,8 @@ Part = Text | TableBlock | Figure
 
 @dataclass(frozen=True)
 class Section:
-    """One section; ``name`` is its anchor on the page. ``cases``: studies with images and reports, below the parts."""
+    """One section; ``name`` is its anchor on the page. ``cases``: studies with images and reports,
+    below the parts."""
 
     name: str
     title: str
@@ -74,8 +77,11 @@ class Section:
 
 
 def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") -> list[Part]:
-    """Return a table below a title, or nothing if there is no table or it has only its first column."""
-    return [] if table is None or len(table.columns) < 2 else [TableBlock(name, table, title, folded)]
+    """Return a table below a title, or nothing if there is no table or it has only its first
+    column."""
+    return (
+        [] if table is None or len(table.columns) < 2 else [TableBlock(name, table, title, folded)]
+    )
 
 
 def scores(results: Results) -> Section:
@@ -84,28 +90,42 @@ def scores(results: Results) -> Section:
     split = ", ".join(sorted(set(results.decoded["split"])))
     table = score_tables.score_table(
         values,
-        caption="Precision (P), recall (R) and F1 of the labeller's findings over the decoded records of a context in "
-        f"split {split}, and language scores; the mean is the plain mean of the contexts. Compare models within a "
-        "context, but not contexts with each other: references state what the sources of their context show.",
+        caption="Precision (P), recall (R) and F1 of the labeller's findings over the decoded "
+        "records of a context in "
+        f"split {split}, and language scores; the mean is the plain mean of the contexts. "
+        f"Compare models within a "
+        "context, but not contexts with each other: references state what the sources of their "
+        "context show.",
         intervals=results.intervals,
-        notes=(f"{results.resampling} CIDEr has no interval: its word weights depend on all reports in a context.",),
+        notes=(
+            f"{results.resampling} CIDEr has no interval: its word weights depend on all reports "
+            "in a context.",
+        ),
     )
     conventions = score_tables.convention_table(
         values,
-        "A convention says which labels count as present and how scores are averaged. The table counts the same labels "
-        "as other research groups do (mean of the contexts); numbers from two conventions cannot be compared.",
+        "A convention says which labels count as present and how scores are averaged. The table "
+        "counts the same labels as other research groups do (mean of the contexts); numbers from "
+        "two conventions cannot be compared.",
     )
     originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.score_table(
         values,
         list(map(score_of, signature.score_columns)),
         "Means of your scores, over the records with a value: "
-        + "; ".join(f"{name}, {signature.scores.get(name, 'score.columns')}" for name in signature.score_columns),
+        + "; ".join(
+            f"{name}, {signature.scores.get(name, 'score.columns')}"
+            for name in signature.score_columns
+        ),
         counted=signature.counted,
         intervals=results.intervals,
     )
     parts: list[Part] = [
-        *([Text(f"Read with care. {note}", "note")] if (note := score_tables.caution(signature)) else []),
+        *(
+            [Text(f"Read with care. {note}", "note")]
+            if (note := score_tables.caution(signature))
+            else []
+        ),
         *(Text(line, "note") for line in warnings(values, results.cases, results.convention)),
         TableBlock("scores", table),
         *shown("conventions", conventions, folded="By label convention"),
@@ -119,16 +139,16 @@ def scores(results: Results) -> Section:
         *_placed(
             results,
             "contents",
-            "F1 of affirmed, denied and uncertain findings, as the rules read them in reports and references, and "
-            "shares of reports that make comparisons with an earlier examination.",
+            "F1 of affirmed, denied and uncertain findings, as the rules read them in reports and "
+            "references, and shares of reports that make comparisons with an earlier examination.",
             "What the reports say",
         ),
         *_placed(
             results,
             "commitments",
-            "Agreement of generated and reference commitments, how often report and commitment agree, "
-            "the mean gate of Calibrate (0: the prompt is not adapted to the sources, 1: fully), and shares of "
-            "failed generations.",
+            "Agreement of generated and reference commitments, how often report and commitment "
+            "agree, the mean gate of Calibrate (0: the prompt is not adapted to the sources, 1: "
+            "fully), and shares of failed generations.",
             "Commitments, gate and extraction",
         ),
     ]
@@ -137,7 +157,9 @@ def scores(results: Results) -> Section:
 
 def _placed(results: Results, place: Place, caption: str, title: str = "") -> list[Part]:
     """Return the table of the scores that the registry puts in a place, named after it."""
-    table = score_tables.score_table(results.scores, scores_at(place), caption, counted=results.signature.counted)
+    table = score_tables.score_table(
+        results.scores, scores_at(place), caption, counted=results.signature.counted
+    )
     return shown(place, table, title)
 
 
@@ -145,22 +167,32 @@ def sources(results: Results) -> Section:
     """How scores change with other sources, and whether the reports vary."""
     controls = score_tables.control_table(
         results.scores,
-        "Micro-F1 of the labeller's observations with the case's sources and with others, and the share of reports "
-        "that stay the same; a model that ignores its sources loses nothing.",
+        "Micro-F1 of the labeller's observations with the case's sources and with others, and the "
+        "share of reports that stay the same; a model that ignores its sources loses nothing.",
     )
-    intervals = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
+    intervals = {
+        context: results.intervals.scores[context] for context in contexts_of(results.cases)
+    }
     caption = (
-        "Findings that the reports affirm, by what the sources say about them. Persisting: the previous report and the "
-        "reference affirm it; gone: only the previous report; new: only the reference"
+        "Findings that the reports affirm, by what the sources say about them. Persisting: the "
+        "previous report and the reference affirm it; gone: only the previous report; new: only "
+        "the reference"
     )
     parts: list[Part] = [
-        *([] if controls else [Text("No control was decoded, so this page cannot show whether the sources matter.")]),
+        *(
+            []
+            if controls
+            else [
+                Text("No control was decoded, so this page cannot show whether the sources matter.")
+            ]
+        ),
         *([Figure("sources", chart, caption)] if (chart := charts.source_chart(intervals)) else []),
         *shown("controls", controls),
         *_placed(
             results,
             "variety",
-            "Shares of the most frequent report and of repeated words, each next to the value for the references.",
+            "Shares of the most frequent report and of repeated words, each next to the value for "
+            "the references.",
         ),
     ]
     return Section("sources", "Use of the sources", parts)
@@ -171,18 +203,21 @@ def observations(results: Results) -> Section:
     labels = label_intervals(results.cases, results.convention)
     table = score_tables.label_table(
         labels,
-        "Clinical efficacy by observation over all contexts together, and F1 in each; many more records in reports "
-        "than in references mean over-reporting, many fewer mean omission.",
+        "Clinical efficacy by observation over all contexts together, and F1 in each; many more "
+        "records in reports than in references mean over-reporting, many fewer mean omission.",
     )
-    return Section("findings", "By observation", [TableBlock("observations", _with_resampling(table, results))])
+    return Section(
+        "findings", "By observation", [TableBlock("observations", _with_resampling(table, results))]
+    )
 
 
 def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
     table = score_tables.group_table(
         group_scores(results.cases, results.convention, results.signature.groups),
-        "F1 by view, and by the text columns of the file score.columns, over all contexts together; groups differ in "
-        f"their findings, and those with fewer than {LEAST_UNITS} resampled units have no interval.",
+        "F1 by view, and by the text columns of the file score.columns, over all contexts "
+        f"together; groups differ in their findings, and those with fewer than {LEAST_UNITS} "
+        "resampled units have no interval.",
     )
     parts = [TableBlock("groups", _with_resampling(table, results))]
     return Section("groups", "By group", parts) if table.rows else None
@@ -195,11 +230,15 @@ def cases(results: Results) -> Section | None:
 
 
 def findings(results: Results) -> Section | None:
-    """Whether the probabilities of findings are right, and what is promised; None without probabilities."""
+    """Whether the probabilities of findings are right, and what is promised; None without
+    probabilities."""
     if not is_read(results.cases):
         return None
     curves = {context: reliability(part) for context, part in by_context(results.cases).items()}
-    caption = "Share of findings that the reference affirms, by predicted probability, in ten bins of equal size"
+    caption = (
+        "Share of findings that the reference affirms, by predicted probability, in ten "
+        "bins of equal size"
+    )
     parts: list[Part] = [Figure("reliability", charts.reliability_chart(curves), caption)]
     if results.promise is not None:
         text = f"{score_tables.promise_text(results.promise['risk'])}."
@@ -207,8 +246,9 @@ def findings(results: Results) -> Section | None:
             results.promise,
             results.cases,
             Decoding.of(results.decoding).threshold or 0.0,
-            "The promise for each context, and what its reports achieve, as read by the rules. Withheld: "
-            "omitted only because of the risk limit; a report is empty if nothing else remains.",
+            "The promise for each context, and what its reports achieve, as read by the rules. "
+            "Withheld: omitted only because of the risk limit; a report is empty if nothing else "
+            "remains.",
         )
         parts += [Text(text), TableBlock("promise", promised)]
     return Section("probabilities", "Probabilities of findings", parts)
@@ -222,7 +262,9 @@ def corpus(results: Results) -> Section:
     title = f"Audit: {sum(map(bool, tones.values()))} of {len(lines)} lines need attention"
     parts = [
         TableBlock("corpus", score_tables.corpus_table(results.audits[0])),
-        TableBlock("audit", Table(("Check", "Result"), rows, text_columns=2, tones=tones), folded=title),
+        TableBlock(
+            "audit", Table(("Check", "Result"), rows, text_columns=2, tones=tones), folded=title
+        ),
     ]
     return Section("corpus", "Corpus and commitment targets", parts)
 
@@ -236,7 +278,9 @@ def signature(results: Results) -> Section:
     """The definitions of the numbers, in one line."""
     text = "One-line summary of definitions and inputs, repeated in every table file."
     return Section(
-        "signature", "Signature", [Text(text), Text(score_tables.signature_line(results.signature), "signature")]
+        "signature",
+        "Signature",
+        [Text(text), Text(score_tables.signature_line(results.signature), "signature")],
     )
 
 
@@ -253,9 +297,13 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
 
 
 def build_report(results: Results, out: Path) -> None:
-    """Replace ``out`` by ``index.html`` (self-contained), ``tables/`` (Markdown, LaTeX) and ``figures/`` (SVG). Raises
-    a DataError if an image of an example is missing, or nothing was decoded."""
-    line, note = score_tables.signature_line(results.signature), score_tables.caution(results.signature)
+    """Replace ``out`` by ``index.html`` (self-contained), ``tables/`` (Markdown, LaTeX) and
+    ``figures/`` (SVG). Raises a DataError if an image of an example is missing, or nothing was
+    decoded."""
+    line, note = (
+        score_tables.signature_line(results.signature),
+        score_tables.caution(results.signature),
+    )
     present = set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]

@@ -1,7 +1,9 @@
-"""A case from a user, the same case prepared as in training, and the model's result for it; tables of cases.
+"""A case from a user, the same case prepared as in training, and the model's result for it; tables
+of cases.
 
 Images of any kind and texts are checked before any work. Every refusal is a
-:class:`~pacer.core.errors.DataError` of one sentence, which names the case and the source but never quotes its content.
+:class:`~pacer.core.errors.DataError` of one sentence, which names the case and the source but never
+quotes its content.
 """
 
 from __future__ import annotations
@@ -23,8 +25,24 @@ from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.audits import number
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL, LINE_ENDS, LONGEST_ID, fault_of, id_fault, is_absent, name_on_disk
-from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, remove_scratch, scratch_directory, write_jsonl
+from pacer.core.hygiene import (
+    EMPTY_CELL,
+    LINE_ENDS,
+    LONGEST_ID,
+    fault_of,
+    id_fault,
+    is_absent,
+    name_on_disk,
+)
+from pacer.core.io import (
+    Journal,
+    hash_bytes,
+    hash_json,
+    read_journal,
+    remove_scratch,
+    scratch_directory,
+    write_jsonl,
+)
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import sentence_ends
 from pacer.data.dicom import header_view
@@ -43,17 +61,20 @@ if TYPE_CHECKING:
 #: A path, the bytes of a file, or an image that Pillow has opened.
 ImageSource = str | PathLike | bytes | Image.Image
 
-#: Larger files are refused. An uncompressed radiograph of 4,000 by 5,000 pixels of 16 bits has 40 million bytes.
+#: Larger files are refused. An uncompressed radiograph of 4,000 by 5,000 pixels of 16 bits has 40
+#: million bytes.
 MAX_BYTES = 100_000_000
-#: Longer texts are refused: reports have hundreds to a few thousand characters, and the encoder reads only the start.
+#: Longer texts are refused: reports have hundreds to a few thousand characters, and the encoder
+#: reads only the start.
 MAX_CHARACTERS = 20_000
 #: Pillow's names of the formats accepted besides DICOM; others start programs or contain videos.
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
 
 
 def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None]:
-    """Return one radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names. Raises a
-    DataError if the file is too large, empty, damaged, not an image or not one radiograph.
+    """Return one radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file
+    names. Raises a DataError if the file is too large, empty, damaged, not an image or not one
+    radiograph.
 
     Args:
         name: of case and source, for messages.
@@ -65,22 +86,30 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
             with open(source, "rb") as file:
                 content = file.read(MAX_BYTES + 1)
         except OSError as error:
-            raise DataError(f"image {name}: the file {source} cannot be read: {error.strerror}") from None
-        name = f"{name}, {source}"  # the file extension marks a DICOM file without preamble, as in a corpus
+            raise DataError(
+                f"image {name}: the file {source} cannot be read: {error.strerror}"
+            ) from None
+        # the file extension marks a DICOM file without preamble, as in a corpus
+        name = f"{name}, {source}"
     else:
         content = source
     if len(content) > MAX_BYTES:
         raise DataError(f"image {name}: the file has more than {MAX_BYTES:,} bytes")
-    return read_image(io.BytesIO(content), name, FORMATS), parse_view(header_view(io.BytesIO(content))[0])
+    return read_image(io.BytesIO(content), name, FORMATS), parse_view(
+        header_view(io.BytesIO(content))[0]
+    )
 
 
 def load_text(text: str | None, name: str) -> str | None:
-    """Return a text, with a space for each vertical tab and form feed; None if it has no visible character or only says
-    that there is no text (``N/A``). Raises a DataError if the text is too long, or contains control characters."""
+    """Return a text, with a space for each vertical tab and form feed; None if it has no visible
+    character or only says that there is no text (``N/A``). Raises a DataError if the text is too
+    long, or contains control characters."""
     if text is None:
         return None
     if len(text) > MAX_CHARACTERS:
-        raise DataError(f"{name}: {len(text):,} characters, but the limit is {MAX_CHARACTERS:,}; shorten it")
+        raise DataError(
+            f"{name}: {len(text):,} characters, but the limit is {MAX_CHARACTERS:,}; shorten it"
+        )
     if fault := fault_of(text):
         raise DataError(f"{name}: {fault}")
     text = re.sub(LINE_ENDS, " ", text)
@@ -93,7 +122,8 @@ Sections = Literal["findings+impression", "findings", "impression"]
 NOTICE = "For research only. Not for clinical decisions."
 #: Note for a model that was trained on a generated corpus.
 GENERATED_NOTE = (
-    "this model was trained only on generated images and reports; its output for real radiographs is meaningless"
+    "this model was trained only on generated images and reports; its output for "
+    "real radiographs is meaningless"
 )
 _OTHERS = ("prior", "indication", "history", "view", "sections", "commitment")
 #: Columns of a table of cases; all but ``frontal`` may be missing.
@@ -108,12 +138,13 @@ class Case:
 
     Attributes:
         frontal, lateral: a path, the bytes of a file or a Pillow image.
-        prior: the previous report as written. indication, history: likewise. A text without a visible character counts
-            as absent.
-        view: of the frontal image, AP or PA. None: read from its DICOM file, else unknown (``other``).
+        prior: the previous report as written. indication, history: likewise. A text without a
+            visible character counts as absent.
+        view: of the frontal image, AP or PA. None: read from its DICOM file, else unknown
+            (``other``).
         sections: those requested. None: those that the model was trained to write.
-        commitment: findings that the report is written for, as :func:`~pacer.commitments.anchor.read_list` takes them.
-            None: the model's.
+        commitment: findings that the report is written for, as
+            :func:`~pacer.commitments.anchor.read_list` takes them. None: the model's.
         name: identifies the case in messages and results.
     """
 
@@ -129,13 +160,15 @@ class Case:
 
     def images(self) -> dict[str, ImageSource]:
         """Return the images by name: ``frontal``, and ``lateral`` if there is one."""
-        return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
+        return {"frontal": self.frontal} | (
+            {} if self.lateral is None else {"lateral": self.lateral}
+        )
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A checked case: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them, and
-    ``notes`` about the files."""
+    """A checked case: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model
+    reads them, and ``notes`` about the files."""
 
     name: str
     frontal: Tensor
@@ -155,7 +188,9 @@ class Prepared:
     def in_context(self, context: Context) -> Prepared:
         """Return the case without the sources that the context lacks."""
         lateral, prior = availability(context)
-        return replace(self, lateral=self.lateral if lateral else None, prior=self.prior if prior else None)
+        return replace(
+            self, lateral=self.lateral if lateral else None, prior=self.prior if prior else None
+        )
 
 
 @dataclass(frozen=True)
@@ -163,9 +198,10 @@ class Routing:
     """The encoder depths from which the model took the evidence in one image.
 
     Attributes:
-        image: the encoder's input, resized and cropped: [H, W] or [H, W, 3] uint8. weights: [rows, columns, K]
-            float32, depth weights of each patch, which sum to 1; patch (r, c) covers the pixels from
-            ``(r * H / rows, c * W / columns)``. depths: encoder block of each of the K weights, counted from 1.
+        image: the encoder's input, resized and cropped: [H, W] or [H, W, 3] uint8. weights: [rows,
+            columns, K] float32, depth weights of each patch, which sum to 1; patch (r, c) covers
+            the pixels from ``(r * H / rows, c * W / columns)``. depths: encoder block of each of
+            the K weights, counted from 1.
     """
 
     image: np.ndarray
@@ -174,7 +210,10 @@ class Routing:
 
     def means(self) -> dict[int, float]:
         """Return the mean weight of each depth."""
-        return {depth: float(mean) for depth, mean in zip(self.depths, self.weights.mean((0, 1)), strict=True)}
+        return {
+            depth: float(mean)
+            for depth, mean in zip(self.depths, self.weights.mean((0, 1)), strict=True)
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,15 +222,17 @@ class Result(Displayed):
 
     Attributes:
         report: only the report. generated: the raw text, including commitment and markers.
-        commitment: positive, negative and uncertain findings stated before the report; None if there is no commitment
-            (a model without Commit, or a text without one).
+        commitment: positive, negative and uncertain findings stated before the report; None if
+            there is no commitment (a model without Commit, or a text without one).
         fallback: whether no report was found in the text, so that ``report`` is the whole text.
-        truncated: whether the token limit was reached, so the end may be missing. tokens: number generated.
-        notes: sentences about anything unexpected: DICOM files that name another view or part of the body, and notes
-            that apply to every report of the model.
-        gate: of Calibrate, 0 to 1; None without it. frontal, lateral: routing; ``lateral`` is None without that view.
-        context, view, sections: what the model was given and asked for.
-        probabilities: of each finding, as read from the sources; None without the stage ``findings``.
+        truncated: whether the token limit was reached, so the end may be missing. tokens: number
+            generated.
+        notes: sentences about anything unexpected: DICOM files that name another view or part of
+            the body, and notes that apply to every report of the model.
+        gate: of Calibrate, 0 to 1; None without it. frontal, lateral: routing; ``lateral`` is None
+        without that view. context, view, sections: what the model was given and asked for.
+        probabilities: of each finding, as read from the sources; None without the stage
+            ``findings``.
         attributes: likewise, of each side, severity and course; None if the reading has none.
         given: whether ``commitment`` is a person's.
     """
@@ -218,23 +259,36 @@ class Result(Displayed):
         """Return the report, what it was written for, and the gate."""
         rows = [("report", self.report)]
         if (own := self.commitment) is not None:
-            rows += [(polarity, ", ".join(map(own.text, getattr(own, polarity)))) for polarity in POLARITIES]
-        rows += [("contradicted by the report", ", ".join(self.contradictions()))] * bool(self.contradictions())
+            rows += [
+                (polarity, ", ".join(map(own.text, getattr(own, polarity))))
+                for polarity in POLARITIES
+            ]
+        rows += [("contradicted by the report", ", ".join(self.contradictions()))] * bool(
+            self.contradictions()
+        )
         cells = (*rows, ("gate", number(self.gate)))
         return Table((self.context.upper(), self.name), cells, text_columns=2, notes=self.notes)
 
     def findings(self) -> dict[str, str]:
-        """Return each finding of the commitment with its polarity: positive, negative or uncertain."""
+        """Return each finding of the commitment with its polarity: positive, negative or
+        uncertain."""
         if self.commitment is None:
             return {}
-        return {finding: polarity for polarity in POLARITIES for finding in getattr(self.commitment, polarity)}
+        return {
+            finding: polarity
+            for polarity in POLARITIES
+            for finding in getattr(self.commitment, polarity)
+        }
 
     def departures(self) -> dict[str, str | None]:
-        """Return each finding of the commitment to which the report gives another polarity, with that polarity as the
-        rules read it; None: not mentioned. Empty if the report agrees with its commitment, or one of them is absent."""
+        """Return each finding of the commitment to which the report gives another polarity, with
+        that polarity as the rules read it; None: not mentioned. Empty if the report agrees with its
+        commitment, or one of them is absent."""
         committed, read = {} if self.fallback else self.findings(), extract_anchor(self.report)
         return {
-            finding: read.polarity(finding) for finding in committed if read.polarity(finding) != committed[finding]
+            finding: read.polarity(finding)
+            for finding in committed
+            if read.polarity(finding) != committed[finding]
         }
 
     def contradictions(self) -> tuple[str, ...]:
@@ -244,7 +298,9 @@ class Result(Displayed):
 
     def routing(self) -> dict[str, Routing]:
         """Return the routing by image: ``frontal``, and ``lateral`` if there is one."""
-        return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
+        return {"frontal": self.frontal} | (
+            {} if self.lateral is None else {"lateral": self.lateral}
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON, with the mean depth weights of each image."""
@@ -272,23 +328,35 @@ class Result(Displayed):
 
 
 def notes_of(results: Collection[Result]) -> list[str]:
-    """Return the results' notes without repeats, then warnings about single reports, which begin with the context."""
+    """Return the results' notes without repeats, then warnings about single reports, which begin
+    with the context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
         if result.given and (departures := result.departures()):
-            notes.append(f"{result.context.upper()}: the report does not state as committed: {', '.join(departures)}")
+            notes.append(
+                f"{result.context.upper()}: the report does not state as committed: "
+                f"{', '.join(departures)}"
+            )
         if not result.report:
-            notes.append(f"{result.context.upper()}: empty report: no sentence agreed with the list")
+            notes.append(
+                f"{result.context.upper()}: empty report: no sentence agreed with the list"
+            )
         if result.fallback:
-            notes.append(f"{result.context.upper()}: no report was found in the generated text; all of it is shown")
+            notes.append(
+                f"{result.context.upper()}: no report was found in the generated text; all of it "
+                "is shown"
+            )
         if result.truncated:
-            notes.append(f"{result.context.upper()}: truncated at the token limit; the end may be missing")
+            notes.append(
+                f"{result.context.upper()}: truncated at the token limit; the end may be missing"
+            )
     return list(dict.fromkeys(notes))
 
 
 def unsupported_comparisons(report: str, prior: str | None) -> list[str]:
-    """Return the findings whose comparison in a cleaned report does not fit the previous report: that one has what is
-    called new, or does not affirm or suspect what is called unchanged, larger or gone."""
+    """Return the findings whose comparison in a cleaned report does not fit the previous report:
+    that one has what is called new, or does not affirm or suspect what is called unchanged, larger
+    or gone."""
     earlier = extract_anchor(prior or "")
     unsupported, start = dict[str, None](), 0
     for end in sentence_ends(report):
@@ -297,20 +365,27 @@ def unsupported_comparisons(report: str, prior: str | None) -> list[str]:
         is_new = any("new" in words for words in wording)
         for mention in find_mentions(sentence) if wording else ():
             known = mention.finding in {*earlier.positive, *earlier.uncertain}
-            if known if is_new and mention.polarity == "positive" else not known and not is_new and mention.polarity:
+            if (
+                known
+                if is_new and mention.polarity == "positive"
+                else not known and not is_new and mention.polarity
+            ):
                 unsupported[mention.finding] = None
     return list(unsupported)
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Read the cases of a table in order, with distinct names. Image paths are relative to the table's folder. Raises a
-    DataError if the table cannot be read, has no case, an unknown or missing column, or two cases with the same name;
-    or a case has no frontal image or a name that cannot be shown. The message lists the first of these."""
+    """Read the cases of a table in order, with distinct names. Image paths are relative to the
+    table's folder. Raises a DataError if the table cannot be read, has no case, an unknown or
+    missing column, or two cases with the same name; or a case has no frontal image or a name that
+    cannot be shown. The message lists the first of these."""
     table = open_table(path)
     # the inputs of a probe are cases
     columns = [re.sub(r"^probe_id$", "case", column.strip().lower()) for column in table.columns]
     if unknown := [column for column in columns if column not in COLUMNS]:
-        raise DataError(f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}")
+        raise DataError(
+            f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}"
+        )
     if "frontal" not in columns:
         raise DataError(f"{path} has no column `frontal`")
     cases, problems = list[Case](), list[str]()
@@ -324,7 +399,10 @@ def read_cases(path: Path) -> list[Case]:
             continue
         name = row["case"] or row["frontal"] or place
         if fault := id_fault(name):
-            problems.append(f"case {name[:LONGEST_ID]!a}: this name cannot be used: {fault}; choose a different one")
+            problems.append(
+                f"case {name[:LONGEST_ID]!a}: this name cannot be used: {fault}; choose a "
+                "different one"
+            )
         elif row["frontal"] is None:
             problems.append(f"{name} ({place}) has no frontal image")
         else:
@@ -336,7 +414,10 @@ def read_cases(path: Path) -> list[Case]:
         raise DataError(f"{path} contains no cases")
     names = Counter(case.name for case in cases)
     if repeated := [name for name, count in names.items() if count > 1]:
-        raise DataError(f"{path} has two cases named {repeated[0]}; give each a unique name in the column `case`")
+        raise DataError(
+            f"{path} has two cases named {repeated[0]}; give each a unique name in the column "
+            "`case`"
+        )
     return cases
 
 
@@ -345,11 +426,13 @@ def _file(name: str, table: Path) -> Path:
 
 
 def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
-    """Write a line for each case to ``out``, in their order, with :meth:`pacer.serving.case.Result.as_dict`.
+    """Write a line for each case to ``out``, in their order, with
+    :meth:`pacer.serving.case.Result.as_dict`.
 
-    Every case is prepared before the first report is written, and again when its turn comes. The images of all cases
-    would not fit into memory. Finished lines are kept beside ``out`` until all are there: after a stop, the same call
-    continues. A case whose images or texts have changed since is done again.
+    Every case is prepared before the first report is written, and again when its turn comes. The
+    images of all cases would not fit into memory. Finished lines are kept beside ``out`` until all
+    are there: after a stop, the same call continues. A case whose images or texts have changed
+    since is done again.
 
     Returns:
         How many reports were truncated at the token limit.
@@ -371,7 +454,10 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
         path = directory / "lines.jsonl"
         lines = {row["key"]: row["line"] for _, row in read_journal(path)}
         todo = [(key, case) for key, case in zip(keys, cases, strict=True) if key not in lines]
-        with Journal(path) as journal, Ticker("reports", len(cases), len(cases) - len(todo)) as ticker:
+        with (
+            Journal(path) as journal,
+            Ticker("reports", len(cases), len(cases) - len(todo)) as ticker,
+        ):
             for place, result in reporter.stream([case for _, case in todo]):
                 key = todo[place][0]
                 lines[key] = result.as_dict()
@@ -384,8 +470,19 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
 
 def _key(case: Prepared) -> str:
     """Return a hash of what the report of a case depends on, besides the model, and of its name."""
-    images = [None if image is None else hash_bytes(image.numpy().tobytes()) for image in (case.frontal, case.lateral)]
-    texts = (case.name, case.prior, case.indication, case.history, case.view, case.sections, case.notes)
+    images = [
+        None if image is None else hash_bytes(image.numpy().tobytes())
+        for image in (case.frontal, case.lateral)
+    ]
+    texts = (
+        case.name,
+        case.prior,
+        case.indication,
+        case.history,
+        case.view,
+        case.sections,
+        case.notes,
+    )
     return hash_json([*images, *texts, case.commitment and case.commitment.as_dict()])
 
 
@@ -394,4 +491,7 @@ def _refuse(problems: Sequence[str], cases: int) -> None:
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems[:_SHOWN])
         more = f"\n  ... and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
-        raise DataError(f"{len(problems):,} of {cases:,} cases cannot be used; correct or remove them:{listed}{more}")
+        raise DataError(
+            f"{len(problems):,} of {cases:,} cases cannot be used; correct or remove "
+            f"them:{listed}{more}"
+        )

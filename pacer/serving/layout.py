@@ -1,4 +1,5 @@
-"""File names of an exported model, where it is, and a check that a folder is one; importable without torch."""
+"""File names of an exported model, where it is, and a check that a folder is one; importable
+without torch."""
 
 import re
 from os import PathLike
@@ -14,8 +15,9 @@ _ON_HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[\w./-]+)")
 
 
 def located(model: str | PathLike) -> Path:
-    """Return the folder of a model: a path as it is; ``org/name@revision`` of the hub is downloaded to its cache.
-    Raises a CheckpointError if the hub's cache does not have it, and it cannot be downloaded."""
+    """Return the folder of a model: a path as it is; ``org/name@revision`` of the hub is downloaded
+    to its cache. Raises a CheckpointError if the hub's cache does not have it, and it cannot be
+    downloaded."""
     match = _ON_HUB.fullmatch(str(model))
     if match is None or Path(model).exists():
         return Path(model)
@@ -26,17 +28,21 @@ def located(model: str | PathLike) -> Path:
         return Path(snapshot_download(match["repo"], revision=match["revision"]))
     except (OSError, HFValidationError) as error:
         raise CheckpointError(
-            f"{model} is not in the Hugging Face cache and cannot be downloaded ({type(error).__name__}); check the "
-            "name, the revision and the network; for a private model, run `hf auth login`"
+            f"{model} is not in the Hugging Face cache and cannot be downloaded "
+            f"({type(error).__name__}); check the name, the revision and the network; for a "
+            "private model, run `hf auth login`"
         ) from None
 
 
 def check_exported(directory: Path) -> None:
-    """Refuse a folder that ``pacer export`` did not write, before anything is loaded. Raises a CheckpointError if the
-    folder does not exist, or lacks the manifest or the settings."""
+    """Refuse a folder that ``pacer export`` did not write, before anything is loaded. Raises a
+    CheckpointError if the folder does not exist, or lacks the manifest or the settings."""
     if not directory.exists():
-        raise CheckpointError(f"{directory} does not exist; create it with `pacer export {directory}`")
+        raise CheckpointError(
+            f"{directory} does not exist; create it with `pacer export {directory}`"
+        )
     if not (directory / MANIFEST).is_file() or not (directory / SETTINGS).is_file():
         raise CheckpointError(
-            f"{directory} is not an exported model (no {MANIFEST} or {SETTINGS}); create one with `pacer export DIR`"
+            f"{directory} is not an exported model (no {MANIFEST} or {SETTINGS}); create one with "
+            "`pacer export DIR`"
         )

@@ -1,4 +1,5 @@
-"""An exported model directory (see the table in ``docs/serving.md``): its contents, how it is written and read back."""
+"""An exported model directory (see the table in ``docs/serving.md``): its contents, how it is
+written and read back."""
 
 import os
 import shutil
@@ -50,15 +51,17 @@ from pacer.serving.layout import BACKBONES, CARD, FINDINGS, MANIFEST, SETTINGS, 
 VERSION = 1
 #: Entry of the manifest: whether the model was trained on a generated corpus (absent: unknown).
 GENERATED = "generated_corpus"
-#: Entry of the manifest: the views and sections in the prompts of training, the most frequent first.
+#: Entry of the manifest: the views and sections in the prompts of training, the most frequent
+#: first.
 TRAINED = "trained_prompts"
-#: Keys of the group ``decode`` that do not change a report and are not exported, and their values here.
+#: Keys of the group ``decode`` that do not change a report and are not exported, and their values
+#: here.
 NOT_EXPORTED = {"split": "test", "limit": None, "examples": 0, "controls": []}
 
 
 class States(Strict):
-    """How the states in the model's training were computed; ``preparation`` and ``rounding`` are versions of the
-    software, which increase when the states change."""
+    """How the states in the model's training were computed; ``preparation`` and ``rounding`` are
+    versions of the software, which increase when the states change."""
 
     depths: Annotated[list[Positive], Field(min_length=1)]
     dtype: Literal["float32", "float16", "bfloat16"]
@@ -69,7 +72,8 @@ class States(Strict):
 
 
 class Texts(Strict):
-    """The ``cleaner`` of previous reports, and the ``target`` that the model was trained to write."""
+    """The ``cleaner`` of previous reports, and the ``target`` that the model was trained to
+    write."""
 
     cleaner: Cleaner
     target: Literal["findings_and_impression", "findings"]
@@ -77,7 +81,11 @@ class Texts(Strict):
 
 def _whole_group(written: Any) -> Any:
     """Return the written decoding settings as a complete group ``decode``."""
-    return NOT_EXPORTED | written if isinstance(written, dict) and not NOT_EXPORTED.keys() & written.keys() else written
+    return (
+        NOT_EXPORTED | written
+        if isinstance(written, dict) and not NOT_EXPORTED.keys() & written.keys()
+        else written
+    )
 
 
 class PackageSettings(Strict):
@@ -87,54 +95,70 @@ class PackageSettings(Strict):
     contexts: Annotated[list[Context], Field(min_length=1)]
     states: States
     texts: Texts
-    decoding: Annotated[Decode, BeforeValidator(_whole_group), Field(alias="search")]  # its name in exported folders
+    decoding: Annotated[
+        Decode, BeforeValidator(_whole_group), Field(alias="search")
+    ]  # its name in exported folders
 
 
 def read_settings(directory: Path) -> PackageSettings:
     """Read the settings of an exported model, and check its files against the manifest.
 
     Raises:
-        CheckpointError: the folder is not an exported model, has another version, or a file is missing or has changed.
+        CheckpointError: the folder is not an exported model, has another version, or a file is
+            missing or has changed.
         ConfigError: a setting is not valid.
     """
     check_exported(directory)
     manifest = read_json(directory / MANIFEST)
     if manifest["version"] != VERSION:
         raise CheckpointError(
-            f"{directory} uses layout version {manifest['version']!r}, but this version of PACER reads layout "
-            f"version {VERSION}; export the model again, or use the version that exported it"
+            f"{directory} uses layout version {manifest['version']!r}, but this version of PACER "
+            f"reads layout version {VERSION}; export the model again, or use the version that "
+            "exported it"
         )
     # excludes files behind a link to a folder and files outside the directory
-    there = {str(PurePosixPath(path.relative_to(directory))) for path in directory.rglob("*") if path.is_file()}
+    there = {
+        str(PurePosixPath(path.relative_to(directory)))
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
     for name, expected in manifest["files"].items():
         if name not in there:
-            raise CheckpointError(f"{directory} is incomplete: {name:.200} is missing; copy the folder again")
+            raise CheckpointError(
+                f"{directory} is incomplete: {name:.200} is missing; copy the folder again"
+            )
         if hash_file(directory / name) != expected:
-            raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")
+            raise CheckpointError(
+                f"{directory / name} has changed since it was exported; copy the folder again"
+            )
     settings = read_params(directory / SETTINGS, PackageSettings)
     states = settings.states
     if (states.preparation, states.rounding) != (PREPARATION_VERSION, ROUNDING_VERSION):
         raise CheckpointError(
-            f"{directory} was exported by a version of PACER that prepares images or rounds states differently; use "
-            "that version"
+            f"{directory} was exported by a version of PACER that prepares images or rounds states "
+            "differently; use that version"
         )
     return settings
 
 
 def trained_prompts(directory: Path) -> dict[str, list[str]]:
-    """Return :data:`TRAINED` of an exported model: ``view`` and ``sections``; empty if it is from an older version."""
+    """Return :data:`TRAINED` of an exported model: ``view`` and ``sections``; empty if it is from
+    an older version."""
     return read_json(directory / MANIFEST).get(TRAINED, {})
 
 
 @contextmanager
 def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
-    """Yield a temporary folder ``{vision,language,text}`` from which the frozen models can be loaded.
+    """Yield a temporary folder ``{vision,language,text}`` from which the frozen models can be
+    loaded.
 
-    If the target of a pointer is gone, the same revision in this machine's hub cache is used. Hashes are compared
-    wherever a model is stored. Raises a BackboneError if a frozen model was not found; the message says how to get it.
+    If the target of a pointer is gone, the same revision in this machine's hub cache is used.
+    Hashes are compared wherever a model is stored. Raises a BackboneError if a frozen model was not
+    found; the message says how to get it.
 
     Args:
-        given: a folder with some or all of the three, which are used instead of the directory's own.
+        given: a folder with some or all of the three, which are used instead of the directory's
+            own.
     """
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
@@ -149,7 +173,9 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
                 (root / name).symlink_to(source.absolute(), target_is_directory=True)
             else:
                 (root / name).mkdir()
-                moved = pointer.model_copy(update={"path": str(_cached(source, name, pointer.path))})
+                moved = pointer.model_copy(
+                    update={"path": str(_cached(source, name, pointer.path))}
+                )
                 write_json(root / name / POINTER, moved.model_dump())
         yield root
 
@@ -159,8 +185,9 @@ def _cached(source: Path, name: str, path: str) -> Path | None:
     origin = provenance(source)
     if origin.get("provider") != "hub":
         raise BackboneError(
-            f"the frozen {name} model is not at {path}, where it was when {source} was exported; pass "
-            "the folder that contains it with --backbones, or export again with --with-backbones"
+            f"the frozen {name} model is not at {path}, where it was when {source} was exported; "
+            "pass the folder that contains it with --backbones, or export again with "
+            "--with-backbones"
         )
     revision = str(origin.get("commit") or origin.get("revision"))
     return locate(Backbone(provider="hub", id=str(origin.get("id")), revision=revision), name)
@@ -180,26 +207,31 @@ def export_model(
     """Write a self-contained model directory, completely or not at all.
 
     Args:
-        out: absent or empty. decode: the decoding settings.
-        model, backbones, features, records: outputs of the stages ``calibrate`` (or ``parent``), ``backbones``,
+        out: absent or empty. decode: the decoding settings. model, backbones, features, records:
+        outputs of the stages ``calibrate`` (or ``parent``), ``backbones``,
             ``features`` and ``corpus``.
         findings: output of ``findings``; None: the exported model reads no findings.
         with_backbones: copy the frozen models; else the directory refers to them, with hashes.
 
     Raises:
-        DataError: ``out`` is not empty or cannot be written, or an input is missing. CheckpointError: the model is a
-            warm-up, or was trained with other frozen models than those in ``backbones``.
+        DataError: ``out`` is not empty or cannot be written, or an input is missing.
+            CheckpointError: the model is a warm-up, or was trained with other frozen models than
+            those in ``backbones``.
     """
     check_replaceable(out)
     if read_record(model).phase == "warmup":
         raise CheckpointError(
-            f"{model} is a warm-up checkpoint, which cannot write reports; export models/parent or models/calibrate"
+            f"{model} is a warm-up checkpoint, which cannot write reports; export models/parent or "
+            "models/calibrate"
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
     train, about = read_records(records).filter(split="train"), read_about(records)
     if train.is_empty() or not {"cleaner", "target"} <= about.keys():
-        raise DataError(f"{records} has no training records, or does not name its cleaner; run the `corpus` stage")
+        raise DataError(
+            f"{records} has no training records, or does not name its cleaner; run the `corpus` "
+            "stage"
+        )
     settings = PackageSettings(
         version=VERSION,
         contexts=[context for context in CONTEXTS if len(train.filter(context=context))],
@@ -210,13 +242,20 @@ def export_model(
     reader = None if findings is None else read_reader(findings, model)
     if decode.risk.promised:
         raise DataError(
-            "decode.risk cannot be exported: it holds only for patients like those in val, and its thresholds are "
-            "not stored; set its limits to null, and decode.threshold to the threshold you want"
+            "decode.risk cannot be exported: it holds only for patients like those in val, and its "
+            "thresholds are not stored; set its limits to null, and decode.threshold to the "
+            "threshold you want"
         )
     if decode.commitment == "read" and reader is None:
-        raise DataError("decode.commitment = 'read' needs the output of the `findings` stage; run `dvc repro findings`")
+        raise DataError(
+            "decode.commitment = 'read' needs the output of the `findings` stage; run `dvc repro "
+            "findings`"
+        )
     entries = {
-        TRAINED: {name: [value for value, _ in Counter(train[name]).most_common()] for name in ("view", "sections")},
+        TRAINED: {
+            name: [value for value, _ in Counter(train[name]).most_common()]
+            for name in ("view", "sections")
+        },
         "software": {"pacer": version_of("pacer"), **package_versions()},
         GENERATED: bool(about.get("generated")),
     }
@@ -229,7 +268,9 @@ def export_model(
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
-        hashes = {str(PurePosixPath(path.relative_to(directory))): hash_file(path) for path in files}
+        hashes = {
+            str(PurePosixPath(path.relative_to(directory))): hash_file(path) for path in files
+        }
         write_json(directory / MANIFEST, {"version": VERSION, **entries, "files": hashes})
         # not in the manifest: a person may add to it
         shutil.copyfile(Path(__file__).parent / "templates" / "card.md", directory / CARD)
@@ -238,12 +279,18 @@ def export_model(
 def _states(features: Path, record: CheckpointRecord) -> States:
     """Return how the states in the store were computed, which training and decoding read."""
     encoding, recipes = FeatureStore(features).encoding, read_json(features / STORE).get("recipes")
-    made_with = encoding.encoders, encoding.depths, encoding.rounding, recipes and recipes["images"]["preparation"]
+    made_with = (
+        encoding.encoders,
+        encoding.depths,
+        encoding.rounding,
+        recipes and recipes["images"]["preparation"],
+    )
     encoders = {name: record.frozen[name] for name in encoding.encoders}
     if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, PREPARATION_VERSION):
         raise DataError(
-            f"{features} was not made with the encoders and depths that the model was trained with, or comes from a "
-            "different version of PACER; run `dvc repro features` with the model's training settings, or retrain"
+            f"{features} was not made with the encoders and depths that the model was trained "
+            "with, or comes from a different version of PACER; run `dvc repro features` with the "
+            "model's training settings, or retrain"
         )
     return States(
         depths=encoding.depths,
@@ -256,7 +303,8 @@ def _states(features: Path, record: CheckpointRecord) -> States:
 
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:
-    """Write a frozen model as a copy of its files or a pointer with their hashes; both keep the model's fingerprint."""
+    """Write a frozen model as a copy of its files or a pointer with their hashes; both keep the
+    model's fingerprint."""
     target, names = resolve(source), list(hashes_of(source))
     out.mkdir(parents=True)
     if copy:

@@ -1,5 +1,5 @@
-"""The web page of one model, for a single user of this machine, and its results as HTML. Its server stores nothing of a
-case: the browser holds the images and sends them with each request.
+"""The web page of one model, for a single user of this machine, and its results as HTML. Its server
+stores nothing of a case: the browser holds the images and sends them with each request.
 """
 
 import json
@@ -41,8 +41,10 @@ SHOWN = 0.1
 _POSTS = ("/look/frontal", "/look/lateral", "/report")
 _HTML = "text/html; charset=utf-8"
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' "
+    "'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
@@ -58,24 +60,29 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
     small = image.copy()
     small.thumbnail((LONGEST_EDGE, LONGEST_EDGE), Image.Resampling.LANCZOS)
     figure = Markup(
-        '<figure class="preview"><img src="{}" alt="{} radiograph as uploaded"><figcaption>{}</figcaption></figure>'
+        '<figure class="preview"><img src="{}" alt="{} radiograph as '
+        'uploaded"><figcaption>{}</figcaption></figure>'
     )
     return figure.format(data_uri(small), name, caption)
 
 
 class Choice(NamedTuple):
-    """A kind of attribute of a finding: its words in the model's list and in the person's, and the options by word."""
+    """A kind of attribute of a finding: its words in the model's list and in the person's, and the
+    options by word."""
 
     model: str
     person: str
     options: Mapping[str, str]
 
 
-def result_page(result: Result, model: Anchor | None = None, commits: bool = True, kinds: Collection[str] = ()) -> str:
+def result_page(
+    result: Result, model: Anchor | None = None, commits: bool = True, kinds: Collection[str] = ()
+) -> str:
     """Return the HTML of one report: commitment, marked report, gate, routing maps and notes.
 
     Args:
-        model: the model's own commitment, if a person changed it. commits: whether the model writes for a list.
+        model: the model's own commitment, if a person changed it. commits: whether the model writes
+            for a list.
         kinds: of attributes in its lists.
     """
     overlays = [
@@ -84,27 +91,41 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
     ]
     # none if there is no commitment, or no report after it
     commitment = None if result.fallback else result.commitment
-    uncommitted = [] if commitment is None else sorted(statements(result.report) - committed(commitment))
+    uncommitted = (
+        [] if commitment is None else sorted(statements(result.report) - committed(commitment))
+    )
     marked = spans(result.report, "commitment", None, commitment=commitment)
     listed, generated = result.findings(), model or result.commitment or Anchor()
     rows = {
-        finding: {"model": generated.polarity(finding) or "", "person": listed.get(finding, "")} for finding in FINDINGS
+        finding: {"model": generated.polarity(finding) or "", "person": listed.get(finding, "")}
+        for finding in FINDINGS
     }
-    read = [] if result.probabilities is None else zip(result.probabilities.positive, FINDINGS, strict=True)
+    read = (
+        []
+        if result.probabilities is None
+        else zip(result.probabilities.positive, FINDINGS, strict=True)
+    )
     chances, person = {}, result.commitment or Anchor()
     if result.attributes is not None:
         chances = result.attributes.as_dict()
-        if result.given:  # and so completed with what was read, as the model's list must be to be compared
+        if (
+            result.given
+        ):  # and so completed with what was read, as the model's list must be to be compared
             generated = generated.completed(result.attributes.stated())
     choices = {
-        finding: {kind: _choice(finding, kind, generated, person, chances.get(finding, {})) for kind in kinds}
+        finding: {
+            kind: _choice(finding, kind, generated, person, chances.get(finding, {}))
+            for kind in kinds
+        }
         for finding in FINDINGS
     }
     changed = dict[str, dict[str, Any]]()
     for finding, states in rows.items():
         of_kinds = {kind: one for kind, one in choices[finding].items() if one.model != one.person}
         if of_kinds or states["model"] != states["person"]:
-            said = {kind: {"model": one.model, "person": one.person} for kind, one in of_kinds.items()}
+            said = {
+                kind: {"model": one.model, "person": one.person} for kind, one in of_kinds.items()
+            }
             changed[finding] = states | ({"attributes": said} if said else {})
     return render(
         "result.html",
@@ -118,20 +139,29 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
         commits=commits,
         overlays=overlays,
         spans=marked,
-        described_otherwise=any({"wrong-side", "other-severity"}.intersection(span.marks) for span in marked),
+        described_otherwise=any(
+            {"wrong-side", "other-severity"}.intersection(span.marks) for span in marked
+        ),
         sources=SOURCES[result.context],
-        likeliest=[(finding, chance) for chance, finding in sorted(read, reverse=True) if chance >= SHOWN],
+        likeliest=[
+            (finding, chance) for chance, finding in sorted(read, reverse=True) if chance >= SHOWN
+        ],
         shown_from=SHOWN,
         unlisted=[(finding, kind) for finding, kind in uncommitted if kind in POLARITIES],
         notes=notes_of([result]),
     )
 
 
-def _choice(finding: str, kind: str, model: Anchor, person: Anchor, chances: Mapping[str, float]) -> Choice:
-    """Return the choice of a kind of a finding. An option has its probability, where it was read."""
+def _choice(
+    finding: str, kind: str, model: Anchor, person: Anchor, chances: Mapping[str, float]
+) -> Choice:
+    """Return the choice of a kind of a finding. An option has its probability, where it was
+    read."""
     lists = (one.attributes.get(finding, Attributes()).only([kind]) for one in (model, person))
     own, listed = (" ".join(words(attributes)) for attributes in lists)
-    known = {word: f"{word} {chances[word]:.2f}" if word in chances else word for word in CLASSES[kind]}
+    known = {
+        word: f"{word} {chances[word]:.2f}" if word in chances else word for word in CLASSES[kind]
+    }
     # the generator completes a person's list with what it reads
     options = {"": f"{kind}: {'as read' if chances.keys() & known else 'none'}"} | known
     options.setdefault(listed, listed)  # such as two severities
@@ -139,8 +169,8 @@ def _choice(finding: str, kind: str, model: Anchor, person: Anchor, chances: Map
 
 
 class Page(ThreadingTCPServer):
-    """Serves the page on the loopback interface only, and handles one report request at a time. Raises a ConfigError if
-    the port cannot be used.
+    """Serves the page on the loopback interface only, and handles one report request at a time.
+    Raises a ConfigError if the port cannot be used.
 
     Args:
         log: receives one line for each unexpected error.
@@ -155,18 +185,24 @@ class Page(ThreadingTCPServer):
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
             raise ConfigError(
-                f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose a different one with --port"
+                f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose a different "
+                "one with --port"
             ) from error
         self.reporter, self.log, self.writing = reporter, log, Lock()
-        laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
-        page = render("page.html", notice=NOTICE, notes=reporter.notes, laterals=laterals, priors=priors)
+        laterals, priors = (
+            any(availability(context)[place] for context in reporter.contexts) for place in (0, 1)
+        )
+        page = render(
+            "page.html", notice=NOTICE, notes=reporter.notes, laterals=laterals, priors=priors
+        )
         self.files = {  # content and MIME type by path
             "/": (page.encode(), _HTML),
             "/page.js": (Path(TEMPLATES, "page.js").read_bytes(), "text/javascript"),
         }
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log only the type and location of an unexpected error, because its message may quote the case."""
+        """Log only the type and location of an unexpected error, because its message may quote the
+        case."""
         error = sys.exception()
         if error is not None and not isinstance(error, ConnectionError):
             place = traceback.extract_tb(error.__traceback__)[-1]
@@ -215,7 +251,9 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.writing:
             if select([self.connection], [], [], 0)[0] and not self.connection.recv(1, MSG_PEEK):
                 raise ConnectionAbortedError  # the browser has gone while others were answered
-            return result_page(*reporter.generate([case]), listed, reporter.commit, reporter.attributes)
+            return result_page(
+                *reporter.generate([case]), listed, reporter.commit, reporter.attributes
+            )
 
     def _refusal(self) -> tuple[int, bytes] | None:
         """Return a status and a sentence for a request that the page would not send, else None."""
@@ -230,7 +268,11 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, b"Not found."
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_BODY:
-            return 413, f"The request does not state its length, or has more than {MAX_BODY:,} bytes.".encode()
+            return (
+                413,
+                f"The request does not state its length, or has more than {MAX_BODY:,} "
+                "bytes.".encode(),
+            )
         return None
 
     def _send(self, status: int, content: bytes, kind: str = "text/plain; charset=utf-8") -> None:
@@ -247,13 +289,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | None]:
-    """Read the case from a request for a report: a line of JSON with texts and ``sizes``, then the bytes of the images.
-    If a person has changed the list (``commitment``), also return the list of the ``model``. ``kinds``: of attributes
-    in the model's lists. Raises a DataError if the request has no image, or the page would not send it."""
+    """Read the case from a request for a report: a line of JSON with texts and ``sizes``, then the
+    bytes of the images. If a person has changed the list (``commitment``), also return the list of
+    the ``model``. ``kinds``: of attributes in the model's lists. Raises a DataError if the request
+    has no image, or the page would not send it."""
     first, _, images = body.partition(b"\n")
     try:
         fields = json.loads(first)
-        texts = {name: fields[name] or None for name in ("prior", "indication", "history", "view", "sections")}
+        texts = {
+            name: fields[name] or None
+            for name in ("prior", "indication", "history", "view", "sections")
+        }
         given, listed = fields.get("commitment"), fields.get("model")
         if any(not isinstance(text, str | None) for text in (*texts.values(), given, listed)):
             raise ValueError("a text field is not a string")
@@ -265,6 +311,9 @@ def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | 
         frontal, lateral = images[: sizes[0]], images[sizes[0] :]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise DataError(
-            "the request did not come from the page; expected a line of JSON, then one or two images"
+            "the request did not come from the page; expected a line of JSON, then one or two "
+            "images"
         ) from None
-    return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case", commitment=given), model
+    return Case(
+        frontal, lateral if len(sizes) > 1 else None, **texts, name="this case", commitment=given
+    ), model

@@ -1,4 +1,5 @@
-"""Reports for a user's images and texts, by exactly the steps of training and of the stage ``decode``."""
+"""Reports for a user's images and texts, by exactly the steps of training and of the stage
+``decode``."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -43,14 +44,15 @@ from pacer.serving.package import GENERATED, frozen_models, read_settings, train
 class CaseFeatures:
     """A :class:`pacer.model.batch.FeatureSource` for prepared images in memory.
 
-    Each image and each text is encoded by itself, so other cases do not change a single bit of a report. States are
-    rounded as in the store that the model was trained on.
+    Each image and each text is encoded by itself, so other cases do not change a single bit of a
+    report. States are rounded as in the store that the model was trained on.
 
     Args:
         dtype: type of the stored states (``features.dtype``).
 
     Attributes:
-        levels: the prepared images [1 or 3, H, W] uint8 of the cases that are not done, by image id.
+        levels: the prepared images [1 or 3, H, W] uint8 of the cases that are not done, by image
+            id.
     """
 
     def __init__(self, images: ImageEncoder, texts: TextEncoder, dtype: str):
@@ -73,22 +75,25 @@ class Reporter:
     """Writes reports with an exported model. It is not thread-safe.
 
     Args:
-        directory: written by ``pacer export``, or ``org/name@revision`` of the hub, where it was uploaded.
+        directory: written by ``pacer export``, or ``org/name@revision`` of the hub, where it was
+            uploaded.
         device: None: the first GPU, else the CPU.
-        backbones: folder with some or all of the frozen models ``vision``, ``language`` and ``text``, for a directory
-            that came without them from another machine.
-        batch_size: cases generated at a time; does not change a report. None: ``decode.batch_size`` of the export.
+        backbones: folder with some or all of the frozen models ``vision``, ``language`` and
+            ``text``, for a directory that came without them from another machine.
+        batch_size: cases generated at a time; does not change a report. None: ``decode.batch_size``
+            of the export.
 
     Attributes:
-        settings: of the export. contexts: those of the model's training. commit: whether it states findings first.
+        settings: of the export. contexts: those of the model's training. commit: whether it states
+            findings first.
         attributes: the kinds that its lists have. views, sections: those of its training.
         depths: encoder blocks that it uses, counted from 1.
         notes: sentences that apply to each of its reports.
         fingerprint: SHA-256 of the manifest, and so of all files that reports depend on.
 
     Raises:
-        CheckpointError: the directory is not an exported model or not complete, or the frozen models do not belong to
-            it. BackboneError: a frozen model is missing.
+        CheckpointError: the directory is not an exported model or not complete, or the frozen
+            models do not belong to it. BackboneError: a frozen model is missing.
     """
 
     def __init__(
@@ -105,15 +110,26 @@ class Reporter:
         self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         trained = trained_prompts(directory)
-        self.views, self.sections = trained.get("view", get_args(Direction)), trained.get("sections", ())
+        self.views, self.sections = (
+            trained.get("view", get_args(Direction)),
+            trained.get("sections", ()),
+        )
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
             tokenizer = load_tokenizer(root)
-            reader = read_reader(directory / FINDINGS, directory) if (directory / FINDINGS).is_dir() else None
+            reader = (
+                read_reader(directory / FINDINGS, directory)
+                if (directory / FINDINGS).is_dir()
+                else None
+            )
             self._features = CaseFeatures(
-                ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),
-                TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),
+                ImageEncoder(
+                    resolve(root / "vision"), states.depths, self.device, states.precision
+                ),
+                TextEncoder(
+                    resolve(root / "text"), states.prior_tokens, self.device, states.precision
+                ),
                 states.dtype,
             )
         arguments = model, tokenizer, self._features, record.model, settings.decoding, self.device
@@ -123,13 +139,14 @@ class Reporter:
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
     def __call__(self, *sources: Any, **named: Any) -> Result:
-        """Generate the report of one case; takes the arguments of :class:`pacer.serving.case.Case`. Raises a DataError,
-        as :meth:`prepare`."""
+        """Generate the report of one case; takes the arguments of :class:`pacer.serving.case.Case`.
+        Raises a DataError, as :meth:`prepare`."""
         return self.generate([Case(*sources, **named)])[0]
 
     def prepare(self, case: Case) -> Prepared:
-        """Check a case and prepare it as training does, without the model. Raises a DataError if a source cannot be
-        used, or the model was trained without it. The message is one sentence that names the case and the source."""
+        """Check a case and prepare it as training does, without the model. Raises a DataError if a
+        source cannot be used, or the model was trained without it. The message is one sentence that
+        names the case and the source."""
         name, notes = case.name, []
         levels: dict[str, Tensor] = {}
         view: str | None = None
@@ -143,7 +160,9 @@ class Reporter:
                 view = seen.view  # as the DICOM file says
         frontal, lateral = levels["frontal"], levels.get("lateral")
         if lateral is not None and torch.equal(frontal, lateral):
-            raise DataError(f"{name}: the same image is given as frontal and as lateral; omit the lateral")
+            raise DataError(
+                f"{name}: the same image is given as frontal and as lateral; omit the lateral"
+            )
         target = "findings" if self.settings.texts.target == "findings" else "findings+impression"
         if self.sections and target not in self.sections:
             target = self.sections[0]
@@ -151,14 +170,24 @@ class Reporter:
         indication = load_text(case.indication, f"indication of {name}")
         history = load_text(case.history, f"history of {name}")
         if case.commitment is not None and not self.commit:
-            raise DataError(f"{name}: the model was trained without Commit and cannot write a report from a commitment")
+            raise DataError(
+                f"{name}: the model was trained without Commit and cannot write a report from a "
+                "commitment"
+            )
         parsed = parse_view(case.view)  # in any of the words that tables use
         # like a table's, a view that is only frontal leaves the direction to the header
-        stated = case.view if parsed is None or parsed.kind == "lateral" else parsed.view.replace("other", "")
+        stated = (
+            case.view
+            if parsed is None or parsed.kind == "lateral"
+            else parsed.view.replace("other", "")
+        )
         asked = _one_of(stated or view or "other", get_args(Direction), f"view of {name}")
         if asked not in self.views:
             known = " and ".join(self.views)
-            notes.append(f"the model was trained only with images of view {known}; view {asked} is treated as unknown")
+            notes.append(
+                f"the model was trained only with images of view {known}; view {asked} is treated "
+                "as unknown"
+            )
         prepared = Prepared(
             name=name,
             frontal=frontal,
@@ -169,17 +198,20 @@ class Reporter:
             view=asked if asked in self.views else "other",
             sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
-            commitment=None if case.commitment is None else read_list(case.commitment, self.attributes),
+            commitment=None
+            if case.commitment is None
+            else read_list(case.commitment, self.attributes),
         )
         if prepared.context not in self.contexts:
             raise DataError(
-                f"{name} has the sources of context {prepared.context}, but the model was trained only on "
-                f"{', '.join(self.contexts)}; provide the sources of one of these"
+                f"{name} has the sources of context {prepared.context}, but the model was trained "
+                f"only on {', '.join(self.contexts)}; provide the sources of one of these"
             )
         return prepared
 
     def in_all_contexts(self, case: Case) -> dict[Context, Result]:
-        """Generate reports in each context that the case's sources and the model allow, in the order SN, SW, MN, MW."""
+        """Generate reports in each context that the case's sources and the model allow, in the
+        order SN, SW, MN, MW."""
         prepared = self.prepare(case)
         allowed = contexts_within(*availability(prepared.context))
         contexts = [context for context in allowed if context in self.contexts]
@@ -187,18 +219,21 @@ class Reporter:
         return dict(zip(contexts, results, strict=True))
 
     def generate(self, cases: Sequence[Case | Prepared]) -> list[Result]:
-        """Generate the reports of several cases, in their order. Raises a DataError, as :meth:`prepare`, for the first
-        case that cannot be used."""
+        """Generate the reports of several cases, in their order. Raises a DataError, as
+        :meth:`prepare`, for the first case that cannot be used."""
         prepared = [self._prepared(case) for case in cases]
         results = dict(self.stream(prepared, max(1, min(len(prepared), self.batch_size))))
         return [results[number] for number in range(len(prepared))]
 
-    def stream(self, cases: Iterable[Case | Prepared], batch_size: int | None = None) -> Iterator[tuple[int, Result]]:
-        """Yield the number of each case in the order of ``cases``, and its result as soon as it is finished.
+    def stream(
+        self, cases: Iterable[Case | Prepared], batch_size: int | None = None
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield the number of each case in the order of ``cases``, and its result as soon as it is
+        finished.
 
-        Cases are taken only when there is room for them, so there may be any number. Memory is reserved for
-        ``batch_size`` cases; None: the reporter's. Raises a DataError, as :meth:`prepare`, when the case's turn
-        comes.
+        Cases are taken only when there is room for them, so there may be any number. Memory is
+        reserved for ``batch_size`` cases; None: the reporter's. Raises a DataError, as
+        :meth:`prepare`, when the case's turn comes.
         """
         batch_size = batch_size or self.batch_size
         generator, features = copy(self._generator), copy(self._features)
@@ -210,8 +245,14 @@ class Reporter:
             for number, case in enumerate(map(self._prepared, cases)):
                 waiting[number] = case
                 images = {f"frontal {number}": case.frontal, f"lateral {number}": case.lateral}
-                features.levels |= {name: image for name, image in images.items() if image is not None}
-                names = {"record_id": case.name, "frontal": f"frontal {number}", "lateral": f"lateral {number}"}
+                features.levels |= {
+                    name: image for name, image in images.items() if image is not None
+                }
+                names = {
+                    "record_id": case.name,
+                    "frontal": f"frontal {number}",
+                    "lateral": f"lateral {number}",
+                }
                 yield vars(case) | names | {"context": case.context, "prior_report": case.prior}
 
         for number, generated in generator.stream(records()):
@@ -239,7 +280,10 @@ class Reporter:
             notes = (f"{about}: {', '.join(invented)}", *notes)
         whole = extract_report(generated.text, self._generator.commit).report
         if extracted.report not in ("", whole):
-            notes += (f"{case.context.upper()}: sentences that do not agree with the list were left out of the report",)
+            notes += (
+                f"{case.context.upper()}: sentences that do not agree with the list were left out "
+                "of the report",
+            )
         return Result(
             name=case.name,
             context=case.context,
@@ -254,14 +298,17 @@ class Reporter:
             view=case.view,
             sections=case.sections,
             frontal=self._routing(case.frontal, generated.depth_weights["frontal"]),
-            lateral=None if case.lateral is None else self._routing(case.lateral, generated.depth_weights["lateral"]),
+            lateral=None
+            if case.lateral is None
+            else self._routing(case.lateral, generated.depth_weights["lateral"]),
             probabilities=generated.findings,
             attributes=generated.attributes,
             given=case.commitment is not None,
         )
 
     def _routing(self, levels: Tensor, weights: Tensor) -> Routing:
-        """Return an image's routing; patches are ordered by rows, and the grid has the image's proportions."""
+        """Return an image's routing; patches are ordered by rows, and the grid has the image's
+        proportions."""
         rows, columns = self._features.images.grid
         planes = levels.permute(1, 2, 0).numpy()
         return Routing(

@@ -1,11 +1,11 @@
 """Makes the missing runs of a study, each in a git worktree, and records each as a DVC experiment.
 
-A run is done if git has an experiment whose name ends in its hash. So a study resumes where it stopped, and studies and
-rows with the same inputs share a run. DVC's run cache restores every stage that another run has made, so rows that
-differ only after some phase share the stages up to it.
+A run is done if git has an experiment whose name ends in its hash. So a study resumes where it
+stopped, and studies and rows with the same inputs share a run. DVC's run cache restores every stage
+that another run has made, so rows that differ only after some phase share the stages up to it.
 
-Any number of processes may make runs at the same time, also on several machines with one file system. A lock on its
-slot, on itself and on each stage that it makes keep a run from the others.
+Any number of processes may make runs at the same time, also on several machines with one file
+system. A lock on its slot, on itself and on each stage that it makes keep a run from the others.
 """
 
 import shlex
@@ -24,7 +24,15 @@ from pacer.core.errors import ConfigError
 from pacer.core.io import Busy, atomic_directory, awaited, locked, read_json, write_json
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
 from pacer.studies.study import Study
-from pacer.studies.worktree import Dvc, MachineShare, Repository, Worktree, end_processes, results_folder, shares
+from pacer.studies.worktree import (
+    Dvc,
+    MachineShare,
+    Repository,
+    Worktree,
+    end_processes,
+    results_folder,
+    shares,
+)
 
 #: Files kept next to an experiment for tests between rows; git has only its scores.
 SIGNATURE = "signature.json"
@@ -47,13 +55,20 @@ def run_study(
     jobs: int = 1,
     devices: str | None = None,
 ) -> None:
-    """Make every missing run of ``study`` with the current code and parameters: of these rows and replicates (empty:
-    all), ``jobs`` at a time on ``devices``, as in :func:`~pacer.studies.worktree.shares`. Raises a PacerError if a
-    stage failed, or the study does not fit the parameters; a KeyboardInterrupt after the end of all its processes if it
-    was stopped."""
-    for kind, given, names in (("row", rows, [r.name for r in study.rows]), ("replicate", replicates, study.labels)):
+    """Make every missing run of ``study`` with the current code and parameters: of these rows and
+    replicates (empty: all), ``jobs`` at a time on ``devices``, as in
+    :func:`~pacer.studies.worktree.shares`. Raises a PacerError if a stage failed, or the study does
+    not fit the parameters; a KeyboardInterrupt after the end of all its processes if it was
+    stopped."""
+    for kind, given, names in (
+        ("row", rows, [r.name for r in study.rows]),
+        ("replicate", replicates, study.labels),
+    ):
         if unknown := sorted(given - {*names}):
-            raise ConfigError(f"study {study.name} has no {kind} {unknown[0]!r}; its {kind}s are {', '.join(names)}")
+            raise ConfigError(
+                f"study {study.name} has no {kind} {unknown[0]!r}; its {kind}s are "
+                f"{', '.join(names)}"
+            )
     state, dvc, repository = results_folder(root), Dvc(), Repository(root)
     for slot, _, _ in stopped(state):
         with suppress(Busy), _locked_slot(state, slot):
@@ -63,14 +78,17 @@ def run_study(
     chosen = [
         run
         for run in runs
-        if (not rows or study.rows[run.row].name in rows) and (not replicates or run.replicate in replicates)
+        if (not rows or study.rows[run.row].name in rows)
+        and (not replicates or run.replicate in replicates)
     ]
     missing = _missing(chosen, repository)
     if not missing:
         report(f"{study.name}: nothing to do: all {len({run.key for run in chosen})} runs exist")
         return
     report(f"{study.name}: {len(missing)} of {len({run.key for run in chosen})} runs are missing")
-    StudyRunner(study, repository, state, dvc, missing, report).run_all(shares(devices, min(jobs, len(missing))))
+    StudyRunner(study, repository, state, dvc, missing, report).run_all(
+        shares(devices, min(jobs, len(missing)))
+    )
 
 
 def _missing(runs: list[Run], repository: Repository) -> list[Run]:
@@ -81,7 +99,8 @@ def _missing(runs: list[Run], repository: Repository) -> list[Run]:
 
 
 def _planned(study: Study, repository: Repository, report: Report) -> list[Run]:
-    """Return the runs of a study, and report the rows that have none because what they need is not set."""
+    """Return the runs of a study, and report the rows that have none because what they need is not
+    set."""
     runs = plan(study, repository.read, repository.hashes)
     for place, row in enumerate(study.rows):
         if row.needs and all(run.row != place for run in runs):
@@ -90,21 +109,27 @@ def _planned(study: Study, repository: Repository, report: Report) -> list[Run]:
 
 
 def commands(study: Study, root: Path, report: Report) -> list[str]:
-    """Return a command for each missing run, and in a comment the lines that make stages which it needs."""
+    """Return a command for each missing run, and in a comment the lines that make stages which it
+    needs."""
     state, repository, lines = results_folder(root), Repository(root), []
     makers: dict[str, int] = {}
     for line, run in enumerate(_missing(_planned(study, repository, report), repository), start=1):
         words = ["pacer", "study", "run", study.name, "--row", study.rows[run.row].name]
         words += ["--replicate", run.replicate] * (len(study.labels) > 1)
-        unmade = [key for key in run.keys.values() if not (state / STAGES / f"{key}.json").is_file()]
+        unmade = [
+            key for key in run.keys.values() if not (state / STAGES / f"{key}.json").is_file()
+        ]
         after = sorted({makers.setdefault(key, line) for key in unmade} - {line})
-        lines.append(shlex.join(words) + (f"  # after {', '.join(map(str, after))}" if after else ""))
+        lines.append(
+            shlex.join(words) + (f"  # after {', '.join(map(str, after))}" if after else "")
+        )
     return lines
 
 
 @contextmanager
 def _locked_slot(state: Path, slot: str) -> Generator[Path]:
-    """Hold the folder of a slot and end what a killed study left in it. Raises a Busy if a run is being made there."""
+    """Hold the folder of a slot and end what a killed study left in it. Raises a Busy if a run is
+    being made there."""
     folder = state / "slots" / slot
     with locked(folder.with_suffix(".lock"), f"slot {slot} is in use"):
         end_processes(folder)
@@ -112,16 +137,29 @@ def _locked_slot(state: Path, slot: str) -> Generator[Path]:
 
 
 def _record(study: Study, run: Run) -> dict[str, Any]:
-    """Return what a table needs about a run, for example to decide whether published scores are comparable."""
+    """Return what a table needs about a run, for example to decide whether published scores are
+    comparable."""
     row, overrides = study.rows[run.row], study.overrides(run.row, run.replicate)
     corpus, decode = run.values[PARAMS]["corpus"], run.values[PARAMS]["decode"]
-    place = {"group": row.group, "row": row.name, "replicate": run.replicate, "experiment": run.name}
+    place = {
+        "group": row.group,
+        "row": row.name,
+        "replicate": run.replicate,
+        "experiment": run.name,
+    }
     described = {"corpus": corpus, "split": decode["split"], "limit": decode["limit"]}
-    return place | {"target": row.target, "overrides": overrides, "scores": run.stages[-1].scores} | described
+    return (
+        place
+        | {"target": row.target, "overrides": overrides, "scores": run.stages[-1].scores}
+        | described
+    )
 
 
-def finished(study: Study, repository: Repository, state: Path) -> Iterator[tuple[int, str, str, Any]]:
-    """Yield row, replicate, reference and record of every finished run in the study's latest plan."""
+def finished(
+    study: Study, repository: Repository, state: Path
+) -> Iterator[tuple[int, str, str, Any]]:
+    """Yield row, replicate, reference and record of every finished run in the study's latest
+    plan."""
     index = state / study.name / INDEX
     references = {hash_of(name): reference for name, reference in repository.experiments().items()}
     records = read_json(index) if index.is_file() else []
@@ -129,31 +167,50 @@ def finished(study: Study, repository: Repository, state: Path) -> Iterator[tupl
     for label in study.labels:
         for place, row in enumerate(study.rows):
             record = planned.get((row.group, row.name, label))
-            if record is not None and (reference := references.get(hash_of(record["experiment"]))) is not None:
+            if (
+                record is not None
+                and (reference := references.get(hash_of(record["experiment"]))) is not None
+            ):
                 yield place, label, reference, record
 
 
 def stopped(state: Path) -> list[tuple[str, str, str]]:
     """Return slot, study and experiment of every row that is being made or was interrupted."""
-    entries = ((path.parent.name, read_json(path)) for path in sorted(state.glob("slots/*/row.json")))
+    entries = (
+        (path.parent.name, read_json(path)) for path in sorted(state.glob("slots/*/row.json"))
+    )
     return [(slot, entry["study"], entry["experiment"]) for slot, entry in entries]
 
 
 class StudyRunner:
-    """Makes the ``missing`` runs, one at a time per share of the machine. If several share a stage, also with runs of
-    other processes, one makes the stage and the others wait for it."""
+    """Makes the ``missing`` runs, one at a time per share of the machine. If several share a stage,
+    also with runs of other processes, one makes the stage and the others wait for it."""
 
-    def __init__(self, study: Study, repository: Repository, state: Path, dvc: Dvc, missing: list[Run], report: Report):
+    def __init__(
+        self,
+        study: Study,
+        repository: Repository,
+        state: Path,
+        dvc: Dvc,
+        missing: list[Run],
+        report: Report,
+    ):
         self._study, self._repository, self._state, self._dvc = study, repository, state, dvc
         self._waiting, self._count, self._report = list(missing), len(missing), report
-        self._cache, self._taking, self._busy = dvc.cache(repository.root), threading.Lock(), list[Run]()
+        self._cache, self._taking, self._busy = (
+            dvc.cache(repository.root),
+            threading.Lock(),
+            list[Run](),
+        )
 
     def run_all(self, machine: list[MachineShare]) -> None:
         """Make all runs. The first failure is raised after the runs in progress have ended."""
         with ThreadPoolExecutor(len(machine)) as pool:
             workers = [pool.submit(self._work, share) for share in machine]
             try:
-                while wait(workers, timeout=0.2).not_done:  # with polars, a wait without a timeout is uninterruptible
+                while wait(
+                    workers, timeout=0.2
+                ).not_done:  # with polars, a wait without a timeout is uninterruptible
                     pass
             except KeyboardInterrupt:
                 self._drop_waiting()
@@ -187,7 +244,8 @@ class StudyRunner:
             self._waiting.clear()
 
     def _take(self) -> tuple[int, Run] | None:
-        """Return a run with its number: the first that shares fewest stages with runs in progress, so that few wait."""
+        """Return a run with its number: the first that shares fewest stages with runs in progress,
+        so that few wait."""
         with self._taking:
             if not self._waiting:
                 return None
@@ -212,7 +270,8 @@ class StudyRunner:
             yield folder
 
     def _only_one(self, key: str, label: str) -> AbstractContextManager[None]:
-        """Hold the run or the stage with a key, as soon as no other process and no other job does."""
+        """Hold the run or the stage with a key, as soon as no other process and no other job
+        does."""
 
         def waiting(tries: int) -> None:
             self._dvc.check_stopped()
@@ -241,7 +300,9 @@ class StudyRunner:
             with self._only_one(run.keys[stage], f"{label}: {stage}"):
                 if tree.import_stages(run):
                     check_out()
-                if stage == run.stages[-1].name or not tree.has_stages(run, [stage]):  # the last checks all others
+                if stage == run.stages[-1].name or not tree.has_stages(
+                    run, [stage]
+                ):  # the last checks all others
                     dvc("repro", stage)
                     tree.record(run, [stage])
         with atomic_directory(self._state / "runs" / run.name) as beside:

@@ -1,7 +1,9 @@
-"""From scores to a study's table: mean over contexts, replicates, rounding, best and second best; differences of rows.
+"""From scores to a study's table: mean over contexts, replicates, rounding, best and second best;
+differences of rows.
 
-All computations use unrounded scores; only printed values are rounded. Marks follow the printed values, as in the
-paper: all rows with the best printed value are bold, all with the second best are underlined.
+All computations use unrounded scores; only printed values are rounded. Marks follow the printed
+values, as in the paper: all rows with the best printed value are bold, all with the second best are
+underlined.
 """
 
 import json
@@ -26,28 +28,38 @@ from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished
-from pacer.studies.study import PrintedValue, PublishedBlock, PublishedTable, Study, load_published, stands_beside
+from pacer.studies.study import (
+    PrintedValue,
+    PublishedBlock,
+    PublishedTable,
+    Study,
+    load_published,
+    stands_beside,
+)
 from pacer.studies.worktree import Repository
 
-#: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, by patient.
+#: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus
+#: first, by patient.
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
 #: Minimum number of replicates for an interval over them.
 ENOUGH = 3
 _HOLM = "p (Holm) is corrected for the number of rows tested for each score."
 PATIENTS_NOTE = (
-    "Differences are between means over all contexts and replicates. Intervals use the paired bootstrap, p values "
-    "approximate randomization, each with 10,000 resamples of patients with all their records (of examinations if "
-    f"patients are unknown). {_HOLM} The results generalise to other patients, not to retrained models."
+    "Differences are between means over all contexts and replicates. Intervals use the paired "
+    "bootstrap, p values approximate randomization, each with 10,000 resamples of patients with "
+    f"all their records (of examinations if patients are unknown). {_HOLM} The results generalise "
+    "to other patients, not to retrained models."
 )
 REPLICATES_NOTE = (
-    "Differences are between means over all contexts, then over the replicates, which have different records. "
-    f"Intervals and p values use Student's paired t-test. {_HOLM}"
+    "Differences are between means over all contexts, then over the replicates, which have "
+    f"different records. Intervals and p values use Student's paired t-test. {_HOLM}"
 )
 
 
 class ScoredRun(NamedTuple):
-    """A finished run: its row and replicate, the folder of its cases, its scores, signature and record. For scores of
-    other outputs, replicate and record are None; they are compared with every replicate."""
+    """A finished run: its row and replicate, the folder of its cases, its scores, signature and
+    record. For scores of other outputs, replicate and record are None; they are compared with every
+    replicate."""
 
     row: int
     replicate: str | None
@@ -63,18 +75,24 @@ class ScoredRun(NamedTuple):
 
 
 class RowDifference(NamedTuple):
-    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates with different records."""
+    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates with
+    different records."""
 
     label: str
     metric: str
     difference: Difference
 
 
-def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:
-    """Compare every pair of rows that a study tests; return the differences and notes about them."""
+def compare_rows(
+    study: Study, runs: Sequence[ScoredRun], compare: Compare
+) -> tuple[list[RowDifference], list[str]]:
+    """Compare every pair of rows that a study tests; return the differences and notes about
+    them."""
     lines: list[RowDifference] = []
     notes: dict[str, None] = {}
-    by_row = [{run.replicate: run for run in runs if run.row == row} for row in range(len(study.rows))]
+    by_row = [
+        {run.replicate: run for run in runs if run.row == row} for row in range(len(study.rows))
+    ]
     for index, base in study.tested():
         row, against = study.rows[index].name, study.rows[base].name
         pairs = {
@@ -95,8 +113,14 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
         for metric in study.metrics:
             difference = tested.get(metric)
             if not over_patients:
-                values = [[context_mean(run.scores, metric) for run in pair] for pair in pairs.values()]
-                gaps = [second - first for first, second in values if first is not None and second is not None]
+                values = [
+                    [context_mean(run.scores, metric) for run in pair] for pair in pairs.values()
+                ]
+                gaps = [
+                    second - first
+                    for first, second in values
+                    if first is not None and second is not None
+                ]
                 difference = student(gaps) if len(gaps) == len(pairs) else None
             if difference is not None:
                 lines.append(RowDifference(f"{row} − {against}", metric, difference))
@@ -107,7 +131,8 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
 
 
 def student(gaps: Sequence[float]) -> Difference:
-    """Return the mean difference, with Student's interval and p if the differences suffice and are not all equal."""
+    """Return the mean difference, with Student's interval and p if the differences suffice and are
+    not all equal."""
     low = high = p = None
     if len(gaps) >= ENOUGH and max(gaps) - min(gaps) > 1e-9:
         test = ttest_1samp(gaps, 0.0)
@@ -116,14 +141,21 @@ def student(gaps: Sequence[float]) -> Difference:
 
 
 def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
-    """Return the table of the tested differences; p by Holm allows for the number of rows tested on a score."""
+    """Return the table of the tested differences; p by Holm allows for the number of rows tested on
+    a score."""
     heads = ("Compared", "Score", "Difference", "95 % interval", "p", "p (Holm)")
     metrics = {line.metric for line in tested}
     adjusted = {
-        metric: iter(holm([line.difference.p for line in tested if line.metric == metric])) for metric in metrics
+        metric: iter(holm([line.difference.p for line in tested if line.metric == metric]))
+        for metric in metrics
     }
     rows = [
-        (label, score_of(metric).column, *difference.cells(difference.p), p_value(next(adjusted[metric])))
+        (
+            label,
+            score_of(metric).column,
+            *difference.cells(difference.p),
+            p_value(next(adjusted[metric])),
+        )
         for label, metric, difference in tested
     ]
     caption = f"{title}: differences, case by case"
@@ -138,31 +170,48 @@ class Block(NamedTuple):
 
 
 def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
-    """Return a study's finished runs, and the folders of its ``files`` rows; raises a DataError if contexts differ."""
+    """Return a study's finished runs, and the folders of its ``files`` rows; raises a DataError if
+    contexts differ."""
     runs = []
     for row, label, reference, record in finished(study, repository, state):
-        texts = [repository.read(f"{record['scores']}/{name}", reference) for name in (SCORES, SIGNATURE)]
+        texts = [
+            repository.read(f"{record['scores']}/{name}", reference) for name in (SCORES, SIGNATURE)
+        ]
         scores, signature = scores_of(study.rows[row].name, *map(json.loads, texts))
         folder = state / "runs" / reference.rpartition("/")[2]
         runs.append(ScoredRun(row, label, folder, scores, signature, record))
     for place, row in enumerate(study.rows):
-        if row.files is not None and (folder := repository.root / row.files).joinpath(SCORES).is_file():
+        if (
+            row.files is not None
+            and (folder := repository.root / row.files).joinpath(SCORES).is_file()
+        ):
             runs.append(ScoredRun(place, None, folder, *read_scores(folder), None))
     contexts = {tuple(contexts_in(run.scores)): study.rows[run.row].name for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {', '.join(names)}" for names, name in contexts.items())
-        raise DataError(f"study {study.name}: all rows must be scored in the same contexts, but these differ: {scored}")
+        raise DataError(
+            f"study {study.name}: all rows must be scored in the same contexts, but these differ: "
+            f"{scored}"
+        )
     return runs
 
 
 def build_table(
     study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None
 ) -> tuple[Table, Sequence[RowDifference]]:
-    """Return the table of a study from its existing results, with a heading for each block, and the differences of the
-    rows that it names, if ``compare`` is given to test them."""
+    """Return the table of a study from its existing results, with a heading for each block, and the
+    differences of the rows that it names, if ``compare`` is given to test them."""
     published = load_published()[study.published] if study.published is not None else None
-    comparable = [stands_beside(published, r.scores, r.signature, r.record) for r in runs] if published else []
-    blocks = _blocks(study, runs, () if published is None or (comparable and not any(comparable)) else published.blocks)
+    comparable = (
+        [stands_beside(published, r.scores, r.signature, r.record) for r in runs]
+        if published
+        else []
+    )
+    blocks = _blocks(
+        study,
+        runs,
+        () if published is None or (comparable and not any(comparable)) else published.blocks,
+    )
     starts = accumulate((len(block.rows) for block in blocks), initial=0)
     opening = dict(zip(starts, blocks, strict=False))
     lines = [line for block in blocks for line in block.rows.items()]
@@ -186,11 +235,14 @@ def build_table(
 
 
 def study_curve(study: Study, runs: Sequence[ScoredRun]) -> str:
-    """Draw precision against recall of the rows (means over contexts and replicates); empty without any."""
+    """Draw precision against recall of the rows (means over contexts and replicates); empty without
+    any."""
     points = {}
     for place, row in enumerate(study.rows):
         of_row = [run.scores for run in runs if run.row == place]
-        values = [[context_mean(scores, key) for scores in of_row] for key in ("recall", "precision")]
+        values = [
+            [context_mean(scores, key) for scores in of_row] for key in ("recall", "precision")
+        ]
         recall, precision = ([value for value in of_key if value is not None] for of_key in values)
         if len(recall) == len(precision) == len(of_row) > 0:
             points[row.name] = fmean(recall), fmean(precision)
@@ -206,11 +258,17 @@ def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) ->
     return text
 
 
-def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]) -> list[Block]:
-    """Return the blocks of this repository, each followed by its published one, then the other published ones."""
+def _blocks(
+    study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]
+) -> list[Block]:
+    """Return the blocks of this repository, each followed by its published one, then the other
+    published ones."""
     blocks, theirs = list[Block](), list[tuple[str, Block]]()
     for block in published:
-        rows = {name: [row.get(key, PrintedValue()) for key in study.metrics] for name, row in block.rows.items()}
+        rows = {
+            name: [row.get(key, PrintedValue()) for key in study.metrics]
+            for name, row in block.rows.items()
+        }
         shown = Block(Heading(f"{block.name} (published)", block.protocol), rows)
         theirs.append((block.context if study.layout == "contexts" else block.name, shown))
     if study.layout == "contexts":
@@ -218,10 +276,15 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
         ours = [(context, context.upper(), context, study.rows) for context in contexts]
     else:
         groups = dict.fromkeys(row.group for row in study.rows)
-        ours = [(group, group or "", MEAN, [row for row in study.rows if row.group == group]) for group in groups]
+        ours = [
+            (group, group or "", MEAN, [row for row in study.rows if row.group == group])
+            for group in groups
+        ]
     for belongs, title, context, members in ours:
         values = {row.name: _values(study, runs, study.rows.index(row), context) for row in members}
-        blocks.append(Block(Heading(title), ranked(values, [score.better for score in study.columns])))
+        blocks.append(
+            Block(Heading(title), ranked(values, [score.better for score in study.columns]))
+        )
         blocks += [block for name, block in theirs if name == belongs]
     return blocks + [block for _, block in theirs if block not in blocks]
 
@@ -229,21 +292,25 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
 def ranked(
     rows: Mapping[str, Sequence[str | None]], better: Sequence[Direction | None]
 ) -> dict[str, list[PrintedValue]]:
-    """Mark best and second best in every column of a block, by the means of :func:`printed`, except where ``better`` is
-    None. A column with fewer than two values has no marks."""
+    """Mark best and second best in every column of a block, by the means of :func:`printed`, except
+    where ``better`` is None. A column with fewer than two values has no marks."""
     marks: list[dict[str, Mark]] = []
     for column, best in zip(zip(*rows.values(), strict=True), better, strict=True):
         values = [cell.split()[0] for cell in column if cell is not None] if best else []
         order = sorted(set(values), key=float, reverse=best == "higher")
         marks.append(dict(zip(order, MARKS, strict=False)) if len(values) > 1 else {})
     return {
-        label: [PrintedValue(c, m.get(c.split()[0]) if c else None) for c, m in zip(cells, marks, strict=True)]
+        label: [
+            PrintedValue(c, m.get(c.split()[0]) if c else None)
+            for c, m in zip(cells, marks, strict=True)
+        ]
         for label, cells in rows.items()
     }
 
 
 def printed(values: Sequence[float], decimals: int = 3) -> str | None:
-    """Format one value per replicate as rounded mean, with ± sample standard deviation if there are several."""
+    """Format one value per replicate as rounded mean, with ± sample standard deviation if there are
+    several."""
     if not values:
         return None
     mean = number(float(fmean(values)), decimals)
@@ -251,7 +318,8 @@ def printed(values: Sequence[float], decimals: int = 3) -> str | None:
 
 
 def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> list[str | None]:
-    """Return the printed values of a row for each column; None if one of its runs lacks the score."""
+    """Return the printed values of a row for each column; None if one of its runs lacks the
+    score."""
     cells = []
     for score in study.columns:
         values = [context_mean(run.scores, score.key, context) for run in runs if run.row == row]
@@ -267,38 +335,53 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if runs and study.layout == "mean":
         contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
         notes.append(f"Plain mean over the contexts {contexts}, before rounding.")
-    notes.append("Bold: best in its block; underlined: second best; equal printed values share a mark.")
+    notes.append(
+        "Bold: best in its block; underlined: second best; equal printed values share a mark."
+    )
     if len(study.labels) > 1:
         varied = ", ".join(study.replicates[0])
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
     if records:
-        notes.append(f"Scored on split {', '.join(sorted({record['split'] for record in records}))}.")
+        notes.append(
+            f"Scored on split {', '.join(sorted({record['split'] for record in records}))}."
+        )
     if any(record["corpus"]["source"] == "phantom" for record in records):
         notes.append("Rows from this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
     for label in study.labels:
         same = [run for run in runs if run.replicate in (label, None)]
-        if len({_protocol(run.signature) for run in same}) > 1 or len({run.records for run in same if run.record}) > 1:
-            notes.append("Not all rows were scored alike (labeller, convention, target, cleaning or records differ).")
+        if (
+            len({_protocol(run.signature) for run in same}) > 1
+            or len({run.records for run in same if run.record}) > 1
+        ):
+            notes.append(
+                "Not all rows were scored alike (labeller, convention, target, cleaning or records "
+                "differ)."
+            )
             break
     return notes
 
 
 def _published_notes(published: PublishedTable | None, comparable: Sequence[bool]) -> list[str]:
-    """Return notes on the published rows: their sources, and whether our runs are ``comparable``."""
+    """Return notes on the published rows: their sources, and whether our runs are
+    ``comparable``."""
     if published is None:
         return []
     measured = (
-        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert (convention llm-rg4, target "
-        f"{published.target}, cleaner upstream)"
+        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert (convention "
+        f"llm-rg4, target {published.target}, cleaner upstream)"
     )
     if comparable and not any(comparable):
         return [f"Published rows are not shown: they are for {measured}, and these runs are not."]
-    printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
+    printed_as = (
+        f"The published rows are as printed in {published.where} of the paper ({published.title})."
+    )
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Sources of the published rows: {origins}."]
     if not comparable:
-        notes.append(f"There is no run yet. Published rows are kept only if your runs also cover {measured}.")
+        notes.append(
+            f"There is no run yet. Published rows are kept only if your runs also cover {measured}."
+        )
     if not all(comparable):
         notes.append(f"Not all of our rows can be compared with them: they are for {measured}.")
     return notes
@@ -307,12 +390,22 @@ def _published_notes(published: PublishedTable | None, comparable: Sequence[bool
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     """Return notes on rows without results, and what they need."""
     done = {(run.row, run.replicate) for run in runs}
-    scored = {key for run in runs for context in contexts_in(run.scores) for key in run.scores[context]}
-    notes = [f"No run has the score {metric}." for metric in study.metrics if runs and metric not in scored]
+    scored = {
+        key for run in runs for context in contexts_in(run.scores) for key in run.scores[context]
+    }
+    notes = [
+        f"No run has the score {metric}."
+        for metric in study.metrics
+        if runs and metric not in scored
+    ]
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
-            notes.append(f"{row.name}: {row.files} has no scores; run `pacer score --out {row.files}`.")
-        missing = [label for label in study.labels if row.files is None and (index, label) not in done]
+            notes.append(
+                f"{row.name}: {row.files} has no scores; run `pacer score --out {row.files}`."
+            )
+        missing = [
+            label for label in study.labels if row.files is None and (index, label) not in done
+        ]
         if missing:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
             notes.append(f"{row.name}: not run yet with {', '.join(missing)}{needs}.")
@@ -323,4 +416,6 @@ def _protocol(signature: Signature) -> str:
     """Return what must be equal in rows that are compared."""
     language, files = signature.language, signature.labeller.get("files")
     counts = {context: scores.get("n") for context, scores in signature.counts.items()}
-    return repr((signature.convention, files, language.get("target"), language.get("cleaner"), counts))
+    return repr(
+        (signature.convention, files, language.get("target"), language.get("cleaner"), counts)
+    )

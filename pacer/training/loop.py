@@ -1,7 +1,8 @@
 """The training loop, the same for all phases.
 
-Every random draw is a function of (train.seed, phase, visit, record) or, for dropout, of (train.seed, phase, step,
-process). So a run that is stopped and resumed gives the same result as an uninterrupted one.
+Every random draw is a function of (train.seed, phase, visit, record) or, for dropout, of
+(train.seed, phase, step, process). So a run that is stopped and resumed gives the same result as an
+uninterrupted one.
 """
 
 import hashlib
@@ -45,14 +46,20 @@ STATE = "state.pt"
 
 
 def train(
-    model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator, scratch: Path, log: Log
+    model: Pacer,
+    examples: Examples,
+    phase: Phase,
+    accelerator: Accelerator,
+    scratch: Path,
+    log: Log,
 ) -> dict[str, Tensor]:
     """Train one phase and return its trained weights (the last, or the best on validation).
 
     Args:
-        model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts are trained.
-        scratch: directory of the resumable state. log: a resumed run passes the earlier points again, so it may start
-            empty.
+        model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts
+            are trained.
+        scratch: directory of the resumable state. log: a resumed run passes the earlier points
+            again, so it may start empty.
 
     Raises:
         ConfigError: more processes than records in a micro-batch.
@@ -75,16 +82,20 @@ def train(
                 run.update(stream)
             run.observe(log)
             ticker.advance(note=f"loss {run.history[-1][0]['loss']:.3f}")
-            if main and (run.done == phase.schedule.updates or run.done % settings.state_interval == 0):
+            if main and (
+                run.done == phase.schedule.updates or run.done % settings.state_interval == 0
+            ):
                 run.save(scratch)
     return run.trained if run.best is None else run.best["weights"]
 
 
 @dataclass
 class Means:
-    """Values to log by name, each a sum and a count [2], which are added up over micro-batches, processes and updates.
+    """Values to log by name, each a sum and a count [2], which are added up over micro-batches,
+    processes and updates.
 
-    A micro-batch has one context, so an update lacks the values of the others; they are averaged over other updates.
+    A micro-batch has one context, so an update lacks the values of the others; they are averaged
+    over other updates.
     """
 
     pairs: dict[str, Tensor] = field(default_factory=dict)
@@ -106,22 +117,33 @@ class _Run:
     Attributes:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: of the updates since the last logged point.
-        unchecked: number of each update since the last check, rows of its micro-batches and, on the device, its loss,
-            the norm of its gradient, and the losses of this process's parts of the micro-batches.
+        unchecked: number of each update since the last check, rows of its micro-batches and, on the
+            device, its loss, the norm of its gradient, and the losses of this process's parts of
+            the micro-batches.
         present: contexts of the latest update's records, of all processes.
-        contexts: those of the train records. seen: those of which a record was trained on since the start or resume.
+        contexts: those of the train records. seen: those of which a record was trained on since the
+            start or resume.
         stopping: whether all processes stop after this update.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
         if phase.schedule.batch_size < accelerator.num_processes:
             raise ConfigError(
-                f"{phase.name}.batch_size ({phase.schedule.batch_size} across all processes) must be at least "
-                f"the number of processes ({accelerator.num_processes})"
+                f"{phase.name}.batch_size ({phase.schedule.batch_size} across all processes) must "
+                f"be at least the number of processes ({accelerator.num_processes})"
             )
-        if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
-            raise DataError("no val records for train.checkpoint = 'best'; set train.checkpoint: last")
-        self.model, self.examples, self.phase, self.accelerator = model, examples, phase, accelerator
+        if phase.train.checkpoint == "best" and not any(
+            map(len, examples.table.rows("val", phase.contexts).values())
+        ):
+            raise DataError(
+                "no val records for train.checkpoint = 'best'; set train.checkpoint: last"
+            )
+        self.model, self.examples, self.phase, self.accelerator = (
+            model,
+            examples,
+            phase,
+            accelerator,
+        )
         self.sampler = Sampler(phase, examples)
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
         for name, parameter in model.named_parameters():
@@ -134,14 +156,18 @@ class _Run:
         self.unchecked: list[tuple[int, list[np.ndarray], Tensor]] = []
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
-        self.contexts = set(examples.table.frame.filter(split="train")["context"]).intersection(phase.contexts)
+        self.contexts = set(examples.table.frame.filter(split="train")["context"]).intersection(
+            phase.contexts
+        )
         self.present: set[str] = set()
         self.seen: set[str] = set()
 
     @property
     def trained(self) -> dict[str, Tensor]:
         """A copy of the trained weights, on the CPU."""
-        return {name: parameter.detach().cpu().clone() for name, parameter in self.parameters.items()}
+        return {
+            name: parameter.detach().cpu().clone() for name, parameter in self.parameters.items()
+        }
 
     def resume(self, scratch: Path) -> None:
         """Load the state that a stopped run left in ``scratch``, if there is one."""
@@ -153,10 +179,13 @@ class _Run:
                 parameter.copy_(state["weights"][name])
         self.optimizer.adamw.load_state_dict(state["optimizer"])
         self.done, self.history, self.best = state["update"], state["history"], state["best"]
-        self.means = Means({name: pair.to(self.accelerator.device) for name, pair in state["means"].items()})
+        self.means = Means(
+            {name: pair.to(self.accelerator.device) for name, pair in state["means"].items()}
+        )
 
     def save(self, scratch: Path) -> None:
-        """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as :meth:`check` does."""
+        """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as
+        :meth:`check` does."""
         self.check()
         state = {
             "weights": self.trained,
@@ -175,7 +204,9 @@ class _Run:
 
         def make(item: tuple[MicroBatch, float]) -> Part:
             micro, rho = item
-            batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
+            batch = self.examples.drawn(
+                micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q
+            )
             return micro.rows, batch.ready_for(self.accelerator.device)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
@@ -197,34 +228,47 @@ class _Run:
         if self._logs:
             self.check()
         elapsed = time.perf_counter() - started
-        spent = sent(torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64), self.accelerator.device)
+        spent = sent(
+            torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64),
+            self.accelerator.device,
+        )
         self.means.add({"tokens_per_second": spent[0], "loader_wait": spent[1]})
 
     def gradient(self, micros: list[Part]) -> float:
-        """Store the accumulated gradient of the micro-batches in the parameters, and add the values to log to the
-        means; return the number of tokens.
+        """Store the accumulated gradient of the micro-batches in the parameters, and add the values
+        to log to the means; return the number of tokens.
 
-        Several processes communicate twice: for the denominators of the losses, and for gradients and logged values
-        together. They wait for that, to agree on a stop; one process does not wait for its GPU.
+        Several processes communicate twice: for the denominators of the losses, and for gradients
+        and logged values together. They wait for that, to agree on a stop; one process does not
+        wait for its GPU.
         """
         means, totals = self._backward(micros)
-        sums, tokens = self._sum_over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
+        sums, tokens = self._sum_over_processes(
+            torch.cat(list(means.pairs.values())), [batch for _, batch in micros]
+        )
         pairs = dict(zip(means.pairs, sums.double().split(2), strict=True))
         parameters, limit = self.parameters.values(), self.phase.train.max_grad_norm
-        norm = torch.nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
+        norm = torch.nn.utils.get_total_norm(
+            [each.grad for each in parameters if each.grad is not None]
+        )
         if limit is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-        self.means.add(pairs | {"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()})
+        self.means.add(
+            pairs | {"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()}
+        )
         loss, count = pairs["loss"]
-        self.unchecked.append((self.done, [rows for rows, _ in micros], torch.stack([loss / count, norm, *totals])))
+        self.unchecked.append(
+            (self.done, [rows for rows, _ in micros], torch.stack([loss / count, norm, *totals]))
+        )
         if self.accelerator.num_processes > 1:
             self.check()
         return tokens
 
     def check(self) -> None:
-        """Wait for the updates since the last check. What is saved, validated or logged later has only finite weights.
-        Raises a PacerError if a loss or gradient is not finite; the message names the records of the micro-batches with
-        such a loss, or all of the update, if only the gradient is."""
+        """Wait for the updates since the last check. What is saved, validated or logged later has
+        only finite weights. Raises a PacerError if a loss or gradient is not finite; the message
+        names the records of the micro-batches with such a loss, or all of the update, if only the
+        gradient is."""
         unchecked, self.unchecked = self.unchecked, []
         values = torch.stack([numbers for *_, numbers in unchecked]).tolist() if unchecked else []
         for (update, micros, _), (loss, norm, *totals) in zip(unchecked, values, strict=True):
@@ -233,23 +277,34 @@ class _Run:
                 continue
             bad = micros
             if what == "loss":
-                bad = [rows for rows, total in zip(micros, totals, strict=True) if not math.isfinite(total)]
-            ids = gather_object([self.examples.table.record_id(int(row)) for rows in bad for row in rows])
+                bad = [
+                    rows
+                    for rows, total in zip(micros, totals, strict=True)
+                    if not math.isfinite(total)
+                ]
+            ids = gather_object(
+                [self.examples.table.record_id(int(row)) for rows in bad for row in rows]
+            )
             raise PacerError(
-                f"{self.phase.name}: the {what} at update {update} is {value} on records {', '.join(ids)}; the last "
-                f"saved state is kept. Lower {self.phase.name}.learning_rate, or inspect these records"
+                f"{self.phase.name}: the {what} at update {update} is {value} on records "
+                f"{', '.join(ids)}; the last saved state is kept. Lower "
+                f"{self.phase.name}.learning_rate, or inspect these records"
             )
 
     def _backward(self, micros: list[Part]) -> tuple[Means, list[Tensor]]:
-        """Accumulate this process's gradient of the micro-batches; return its values to log, and the losses' shares, on
-        the device."""
+        """Accumulate this process's gradient of the micro-batches; return its values to log, and
+        the losses' shares, on the device."""
         train, device = self.phase.train, self.accelerator.device
         self.model.eval()  # a frozen parent stays in this mode; only what is trained has dropout
         for name, module in self.model.named_children():
             module.train(any(prefix.split(".")[0] == name for prefix in self.phase.trains))
         seed = f"{train.seed}|{self.phase.name}|{self.done}|{self.accelerator.process_index}"
-        torch.manual_seed(int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest(), "big") % 2**63)
-        divisors = sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
+        torch.manual_seed(
+            int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest(), "big") % 2**63
+        )
+        divisors = sent(
+            torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device
+        )
         divisors = self.accelerator.reduce(divisors, reduction="sum")
         for holder in (self.model, self.optimizer.adamw):  # both name the same tensors
             holder.zero_grad()
@@ -262,14 +317,20 @@ class _Run:
             result = self.phase.objective(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
-            shares = {"loss": totals[-1], **{f"loss_{name}": part for name, part in result.parts.items()}}
+            shares = {
+                "loss": totals[-1],
+                **{f"loss_{name}": part for name, part in result.parts.items()},
+            }
             means.add({name: torch.stack([share.float(), count]) for name, share in shares.items()})
             means.add({name: pair.float() for name, pair in result.means.items()})
         return means, totals
 
-    def _sum_over_processes(self, sums: Tensor, batches: list[TrainingBatch]) -> tuple[Tensor, float]:
-        """Add up the gradients, the numbers ``sums`` [n] and the tokens over processes; return the sums and the tokens.
-        ``present`` becomes that of all processes. If one is asked to stop, all stop after this update."""
+    def _sum_over_processes(
+        self, sums: Tensor, batches: list[TrainingBatch]
+    ) -> tuple[Tensor, float]:
+        """Add up the gradients, the numbers ``sums`` [n] and the tokens over processes; return the
+        sums and the tokens. ``present`` becomes that of all processes. If one is asked to stop, all
+        stop after this update."""
         parameters = list(self.parameters.values())
         present = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
         tokens = sum(int(batch.length.sum()) for batch in batches)
@@ -282,19 +343,25 @@ class _Run:
             joined = self.accelerator.reduce(torch.cat(vectors), reduction="sum")
             *summed, flags, sums = joined.split([len(vector) for vector in vectors])
             counts, with_gradient = flags[: len(counts)].tolist(), flags[len(counts) :].tolist()
-            for parameter, gradient, processes in zip(parameters, summed, with_gradient, strict=True):
+            for parameter, gradient, processes in zip(
+                parameters, summed, with_gradient, strict=True
+            ):
                 parameter.grad = gradient.view_as(parameter) if processes else None
         asked_to_stop, tokens, *contexts = counts
-        self.present = {name for name, processes in zip(CONTEXTS, contexts, strict=True) if processes}
+        self.present = {
+            name for name, processes in zip(CONTEXTS, contexts, strict=True) if processes
+        }
         self._agree_to_stop(asked_to_stop)
         return sums, tokens
 
     def uninterrupted(self) -> AbstractContextManager[None]:
-        """Postpone a stop to the end of a block, of several processes to one after which all stop."""
+        """Postpone a stop to the end of a block, of several processes to one after which all
+        stop."""
         return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
 
     def _agree_to_stop(self, asked: float) -> None:
-        """Stop this process if any of them was asked to: one that waits for another could not save the state."""
+        """Stop this process if any of them was asked to: one that waits for another could not save
+        the state."""
         if asked:
             self.stopping = True
             request_stop()
@@ -302,7 +369,10 @@ class _Run:
     @property
     def _validates(self) -> bool:
         """Whether validation follows the latest update."""
-        return self.done == self.phase.schedule.updates or self.done % self.phase.train.validation_interval == 0
+        return (
+            self.done == self.phase.schedule.updates
+            or self.done % self.phase.train.validation_interval == 0
+        )
 
     @property
     def _logs(self) -> bool:
@@ -310,8 +380,8 @@ class _Run:
         return self._validates or self.done % self.phase.train.log_interval == 0 or self.done == 1
 
     def observe(self, log: Log) -> None:
-        """Validate and log after the latest update, if that is due and not yet done. The best weights are kept if
-        ``train.checkpoint`` is ``best``."""
+        """Validate and log after the latest update, if that is due and not yet done. The best
+        weights are kept if ``train.checkpoint`` is ``best``."""
         if not self.done or (self.history and self.history[-1][1] == self.done):
             return
         losses: dict[str, float] = {}
@@ -321,7 +391,9 @@ class _Run:
                 self._agree_to_stop(self.accelerator.reduce(asked, reduction="sum").item())
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
-            if self.phase.train.checkpoint == "best" and (self.best is None or mean < self.best["loss"]):
+            if self.phase.train.checkpoint == "best" and (
+                self.best is None or mean < self.best["loss"]
+            ):
                 self.best = {"loss": mean, "weights": self.trained}
         if self._logs:
             with self.uninterrupted():
@@ -329,23 +401,30 @@ class _Run:
                 log(*self.history[-1])
 
     def point(self) -> dict[str, float]:
-        """Return the values to log: means since the last point, and current values of the latest update."""
+        """Return the values to log: means since the last point, and current values of the latest
+        update."""
         update, device = self.done - 1, self.accelerator.device
         now = {"learning_rate": self.phase.learning_rate(update), "rho": self.phase.rho(update)}
-        now["memory_gb"] = (torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()) / 1e9
+        now["memory_gb"] = (
+            torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
+        ) / 1e9
         if hasattr(self.model.router, "eta"):
             now["alpha"] = self.model.router.scale.item()
         means, self.means = self.means, Means()
         return means.values() | now
 
     def _check_gradients(self) -> None:
-        """Check, at the first step after which every context of the phase had a record, that training reaches all.
-        Raises a PacerError if a parameter that these contexts use has had no gradient."""
+        """Check, at the first step after which every context of the phase had a record, that
+        training reaches all. Raises a PacerError if a parameter that these contexts use has had no
+        gradient."""
         if self.seen >= self.contexts:
             return
         self.seen |= self.present
-        if self.seen >= self.contexts and (unreached := self.optimizer.never_stepped(self.contexts)):
+        if self.seen >= self.contexts and (
+            unreached := self.optimizer.never_stepped(self.contexts)
+        ):
             raise PacerError(
-                f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trainable tensors got no gradient, "
-                f"e.g. {unreached[0]}, so training would not change them; for LoRA, choose different lora.targets"
+                f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trainable tensors "
+                f"got no gradient, e.g. {unreached[0]}, so training would not change them; for "
+                "LoRA, choose different lora.targets"
             )

@@ -1,12 +1,13 @@
-"""The paper's losses, and their sum on a micro-batch of B samples and n predicted tokens; epsilon is the paper's 1e-3.
+"""The paper's losses, and their sum on a micro-batch of B samples and n predicted tokens; epsilon
+is the paper's 1e-3.
 
-The terms of each token at the language model's head are computed without the logits of all tokens at once. They depend
-only on the token's own hidden state. So their gradients with respect to that state are computed while a chunk of logits
-is in memory, before the terms are weighted. Only tensors of size [n] and [n, d] outlive a chunk, none of the size of
-the vocabulary.
+The terms of each token at the language model's head are computed without the logits of all tokens
+at once. They depend only on the token's own hidden state. So their gradients with respect to that
+state are computed while a chunk of logits is in memory, before the terms are weighted. Only tensors
+of size [n] and [n, d] outlive a chunk, none of the size of the vocabulary.
 
-A micro-batch may be split over processes. Their losses are divided by the denominators of the whole micro-batch, so
-that they add up to its loss.
+A micro-batch may be split over processes. Their losses are divided by the denominators of the whole
+micro-batch, so that they add up to its loss.
 """
 
 from collections.abc import Callable
@@ -35,49 +36,72 @@ def token_terms(
     omega_cons: Tensor | None = None,
     consistent: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Return ``l = -log p_theta(tau)`` and ``KL(p_0 || p_theta)`` of n tokens: each [n], differentiable in hidden.
+    """Return ``l = -log p_theta(tau)`` and ``KL(p_0 || p_theta)`` of n tokens: each [n],
+    differentiable in hidden.
 
-    With logits x and p = softmax(x) the slopes are ``dl/dx = p - onehot(tau)`` and ``dKL/dx = p - p_0``.
+    With logits x and p = softmax(x) the slopes are ``dl/dx = p - onehot(tau)`` and ``dKL/dx = p -
+    p_0``.
 
     Args:
-        hidden: [n, d] last hidden states. head_weight: [V, d], frozen: it gets no gradient. targets: [n] token ids tau.
-        teacher: [n, d] last hidden states of the frozen parent, whose distribution is p_0. omega_cons: [n] bool, tokens
-            whose divergence is computed, ``consistent`` in number. It is 0, at no cost, for the others, and for all
-            tokens without a teacher.
+        hidden: [n, d] last hidden states. head_weight: [V, d], frozen: it gets no gradient.
+            targets: [n] token ids tau.
+        teacher: [n, d] last hidden states of the frozen parent, whose distribution is p_0.
+            omega_cons: [n] bool, tokens whose divergence is computed, ``consistent`` in number. It
+            is 0, at no cost, for the others, and for all tokens without a teacher.
     """
-    rows = max(1, LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"]) // len(head_weight))
+    rows = max(
+        1, LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"]) // len(head_weight)
+    )
     groups = [torch.arange(len(hidden), device=hidden.device)]
     if teacher is not None and omega_cons is not None:
         # sorted, because the host knows how many there are, but not where
-        groups = list(omega_cons.int().argsort(stable=True).split([len(hidden) - consistent, consistent]))
+        groups = list(
+            omega_cons.int().argsort(stable=True).split([len(hidden) - consistent, consistent])
+        )
     return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, groups, rows)
 
 
 class _TokenTerms(torch.autograd.Function):
-    """The forward pass keeps the slope of each term, [n, d]; the backward pass only weights and adds them."""
+    """The forward pass keeps the slope of each term, [n, d]; the backward pass only weights and
+    adds them."""
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, teacher: Tensor | None, groups: list[Tensor], size: int
+        ctx: Any,
+        hidden: Tensor,
+        head: Tensor,
+        targets: Tensor,
+        teacher: Tensor | None,
+        groups: list[Tensor],
+        size: int,
     ) -> tuple[Tensor, Tensor]:
-        """Return the terms; at most ``size`` tokens at once, those of the second group beside the teacher."""
+        """Return the terms; at most ``size`` tokens at once, those of the second group beside the
+        teacher."""
         n = len(hidden)
         terms = hidden.new_zeros(2, n, dtype=torch.promote_types(head.dtype, torch.float32))
         shape = (len(groups), n, hidden.shape[1])
         slopes = terms.new_zeros(shape) if ctx.needs_input_grad[0] else None
         # reuse memory between chunks: allocating new pages takes longer than the arithmetic
         buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * len(groups))]
-        factor = head if head.is_cuda else head.to(terms.dtype)  # what a CPU multiplies (see _logits)
+        factor = (
+            head if head.is_cuda else head.to(terms.dtype)
+        )  # what a CPU multiplies (see _logits)
         for group, teacher_states in zip(groups, (None, teacher)):
             for rows in group.split(size):
                 logits, p, scale = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
                 target = targets[rows].unsqueeze(1)
                 terms[0, rows] = (scale - logits.gather(1, target)).squeeze(1)
                 if teacher_states is not None:
-                    logits_0, p_0, scale_0 = _softmax(teacher_states[rows].to(head.dtype), factor, buffers[2:])
-                    terms[1, rows] = torch.linalg.vecdot(p_0, logits_0.sub_(logits)) - (scale_0 - scale).squeeze(1)
+                    logits_0, p_0, scale_0 = _softmax(
+                        teacher_states[rows].to(head.dtype), factor, buffers[2:]
+                    )
+                    terms[1, rows] = torch.linalg.vecdot(p_0, logits_0.sub_(logits)) - (
+                        scale_0 - scale
+                    ).squeeze(1)
                     if slopes is not None:
-                        slopes[1, rows] = (torch.sub(p, p_0, out=p_0).to(head.dtype) @ head).to(slopes.dtype)
+                        slopes[1, rows] = (torch.sub(p, p_0, out=p_0).to(head.dtype) @ head).to(
+                            slopes.dtype
+                        )
                 if slopes is not None:
                     p.scatter_add_(1, target, -torch.ones_like(target, dtype=p.dtype))
                     slopes[0, rows] = (p.to(head.dtype) @ head).to(slopes.dtype)
@@ -87,13 +111,18 @@ class _TokenTerms(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient of the hidden states: each term's slopes times its incoming gradient, added up."""
-        weighted = [slope * weight.unsqueeze(1) for slope, weight in zip(ctx.slopes, grad_outputs, strict=False)]
+        """Return the gradient of the hidden states: each term's slopes times its incoming gradient,
+        added up."""
+        weighted = [
+            slope * weight.unsqueeze(1)
+            for slope, weight in zip(ctx.slopes, grad_outputs, strict=False)
+        ]
         return sum(weighted[1:], weighted[0]).to(ctx.dtype), None, None, None, None, None
 
 
 def _softmax(hidden: Tensor, head: Tensor, buffers: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """[m, d] -> logits and probabilities [m, V], in the first rows of the buffers, and the logsumexp [m, 1]."""
+    """[m, d] -> logits and probabilities [m, V], in the first rows of the buffers, and the
+    logsumexp [m, 1]."""
     logits, p = (buffer[: len(hidden)] for buffer in buffers)
     _logits(hidden, head, logits)
     torch.softmax(logits, 1, out=p)
@@ -102,10 +131,12 @@ def _softmax(hidden: Tensor, head: Tensor, buffers: list[Tensor]) -> tuple[Tenso
 
 
 def _logits(hidden: Tensor, head: Tensor, out: Tensor) -> None:
-    """Write ``hidden @ head.T`` [m, V] with sums in the type of ``out``, float32 for operands in bfloat16.
+    """Write ``hidden @ head.T`` [m, V] with sums in the type of ``out``, float32 for operands in
+    bfloat16.
 
-    Logits of 20 to 30 have steps of .125 in bfloat16: a divergence of the distributions would be mostly rounding. A GPU
-    adds up in float32 and can return that; a CPU cannot, so its operands are converted first, which is exact.
+    Logits of 20 to 30 have steps of .125 in bfloat16: a divergence of the distributions would be
+    mostly rounding. A GPU adds up in float32 and can return that; a CPU cannot, so its operands are
+    converted first, which is exact.
     """
     if hidden.is_cuda and hidden.dtype != out.dtype:
         torch.mm(hidden, head.T, out_dtype=out.dtype, out=out)
@@ -122,7 +153,8 @@ class LossWeights:
 
     Attributes:
         lambda_q: omega on Omega_Q, the commitment's tokens. lambda_tlw: weight of L_TLW.
-        lambda_cons: of the divergence from the frozen parent. lambda_drift: of the prefix drift. None: no such term.
+        lambda_cons: of the divergence from the frozen parent. lambda_drift: of the prefix drift.
+            None: no such term.
     """
 
     lambda_q: float = 1.0
@@ -134,28 +166,33 @@ class LossWeights:
 def loss_weights(schedule: Strict, train: Strict) -> LossWeights:
     """Return the weights that are keys of a phase's own group or of the group ``train``."""
     known = train.model_dump() | schedule.model_dump()
-    return LossWeights(**{field.name: known[field.name] for field in fields(LossWeights) if field.name in known})
+    return LossWeights(
+        **{field.name: known[field.name] for field in fields(LossWeights) if field.name in known}
+    )
 
 
 def ratio(terms: Tensor, divisor: Tensor, eps: float = EPSILON) -> Tensor:
     """Return ``sum(terms) / (divisor + eps)``, the form of all losses.
 
-    Weighted negative log-likelihoods give the two terms of equation (trajectory-objective). With ``eps`` 0, divergences
-    give equation (parent-consistency) and :func:`drifts` equation (prefix-drift); then the mean of nothing is 0.
+    Weighted negative log-likelihoods give the two terms of equation (trajectory-objective). With
+    ``eps`` 0, divergences give equation (parent-consistency) and :func:`drifts` equation
+    (prefix-drift); then the mean of nothing is 0.
     """
     return terms.sum() / (divisor + eps if eps else divisor.clamp(min=1))
 
 
 def drifts(residual: Tensor, prefix_mask: Tensor) -> Tensor:
-    """Return ``||residual||^2 / d`` of each position, 0 outside the prefix: [B, P, d], m [B, P] bool -> [B, P]."""
+    """Return ``||residual||^2 / d`` of each position, 0 outside the prefix: [B, P, d], m [B, P]
+    bool -> [B, P]."""
     return torch.where(prefix_mask, residual.square().mean(-1), 0)
 
 
 class Computed(NamedTuple):
     """What the terms of a batch, or of a process's share of it, are computed from.
 
-    ``nll`` [n] of the predicted tokens; ``divergence`` [n] from the parent, None if that is not evaluated; ``residual``
-    [B, P, d] of the prefix, None without a calibrator; ``embedded`` has the depth weights.
+    ``nll`` [n] of the predicted tokens; ``divergence`` [n] from the parent, None if that is not
+    evaluated; ``residual`` [B, P, d] of the prefix, None without a calibrator; ``embedded`` has the
+    depth weights.
     """
 
     batch: TrainingBatch
@@ -168,12 +205,14 @@ class Computed(NamedTuple):
 class Term(NamedTuple):
     """A term of the objective: its weight times ``sum(values) / (sum(counted) + eps)``.
 
-    The sum of ``counted`` is over the whole micro-batch, that of ``values`` over a process's share of it. So each value
-    must depend on its own sample only, or the shares would not add up to the term.
+    The sum of ``counted`` is over the whole micro-batch, that of ``values`` over a process's share
+    of it. So each value must depend on its own sample only, or the shares would not add up to the
+    term.
 
     Attributes:
         values: of what was computed; None: there is no such term.
-        counted: of a batch. weight: field of :class:`LossWeights`; None: 1. eps: as in :func:`ratio`.
+        counted: of a batch. weight: field of :class:`LossWeights`; None: 1. eps: as in
+            :func:`ratio`.
     """
 
     values: Callable[[Computed], Tensor | None]
@@ -189,14 +228,20 @@ def _drift(output: Computed) -> Tensor | None:
 #: The terms of equation (complete-objective) by name; the first two are (trajectory-objective).
 TERMS = {
     "trajectory": Term(
-        lambda output: output.batch.omega * output.nll, lambda batch: torch.cat([batch.omega, batch.kappa])
+        lambda output: output.batch.omega * output.nll,
+        lambda batch: torch.cat([batch.omega, batch.kappa]),
     ),
-    "emphasis": Term(lambda output: output.batch.s * output.nll, lambda batch: batch.s, "lambda_tlw"),
-    "consistency": Term(lambda output: output.divergence, lambda batch: batch.omega_cons, "lambda_cons", eps=0),
+    "emphasis": Term(
+        lambda output: output.batch.s * output.nll, lambda batch: batch.s, "lambda_tlw"
+    ),
+    "consistency": Term(
+        lambda output: output.divergence, lambda batch: batch.omega_cons, "lambda_cons", eps=0
+    ),
     "drift": Term(_drift, lambda batch: batch.prefix_length, "lambda_drift", eps=0),
 }
 
-#: Denominators of the terms of a micro-batch, float64 scalars, to be added up over the processes that share it.
+#: Denominators of the terms of a micro-batch, float64 scalars, to be added up over the processes
+#: that share it.
 Divisors = tuple[Tensor, ...]
 
 
@@ -232,7 +277,8 @@ def objective(
     frontal_only: bool = False,
     divisors: Divisors | None = None,
 ) -> Objective:
-    """Compute equation (complete-objective), or (trajectory-objective) if ``losses`` or the model lack the other terms.
+    """Compute equation (complete-objective), or (trajectory-objective) if ``losses`` or the model
+    lack the other terms.
 
     With ``lambda_cons`` 0 the frozen parent is not evaluated, and ``parts`` has no consistency.
 
@@ -246,7 +292,9 @@ def objective(
         with torch.no_grad():
             teacher = model.predicting_states(embedded.inputs, batch)
     states, compared = model.predicting_states(inputs, batch), (batch.omega_cons, batch.consistent)
-    nll, divergence = token_terms(states, model.language.lm_head.weight, batch.targets, teacher, *compared)
+    nll, divergence = token_terms(
+        states, model.language.lm_head.weight, batch.targets, teacher, *compared
+    )
 
     computed = Computed(batch, embedded, nll, None if teacher is None else divergence, residual)
     total, parts = nll.new_zeros(()), {}
@@ -262,21 +310,27 @@ def objective(
 
 
 def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:
-    """Return, over the frontal patches of the records, ``depth_weight/<k>``, the mean weight of depth k, and
-    ``depth_favourite/<k>``, the share of patches in which it has the largest weight; each as sum and count."""
+    """Return, over the frontal patches of the records, ``depth_weight/<k>``, the mean weight of
+    depth k, and ``depth_favourite/<k>``, the share of patches in which it has the largest weight;
+    each as sum and count."""
     weights = embedded.depth_weights["frontal"].detach()
     count, favourite = weights.new_full((), len(weights)), weights.argmax(-1)
     means = {}
     for k in range(weights.shape[-1]):
         means[f"depth_weight/{k}"] = torch.stack([weights[..., k].mean() * count, count])
-        means[f"depth_favourite/{k}"] = torch.stack([(favourite == k).to(weights).mean() * count, count])
+        means[f"depth_favourite/{k}"] = torch.stack(
+            [(favourite == k).to(weights).mean() * count, count]
+        )
     return means
 
 
 def _gates(gate: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return ``gate/<context>``, the means of ``gate`` [B] over the records of each context, as sum and count."""
+    """Return ``gate/<context>``, the means of ``gate`` [B] over the records of each context, as sum
+    and count."""
     means, rows = {}, PrefixCalibrator.row(*batch.availability.long().unbind(1))
     for context in CONTEXTS:
         inside = rows == PrefixCalibrator.row(*availability(context))
-        means[f"gate/{context}"] = torch.stack([torch.where(inside, gate.detach(), 0).sum(), inside.sum()])
+        means[f"gate/{context}"] = torch.stack(
+            [torch.where(inside, gate.detach(), 0).sum(), inside.sum()]
+        )
     return means

@@ -12,8 +12,8 @@ from pacer.training.phases import Phase
 class BlockOptimizer:
     """Steps what an update's records use.
 
-    What belongs to a source that no row of any process has is skipped: no weight decay, no momentum, no count of its
-    steps, as in upstream, which does not call the source's module then.
+    What belongs to a source that no row of any process has is skipped: no weight decay, no
+    momentum, no count of its steps, as in upstream, which does not call the source's module then.
 
     Attributes:
         blocks: of each parameter, what ``adamw`` steps, with the contexts whose records use it.
@@ -22,14 +22,21 @@ class BlockOptimizer:
     def __init__(self, model: Pacer, parameters: Mapping[str, Parameter], phase: Phase):
         self.model, self.parameters = model, parameters
         self.blocks = {
-            name: [(Parameter(block), contexts) for block, contexts in model.blocks(name, parameter.detach())]
+            name: [
+                (Parameter(block), contexts)
+                for block, contexts in model.blocks(name, parameter.detach())
+            ]
             for name, parameter in parameters.items()
         }
-        whole = [block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) == 1]
+        whole = [
+            block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) == 1
+        ]
         parts = [block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) > 1]
         # a group for each, because a GPU steps a group together only if all of it is contiguous
         groups = [{"params": group} for group in (whole, parts) if group]
-        self.adamw = AdamW(groups, lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay)
+        self.adamw = AdamW(
+            groups, lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
+        )
 
     def step(self, learning_rate: float, present: Collection[str]) -> None:
         """Step the blocks that records of the contexts ``present`` use."""
@@ -44,8 +51,8 @@ class BlockOptimizer:
         self.adamw.step()
 
     def never_stepped(self, contexts: Collection[str]) -> list[str]:
-        """Return the sorted names of parameters that records of these contexts use and that have had no gradient, once
-        for each block."""
+        """Return the sorted names of parameters that records of these contexts use and that have
+        had no gradient, once for each block."""
         return sorted(
             name
             for name, blocks in self.blocks.items()

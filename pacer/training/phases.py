@@ -1,4 +1,5 @@
-"""The three phases as data: what each one trains, on which contexts, with which losses and schedules."""
+"""The three phases as data: what each one trains, on which contexts, with which losses and
+schedules."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from pacer.training.losses import Loss, LossWeights, loss_weights, objective
 
 @dataclass(frozen=True)
 class DirectProbability:
-    """Probability of the direct route: linear from ``start`` to ``end`` over ``rise`` updates, then constant."""
+    """Probability of the direct route: linear from ``start`` to ``end`` over ``rise`` updates, then
+    constant."""
 
     start: float
     end: float
@@ -24,8 +26,13 @@ class DirectProbability:
         return self.start + (self.end - self.start) * update / self.rise
 
 
-#: Parameter prefixes by value of ``calibrate.trains``: the paper's calibrator, or parts of the parent for comparison.
-TRAINED = {"calibrator": ("calibrator.",), "interface": ("router.", "interface."), "lora": ("language.",)}
+#: Parameter prefixes by value of ``calibrate.trains``: the paper's calibrator, or parts of the
+#: parent for comparison.
+TRAINED = {
+    "calibrator": ("calibrator.",),
+    "interface": ("router.", "interface."),
+    "lora": ("language.",),
+}
 
 
 @dataclass(frozen=True)
@@ -33,9 +40,12 @@ class Phase:
     """One row of the training protocol (paper, appendix "Optimization Protocol").
 
     Attributes:
-        frontal_only: only frontal tokens, unfused and without an instruction, as in upstream's first stage.
-        trains: prefixes of the trainable parameters' names; in the language model only LoRA is ever trained.
-        schedule: learning rate, batch size and number of updates. train, batches: as in ``params.yaml``.
+        frontal_only: only frontal tokens, unfused and without an instruction, as in upstream's
+            first stage.
+        trains: prefixes of the trainable parameters' names; in the language model only LoRA is ever
+            trained.
+        schedule: learning rate, batch size and number of updates. train, batches: as in
+            ``params.yaml``.
         objective: the loss to minimise, with the weights ``losses``.
     """
 
@@ -52,14 +62,21 @@ class Phase:
 
     def trainable(self, name: str) -> bool:
         """Whether this phase trains the parameter of this name."""
-        return name.startswith(self.trains) and (not name.startswith("language.") or "lora_" in name)
+        return name.startswith(self.trains) and (
+            not name.startswith("language.") or "lora_" in name
+        )
 
     def learning_rate(self, update: int) -> float:
-        """Return the learning rate: linear from 0, then a cosine to 0 after the last update. ``update`` counts from 0.
+        """Return the learning rate: linear from 0, then a cosine to 0 after the last update.
+        ``update`` counts from 0.
 
         This is transformers' ``get_cosine_schedule_with_warmup``, as upstream uses it.
         """
-        highest, rise, updates = self.schedule.learning_rate, self.schedule.warmup_updates, self.schedule.updates
+        highest, rise, updates = (
+            self.schedule.learning_rate,
+            self.schedule.warmup_updates,
+            self.schedule.updates,
+        )
         if update < rise:
             return highest * (update / rise)
         progress = (update - rise) / max(updates - rise, 1)
@@ -84,7 +101,17 @@ def phase_of(name: str, params: Params) -> Phase:
     else:
         raise ValueError(f"unknown phase {name!r}; expected warmup, parent or calibrate")
     losses = loss_weights(schedule, params.train)
-    return Phase(name, contexts, name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
+    return Phase(
+        name,
+        contexts,
+        name == "warmup",
+        trains,
+        schedule,
+        losses,
+        rho,
+        params.train,
+        params.batches,
+    )
 
 
 def fixed_route(route: str) -> DirectProbability | None:

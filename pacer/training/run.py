@@ -50,8 +50,9 @@ Build = Callable[[torch.dtype], Pacer]
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a training run: outputs of ``corpus``, ``backbones`` and ``features``, ``emphasis.parquet``,
-    ``anchors.parquet`` (None in the warm-up), and the checkpoint to start from, or None."""
+    """The inputs of a training run: outputs of ``corpus``, ``backbones`` and ``features``,
+    ``emphasis.parquet``, ``anchors.parquet`` (None in the warm-up), and the checkpoint to start
+    from, or None."""
 
     corpus: Path
     backbones: Path
@@ -62,7 +63,8 @@ class Inputs:
 
 
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
-    """Train phase ``name`` and publish its checkpoint as ``out``, resuming from an earlier run's scratch directory."""
+    """Train phase ``name`` and publish its checkpoint as ``out``, resuming from an earlier run's
+    scratch directory."""
     phase, settings = phase_of(name, params), params.calibrate
     parent = inputs.start if name == "calibrate" else None
     record = CheckpointRecord(
@@ -84,11 +86,16 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
                 publish(scratch, out)
         state.wait_for_everyone()
     else:
-        run_training(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs))
+        run_training(
+            phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs)
+        )
 
 
-def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dtype: torch.dtype) -> Pacer:
-    """Build the model of the phase that ``record`` names, with its starting weights (see :data:`Build`)."""
+def starting_model(
+    record: CheckpointRecord, params: Params, inputs: Inputs, dtype: torch.dtype
+) -> Pacer:
+    """Build the model of the phase that ``record`` names, with its starting weights (see
+    :data:`Build`)."""
     torch.manual_seed(params.train.seed)
     model = build_model(inputs.backbones, record.model, dtype)
     started = None if inputs.start is None else _start_from(model, inputs.start, record)
@@ -111,8 +118,9 @@ def run_training(
     build: Build,
     make_examples: Callable[..., Examples] = Examples,
 ) -> None:
-    """Train and publish the checkpoint ``out``, resuming from an earlier run's scratch directory. ``record``: of the
-    new checkpoint, except for its precision. ``make_examples``: called like :class:`Examples`."""
+    """Train and publish the checkpoint ``out``, resuming from an earlier run's scratch directory.
+    ``record``: of the new checkpoint, except for its precision. ``make_examples``: called like
+    :class:`Examples`."""
     accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
     record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
@@ -138,10 +146,16 @@ def run_training(
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
         examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:
-            print(f"{phase.name}: {len(table.frame.filter(split='train')):,} training records", flush=True)
+            print(
+                f"{phase.name}: {len(table.frame.filter(split='train')):,} training records",
+                flush=True,
+            )
             before = read_record(inputs.start).precision if inputs.start else record.precision
             if before != record.precision:
-                what = f"precision is {record.precision}, but {inputs.start} was trained in {before} (train.precision)"
+                what = (
+                    f"precision is {record.precision}, but {inputs.start} was trained in "
+                    f"{before} (train.precision)"
+                )
                 print(f"{phase.name}: {what}", flush=True)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)
@@ -154,25 +168,37 @@ def run_training(
 
 
 def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> str:
-    """Load the weights of ``start`` and return its phase; other parameters keep their initial values.
+    """Load the weights of ``start`` and return its phase; other parameters keep their initial
+    values.
 
-    A parent that starts from a finished model trains its Refine, interface and LoRA further, without its calibrator.
+    A parent that starts from a finished model trains its Refine, interface and LoRA further,
+    without its calibrator.
     """
     record, weights = load_weights(start)
     if record.frozen != new.frozen:
-        names = ", ".join(name for name, fingerprint in new.frozen.items() if record.frozen.get(name) != fingerprint)
+        names = ", ".join(
+            name
+            for name, fingerprint in new.frozen.items()
+            if record.frozen.get(name) != fingerprint
+        )
         raise CheckpointError(
-            f"models/backbones does not have the models that {start} was trained with ({names}); set those in "
-            "params.yaml, or train from the warm-up"
+            f"models/backbones does not have the models that {start} was trained with ({names}); "
+            "set those in params.yaml, or train from the warm-up"
         )
     if new.phase == "parent" and record.phase != "warmup":
-        pairs = {key: [attrgetter(key)(each.model) for each in (new, record)] for key in _OF_THE_WEIGHTS}
+        pairs = {
+            key: [attrgetter(key)(each.model) for each in (new, record)] for key in _OF_THE_WEIGHTS
+        }
         different = [
-            f"{key} is {here}; the weights need {there}" for key, (here, there) in pairs.items() if here != there
+            f"{key} is {here}; the weights need {there}"
+            for key, (here, there) in pairs.items()
+            if here != there
         ]
         if different:
             raise CheckpointError(f"{start} does not match the parameters: {'; '.join(different)}")
-        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("calibrator.")}
+        weights = {
+            name: tensor for name, tensor in weights.items() if not name.startswith("calibrator.")
+        }
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)
@@ -180,8 +206,8 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
 
 
 def mixed_precision(precision: str) -> str:
-    """Return accelerate's name for ``train.precision`` on this machine; ``auto`` is bfloat16 on a GPU that supports
-    it."""
+    """Return accelerate's name for ``train.precision`` on this machine; ``auto`` is bfloat16 on a
+    GPU that supports it."""
     if precision == "auto":
         half = torch.cuda.is_available() and torch.cuda.is_bf16_supported(False)
         precision = "bfloat16" if half else "float32"

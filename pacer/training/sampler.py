@@ -1,4 +1,5 @@
-"""The order of training: which records form a micro-batch, in LLM-RG4's context rounds or mixed, grouped by length.
+"""The order of training: which records form a micro-batch, in LLM-RG4's context rounds or mixed,
+grouped by length.
 
 A phase is fixed before it starts: every micro-batch, and the routes of its records.
 """
@@ -15,8 +16,8 @@ from pacer.training.examples import Examples, MicroBatch
 from pacer.training.phases import Phase
 from pacer.training.trajectory import RouteSeed
 
-#: Maps rows, visits and the number of a micro-batch (counted from the start of the phase) to token counts. The count
-#: depends on that number because rho, and so the route, does.
+#: Maps rows, visits and the number of a micro-batch (counted from the start of the phase) to token
+#: counts. The count depends on that number because rho, and so the route, does.
 Lengths = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 
@@ -24,8 +25,8 @@ class Order(NamedTuple):
     """The inputs that determine the order of training.
 
     Attributes:
-        rows: row numbers of the training records per context, in the order of the rounds; empty contexts are skipped.
-            A row number that appears k times is drawn k times per epoch.
+        rows: row numbers of the training records per context, in the order of the rounds; empty
+            contexts are skipped. A row number that appears k times is drawn k times per epoch.
         batch_size: records in a micro-batch. window, mix: see :func:`micro_batches`.
         seed, phase: seed the shuffles.
     """
@@ -49,18 +50,23 @@ class Order(NamedTuple):
 
 
 def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator[MicroBatch]:
-    """Yield micro-batches without end, as a pure function of the arguments; the first ``start`` are skipped.
+    """Yield micro-batches without end, as a pure function of the arguments; the first ``start`` are
+    skipped.
 
-    LLM-RG4's order: rounds of one micro-batch per context; contexts smaller than the largest are repeated, reshuffled
-    each time. With ``mix`` the same records are shuffled into batches regardless of context.
+    LLM-RG4's order: rounds of one micro-batch per context; contexts smaller than the largest are
+    repeated, reshuffled each time. With ``mix`` the same records are shuffled into batches
+    regardless of context.
 
-    Within windows of ``window`` micro-batches (of one context, or of the mix), records are sorted by length and cut
-    into batches, whose order is then shuffled. A window of 1 is the plain shuffled order. A record's route is drawn
-    from its visit, so its length is known beforehand, but for a rho that changes within the window: lengths are those
-    in the middle of it.
+    Within windows of ``window`` micro-batches (of one context, or of the mix), records are sorted
+    by length and cut into batches, whose order is then shuffled. A window of 1 is the plain
+    shuffled order. A record's route is drawn from its visit, so its length is known beforehand, but
+    for a rho that changes within the window: lengths are those in the middle of it.
     """
     epoch, per_epoch = 0, order.micro_batches_per_epoch
-    visits = np.zeros(1 + max(int(numbers.max()) for numbers in order.rows.values() if len(numbers)), dtype=np.int32)
+    visits = np.zeros(
+        1 + max(int(numbers.max()) for numbers in order.rows.values() if len(numbers)),
+        dtype=np.int32,
+    )
     while True:
         first = epoch * per_epoch
         rng = np.random.default_rng([order.seed, epoch, *order.phase.encode()])
@@ -70,7 +76,14 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
             np.add.at(visits, stream, 1)
         if start < first + per_epoch:
             cut = [
-                _windows(order, *drawn, lengths, range(first + place, first + per_epoch, len(streams)), start, rng)
+                _windows(
+                    order,
+                    *drawn,
+                    lengths,
+                    range(first + place, first + per_epoch, len(streams)),
+                    start,
+                    rng,
+                )
                 for place, drawn in enumerate(zip(streams, visit_numbers, strict=True))
             ]
             for number, batch in enumerate(chain.from_iterable(zip(*cut, strict=True)), first):
@@ -80,19 +93,24 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
 
 
 def _streams(order: Order, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return the records of an epoch in shuffled order: one stream per context, or a single mixed stream."""
+    """Return the records of an epoch in shuffled order: one stream per context, or a single mixed
+    stream."""
     needed = order.rounds * order.batch_size
     streams = []
     for numbers in order.rows.values():
         if len(numbers):
             repeats = -(-needed // len(numbers))
-            streams.append(np.concatenate([rng.permutation(numbers) for _ in range(repeats)])[:needed])
+            streams.append(
+                np.concatenate([rng.permutation(numbers) for _ in range(repeats)])[:needed]
+            )
     return [rng.permutation(np.concatenate(streams))] if order.mix else streams
 
 
 def _occurrence(stream: np.ndarray) -> np.ndarray:
     """Count, for each entry, the earlier entries of the same value; int32."""
-    numbered = pl.DataFrame({"row": stream}).select(pl.int_range(pl.len(), dtype=pl.Int32).over("row"))
+    numbered = pl.DataFrame({"row": stream}).select(
+        pl.int_range(pl.len(), dtype=pl.Int32).over("row")
+    )
     return numbered.to_series().to_numpy()
 
 
@@ -105,13 +123,17 @@ def _windows(
     needed: int,
     rng: np.random.Generator,
 ) -> Iterator[MicroBatch]:
-    """Yield the micro-batches of one stream, numbered ``numbers`` in the phase; each window is cut when reached.
+    """Yield the micro-batches of one stream, numbered ``numbers`` in the phase; each window is cut
+    when reached.
 
-    A window that ends before the number ``needed`` stays in the order of the stream: nothing is asked for its lengths.
+    A window that ends before the number ``needed`` stays in the order of the stream: nothing is
+    asked for its lengths.
     """
     size = order.batch_size
     for start in range(0, len(stream), order.window * size):
-        window = MicroBatch(stream[start : start + order.window * size], visits[start : start + order.window * size])
+        window = MicroBatch(
+            stream[start : start + order.window * size], visits[start : start + order.window * size]
+        )
         if order.window > 1:
             inside = numbers[start // size : start // size + order.window]
             shuffled = np.argsort(rng.permutation(inside))
@@ -124,8 +146,8 @@ def _windows(
 
 
 class Sampler:
-    """The micro-batches of a phase on the train split; a pure function of seed, parameters and records. Raises a
-    DataError if there is no train record."""
+    """The micro-batches of a phase on the train split; a pure function of seed, parameters and
+    records. Raises a DataError if there is no train record."""
 
     def __init__(self, phase: Phase, examples: Examples):
         self.phase, self.examples = phase, examples
@@ -133,22 +155,32 @@ class Sampler:
         rows = examples.table.rows("train", phase.contexts)
         if not any(map(len, rows.values())):
             raise DataError(
-                f"{phase.name} needs training records in contexts {', '.join(phase.contexts)}, but the corpus has "
-                "none; see the corpus audit"
+                f"{phase.name} needs training records in contexts {', '.join(phase.contexts)}, but "
+                "the corpus has none; see the corpus audit"
             )
         more = phase.batches.positive_repeats - 1
         if examples.table.labelled and more:
             affirms = examples.table.frame["positive"].list.len().to_numpy() > 0
             for context, numbers in rows.items():
-                rows[context] = np.concatenate([numbers, np.repeat(numbers[affirms[numbers]], more)])
+                rows[context] = np.concatenate(
+                    [numbers, np.repeat(numbers[affirms[numbers]], more)]
+                )
         self.order = Order(
-            rows, phase.schedule.batch_size, phase.batches.window, phase.batches.mix, phase.train.seed, phase.name
+            rows,
+            phase.schedule.batch_size,
+            phase.batches.window,
+            phase.batches.mix,
+            phase.train.seed,
+            phase.name,
         )
 
     def from_update(self, first: int) -> Iterator[tuple[MicroBatch, float]]:
-        """Yield micro-batches from update ``first`` on, without end, each with the rho of its route draws."""
+        """Yield micro-batches from update ``first`` on, without end, each with the rho of its route
+        draws."""
         start = first * self.phase.schedule.accumulation
-        for number, micro in enumerate(micro_batches(self.order, self._lengths, start=start), start):
+        for number, micro in enumerate(
+            micro_batches(self.order, self._lengths, start=start), start
+        ):
             yield micro, self._rho(number)
 
     def _rho(self, number: int) -> float:

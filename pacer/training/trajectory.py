@@ -1,14 +1,14 @@
 """Supervised trajectories: token ids, spans and weights of the two routes (paper, section "Commit",
 equation (commitment-route)).
 
-A trajectory consists of pieces that are tokenised separately and joined as ids. So the spans are exact, and the report
-ids are always those of the cleaned report, whatever comes before it:
+A trajectory consists of pieces that are tokenised separately and joined as ids. So the spans are
+exact, and the report ids are always those of the cleaned report, whatever comes before it:
 
     commitment first:  [BOS] <ANCHOR> … </ANCHOR> · \\n<REPORT>\\n · report · \\n</REPORT> · EOS
     direct:            [BOS] report · EOS
 
-``Span`` gives the piece of each predicted token: COMMITMENT and OPENING form Omega_Q; REPORT, CLOSING and END form
-Omega_Y; Omega_cons is everything after ``</ANCHOR>``.
+``Span`` gives the piece of each predicted token: COMMITMENT and OPENING form Omega_Q; REPORT,
+CLOSING and END form Omega_Y; Omega_cons is everything after ``</ANCHOR>``.
 """
 
 import hashlib
@@ -44,17 +44,20 @@ class RouteSeed(NamedTuple):
     def uniform(self, visit: int, record_id: str) -> float:
         """Return a number in [0, 1) that depends only on seed, phase, visit and record.
 
-        The route is direct (xi = 0) iff it is below rho. ``visit`` is how often the phase has already used the record.
+        The route is direct (xi = 0) iff it is below rho. ``visit`` is how often the phase has
+        already used the record.
         """
-        digest = hashlib.blake2b(f"{self.seed}|{self.phase}|{visit}|{record_id}".encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(
+            f"{self.seed}|{self.phase}|{visit}|{record_id}".encode(), digest_size=8
+        ).digest()
         return int.from_bytes(digest, "big") / 2**64
 
 
 class Trajectory(NamedTuple):
     """One target sequence tau. Arrays have one entry per token, BOS first.
 
-    ``ids`` int64, ``spans`` int8 (:class:`Span`), ``s`` float32 (emphasised tokens, zero outside the report),
-    ``commit``: whether it is commitment-first (xi = 1).
+    ``ids`` int64, ``spans`` int8 (:class:`Span`), ``s`` float32 (emphasised tokens, zero outside
+    the report), ``commit``: whether it is commitment-first (xi = 1).
     """
 
     ids: np.ndarray
@@ -63,8 +66,11 @@ class Trajectory(NamedTuple):
     commit: bool
 
     def omega(self, lambda_q: float) -> np.ndarray:
-        """Return float32 weights: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by cross-entropy)."""
-        weights = np.select([self.spans == Span.BOS, self.spans <= Span.OPENING], [0.0, lambda_q], default=1.0)
+        """Return float32 weights: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by
+        cross-entropy)."""
+        weights = np.select(
+            [self.spans == Span.BOS, self.spans <= Span.OPENING], [0.0, lambda_q], default=1.0
+        )
         return weights.astype(np.float32)
 
     def kappa(self, lambda_q: float) -> float:
@@ -82,8 +88,8 @@ class TrajectoryBuilder:
 
     Args:
         tokenizer: of the language model; BOS and EOS must be set.
-        report_tokens: maximum number of report tokens, BOS included (where upstream cuts). A cut report gets neither
-            the closing delimiter nor EOS; the commitment is never cut.
+        report_tokens: maximum number of report tokens, BOS included (where upstream cuts). A cut
+            report gets neither the closing delimiter nor EOS; the commitment is never cut.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, report_tokens: int):
@@ -92,15 +98,19 @@ class TrajectoryBuilder:
         self.closing = continuation_ids(tokenizer, CLOSING_TEXT)
 
     def is_cut(self, report_ids: Sequence[int]) -> bool:
-        """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts the whole at the limit."""
+        """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts the whole at
+        the limit."""
         return len(report_ids) + 2 > self.report_tokens
 
-    def build(self, report: str, commitment: str | None, emphasis: list[float] | None) -> Trajectory:
-        """Build one trajectory: commitment-first if ``commitment`` (its rendered text) is given, else direct.
+    def build(
+        self, report: str, commitment: str | None, emphasis: list[float] | None
+    ) -> Trajectory:
+        """Build one trajectory: commitment-first if ``commitment`` (its rendered text) is given,
+        else direct.
 
         Args:
-            report: the cleaned report. emphasis: 0 or 1 for BOS, the report's tokens and EOS; missing values at the end
-                are zeros. ``None``: all zeros.
+            report: the cleaned report. emphasis: 0 or 1 for BOS, the report's tokens and EOS;
+                missing values at the end are zeros. ``None``: all zeros.
         """
         report_ids = self.tokenizer(report, add_special_tokens=False)["input_ids"]
         cut = self.is_cut(report_ids)

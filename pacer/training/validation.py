@@ -1,4 +1,5 @@
-"""The validation loss: the trajectory objective of a whole context, whatever the batches and processes."""
+"""The validation loss: the trajectory objective of a whole context, whatever the batches and
+processes."""
 
 import numpy as np
 import torch
@@ -14,11 +15,14 @@ from pacer.training.phases import Phase
 
 
 @torch.no_grad()
-def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator) -> dict[str, float]:
-    """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole context, and their mean.
+def validate(
+    model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator
+) -> dict[str, float]:
+    """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole
+    context, and their mean.
 
-    So the result depends on neither batch size nor number of processes. The route is that of inference: commitment
-    first, unless all reports of the phase are direct.
+    So the result depends on neither batch size nor number of processes. The route is that of
+    inference: commitment first, unless all reports of the phase are direct.
     """
     model.eval()
     commit = phase.rho(phase.schedule.updates) < 1.0
@@ -36,7 +40,9 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
     supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
 
     def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
-        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q).ready_for(accelerator.device)
+        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q).ready_for(
+            accelerator.device
+        )
 
     # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
@@ -47,6 +53,11 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
         numerators = torch.stack([(weight * nll).sum() for weight in (batch.omega, batch.s)])
         sums[context] += torch.cat([numerators, divisors])
     rows = accelerator.reduce(sums, reduction="sum").cpu()
-    means = [ratio(nll, omega) + phase.losses.lambda_tlw * ratio(stressed, s) for nll, stressed, omega, s in rows]
-    losses = {f"validation/{context}": loss.item() for context, loss in zip(contexts, means, strict=True)}
+    means = [
+        ratio(nll, omega) + phase.losses.lambda_tlw * ratio(stressed, s)
+        for nll, stressed, omega, s in rows
+    ]
+    losses = {
+        f"validation/{context}": loss.item() for context, loss in zip(contexts, means, strict=True)
+    }
     return losses | ({"validation/mean": torch.stack(means).mean().item()} if losses else {})

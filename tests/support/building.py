@@ -1,6 +1,7 @@
 """Feature stores built in processes of their own, for tests that kill and compare them.
 
-As a script: ``building.py JOB...`` builds one after another and is what ``accelerate launch`` is given.
+As a script: ``building.py JOB...`` builds one after another and is what ``accelerate launch`` is
+given.
 """
 
 import os
@@ -56,7 +57,9 @@ def perform(task: dict[str, Any]) -> None:
 
     ImageEncoder.encode, TextEncoder.encode = encode_images, encode_texts
     try:
-        build_store(CONFIG, pl.DataFrame(task["images"]), TEXTS, Path(task["backbones"]), Path(task["out"]))
+        build_store(
+            CONFIG, pl.DataFrame(task["images"]), TEXTS, Path(task["backbones"]), Path(task["out"])
+        )
     finally:
         ImageEncoder.encode, TextEncoder.encode = real
     if task.get("watch"):
@@ -80,7 +83,8 @@ def shard_of(out: Path, image_id: str) -> Path:
 
 
 class Setting:
-    """Images, a server of processes, and the store that one process makes of them without a break."""
+    """Images, a server of processes, and the store that one process makes of them without a
+    break."""
 
     def __init__(self, folder: Path, backbones: Path, server: drive.Server):
         self.folder, self.backbones, self.server = folder, backbones, server
@@ -93,8 +97,8 @@ class Setting:
         """A job. Its file ``encoded`` gets a line "rank images" for each batch of images.
 
         Args:
-            more: ``stop``, ``watch``: as for :func:`drive.job`; the points are those of files and ``encode images``,
-                ``encode texts`` before each batch.
+            more: ``stop``, ``watch``: as for :func:`drive.job`; the points are those of files and
+                ``encode images``, ``encode texts`` before each batch.
         """
         return {
             "images": (self.images if images is None else images).to_dict(as_series=False),
@@ -113,7 +117,11 @@ class Setting:
         return count
 
     def survive(
-        self, points: list[tuple[str, int]], prefix: str, most: int, before: dict[str, bytes] | None = None
+        self,
+        points: list[tuple[str, int]],
+        prefix: str,
+        most: int,
+        before: dict[str, bytes] | None = None,
     ) -> None:
         """Kill a process at each point and start another: what there is then is the whole store.
 
@@ -127,7 +135,10 @@ class Setting:
                     (self.folder / name).mkdir(exist_ok=True)
                     (self.folder / name / file).write_bytes(data)
             killed = self.server.run(
-                *[self.task(name, stop={"point": point, "number": number}) for name, (point, number) in stops.items()]
+                *[
+                    self.task(name, stop={"point": point, "number": number})
+                    for name, (point, number) in stops.items()
+                ]
             )
             assert [code for code, _ in killed] == [drive.KILLED] * len(stops), killed
             self.server.finish(*map(self.task, stops))
@@ -137,7 +148,9 @@ class Setting:
                 assert not Path(f"{self.folder / name}.scratch").exists(), point
 
     def launch(self, *tasks: dict) -> tuple[int, str]:
-        return drive.ended(drive.launch([*map(drive.write_job, tasks)], drive.TWO_PROCESSES, script=__file__))
+        return drive.ended(
+            drive.launch([*map(drive.write_job, tasks)], drive.TWO_PROCESSES, script=__file__)
+        )
 
 
 @pytest.fixture(scope="module")

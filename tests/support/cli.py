@@ -23,19 +23,24 @@ class Outcome:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder like the repository's root, with its profiles and its params.yaml, as working directory."""
+    """A folder like the repository's root, with its profiles and its params.yaml, as working
+    directory."""
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
     shutil.copy(REPOSITORY / "configs" / "phantom.yaml", tmp_path / "params.yaml")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(console, "width", 200)  # read at its creation, which an earlier test may have caused
+    monkeypatch.setattr(
+        console, "width", 200
+    )  # read at its creation, which an earlier test may have caused
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path
 
 
 @pytest.fixture
-def pacer(repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., Outcome]:
+def pacer(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> Callable[..., Outcome]:
     """``pacer("use", "micro")`` -> :class:`Outcome`."""
 
     def run(*arguments: object) -> Outcome:

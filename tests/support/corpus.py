@@ -23,11 +23,14 @@ BASE = profile("phantom").corpus.model_dump()
 
 
 def built(config: Corpus, folder: Path) -> dict[str, Any]:
-    """The audit of the corpus in ``folder / "corpus"``, whose account has every row that was read."""
+    """The audit of the corpus in ``folder / "corpus"``, whose account has every row that was
+    read."""
     point_to_files(config, folder / "source")
     audit = build_corpus(config, folder / "source", folder / "corpus")
     rows = audit["rows"]
-    assert sum(rows["read"].values()) == sum(rows[name] for name in ("used", "bad", "left_out", "beyond_limit"))
+    assert sum(rows["read"].values()) == sum(
+        rows[name] for name in ("used", "bad", "left_out", "beyond_limit")
+    )
     return audit
 
 
@@ -51,7 +54,11 @@ def record(context: str, subject: int, study: int) -> dict[str, Any]:
     if context[0] == "m":
         content["lateral_imagepath"] = f"{folder}/lateral.jpg"
     if context[1] == "w":
-        content |= {"last_finding": "Small effusion.", "last_impression": "s", "last_APPA_imagepath": "unused.jpg"}
+        content |= {
+            "last_finding": "Small effusion.",
+            "last_impression": "s",
+            "last_APPA_imagepath": "unused.jpg",
+        }
     return content
 
 
@@ -65,7 +72,10 @@ class TinyCorpus:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def config(self) -> Corpus:
-        annotations = {"contexts": list(self.files), "annotations": {c: f"{c}.json" for c in self.files}}
+        annotations = {
+            "contexts": list(self.files),
+            "annotations": {c: f"{c}.json" for c in self.files},
+        }
         return files_config(**{"root": self.root, "images": "files"} | annotations | self.settings)
 
     def write(self) -> None:
@@ -89,7 +99,9 @@ def tiny(tmp_path: Path) -> TinyCorpus:
         "test": [(10_000_003, 50_000_004)],
     }
     corpus = TinyCorpus(tmp_path / "raw", tmp_path / "out")
-    corpus.files = {c: {s: [record(c, *ids) for ids in rows] for s, rows in studies.items()} for c in CONTEXTS}
+    corpus.files = {
+        c: {s: [record(c, *ids) for ids in rows] for s, rows in studies.items()} for c in CONTEXTS
+    }
     for row in (row for rows in corpus.files["mn"].values() for row in rows):
         for name in ("APPA_imagepath", "lateral_imagepath"):
             path = corpus.root / "files" / row[name]
@@ -101,11 +113,14 @@ def tiny(tmp_path: Path) -> TinyCorpus:
 def read_rows(
     read: Callable[[Source, Corpus, Account], pl.DataFrame], source: Source, config: Corpus
 ) -> tuple[list[dict[str, Any]], Account]:
-    """What a reader gives for its input: the values of each study, then those of each row that it does not use."""
+    """What a reader gives for its input: the values of each study, then those of each row that it
+    does not use."""
     account = Account()
     studies = study_frame(read(source, config, account), config)
     rows = [*studies.to_dicts(), *account.problems.to_dicts()]
-    return [{name: value for name, value in row.items() if value is not None} for row in rows], account
+    return [
+        {name: value for name, value in row.items() if value is not None} for row in rows
+    ], account
 
 
 def lines_of(audit: dict[str, Any]) -> dict[str, str]:

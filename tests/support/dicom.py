@@ -41,7 +41,12 @@ def opened(path: Path) -> np.ndarray:
 
 def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:
     """The expected result, pixel by pixel."""
-    return np.array([[round(255 * min(max((v - low) / (high - low), 0), 1)) for v in row] for row in values.tolist()])
+    return np.array(
+        [
+            [round(255 * min(max((v - low) / (high - low), 0), 1)) for v in row]
+            for row in values.tolist()
+        ]
+    )
 
 
 def write_dicom(
@@ -54,18 +59,32 @@ def write_dicom(
     pixel_data: bytes | None = None,
     **fields: Any,
 ) -> Path:
-    """A secondary capture with these stored values; ``fields`` are set, also as (VR, value), or removed (None)."""
+    """A secondary capture with these stored values; ``fields`` are set, also as (VR, value), or
+    removed (None)."""
     meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = SecondaryCaptureImageStorage, generate_uid()
+    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = (
+        SecondaryCaptureImageStorage,
+        generate_uid(),
+    )
     meta.TransferSyntaxUID = pydicom.uid.UID(syntax)
     little = syntax != ExplicitVRBigEndian
     data = FileDataset(str(path), {}, b"\0" * 128, meta, syntax == ImplicitVRLittleEndian, little)
-    data.SOPClassUID, data.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
+    data.SOPClassUID, data.SOPInstanceUID = (
+        meta.MediaStorageSOPClassUID,
+        meta.MediaStorageSOPInstanceUID,
+    )
     allocated = 8 if bits <= 8 else 16
     data.Rows, data.Columns = stored.shape[-2:]
     data.SamplesPerPixel, data.PhotometricInterpretation = 1, photometric
-    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = allocated, bits, bits - 1, int(signed)
-    data.PixelData = stored.astype(f"{'<' if little else '>'}{'i' if signed else 'u'}{allocated // 8}").tobytes()
+    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = (
+        allocated,
+        bits,
+        bits - 1,
+        int(signed),
+    )
+    data.PixelData = stored.astype(
+        f"{'<' if little else '>'}{'i' if signed else 'u'}{allocated // 8}"
+    ).tobytes()
     if pixel_data is not None:
         data.PixelData = encapsulate([pixel_data])
         data["PixelData"].is_undefined_length = True

@@ -16,14 +16,21 @@ START, END = "<!-- scores -->\n", "<!-- end of scores -->\n"
 def cells(score: Score) -> tuple[str, str, str]:
     sums = score.sums if score.interval else None
     kinds = {"interval": sums, "test": score.tested, "count": sums and sums.counted}
-    return score.meaning, score.better or "–", ", ".join(name for name, applies in kinds.items() if applies)
+    return (
+        score.meaning,
+        score.better or "–",
+        ", ".join(name for name, applies in kinds.items() if applies),
+    )
 
 
 def score_table() -> str:
-    """Neighbours in the registry that mean the same share a line; a score of a table has its heading beside its key."""
+    """Neighbours in the registry that mean the same share a line; a score of a table has its
+    heading beside its key."""
     lines = ["| Score | What it is | Better | |", "|---|---|---|---|"]
     for shared, scores in groupby(SCORES, cells):
-        keys = ", ".join(f"`{score.key}`" + f" ({score.heading})" * bool(score.place) for score in scores)
+        keys = ", ".join(
+            f"`{score.key}`" + f" ({score.heading})" * bool(score.place) for score in scores
+        )
         lines.append(f"| {' | '.join((keys, *shared))} |")
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,7 @@
 """Phases of training in processes of their own, for tests that kill, stop, count and compare them.
 
-As a script: ``drive.py JOB...`` runs jobs one after another and is what ``accelerate launch`` is given.
+As a script: ``drive.py JOB...`` runs jobs one after another and is what ``accelerate launch`` is
+given.
 """
 
 import json
@@ -47,20 +48,25 @@ PATIENCE = 120.0
 KILLED = -signal.SIGKILL
 #: Starts a script as a user does.
 ACCELERATE = (str(Path(sys.executable).with_name("accelerate")), "launch", "--quiet")
-#: The same, two processes of this machine, on the CPU with gloo. `accelerate launch` starts several on CPUs only as it
-#: does for GPUs (`distributed_type: MULTI_GPU`) and with ACCELERATE_USE_CPU in their environment.
+#: The same, two processes of this machine, on the CPU with gloo. `accelerate launch` starts several
+#: on CPUs only as it does for GPUs (`distributed_type: MULTI_GPU`) and with ACCELERATE_USE_CPU in
+#: their environment.
 TWO_PROCESSES = (
     *(*ACCELERATE, "--multi_gpu", "--num_machines", "1", "--num_processes", "2"),
     *("--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no"),
 )
-#: Dropout is drawn per process, so what depends on it differs with their number, and with the device.
-STILL = MODEL | {group: MODEL[group] | {"dropout": 0.0} for group in ("interface", "lora", "calibrate")}
+#: Dropout is drawn per process, so what depends on it differs with their number, and with the
+#: device.
+STILL = MODEL | {
+    group: MODEL[group] | {"dropout": 0.0} for group in ("interface", "lora", "calibrate")
+}
 #: The configuration of one of two nodes, each with one process.
 NODE = Path(__file__).with_name("node.yaml").read_text()
 
 
 def parameters(model: dict, **groups: dict) -> Params:
-    """The micro profile with the model ``model`` and short phases; ``groups`` change single values."""
+    """The micro profile with the model ``model`` and short phases; ``groups`` change single
+    values."""
     changes = {
         "warmup": {"updates": 1, "batch_size": 3},
         "parent": {"batch_size": 3},
@@ -71,12 +77,16 @@ def parameters(model: dict, **groups: dict) -> Params:
     }
     names = {*changes, *model, *groups}
     return training.parameters(
-        **{name: model.get(name, {}) | changes.get(name, {}) | groups.get(name, {}) for name in names}
+        **{
+            name: model.get(name, {}) | changes.get(name, {}) | groups.get(name, {})
+            for name in names
+        }
     )
 
 
 def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str]:
-    """A corpus of six train and two val records per context with its commitments and features; paths for a job."""
+    """A corpus of six train and two val records per context with its commitments and features;
+    paths for a job."""
     records = few_records(".png")
     (folder / "corpus").mkdir(parents=True)
     write_table(folder / "corpus" / "records.parquet", records, RECORD_SCHEMA)
@@ -92,7 +102,8 @@ def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str
 
 
 def write_features(out: Path, images: Path, backbones: Path, params: Params, seed: int) -> None:
-    """The feature store of the corpus; the images' pixels follow from ``seed``, their names do not."""
+    """The feature store of the corpus; the images' pixels follow from ``seed``, their names do
+    not."""
     images.mkdir(exist_ok=True)
     rng = np.random.default_rng(seed)
     names = [f"{view}{i}.png" for view in "fl" for i in range(8)]
@@ -102,16 +113,20 @@ def write_features(out: Path, images: Path, backbones: Path, params: Params, see
     build_store(params.features, table, REPORTS, backbones, out)
 
 
-def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: Any) -> dict[str, Any]:
-    """What :func:`perform` does: one phase from ``inputs`` to the checkpoint ``out``, its log beside it.
+def job(
+    phase: str, params: Params, inputs: dict[str, str], out: Path, **more: Any
+) -> dict[str, Any]:
+    """What :func:`perform` does: one phase from ``inputs`` to the checkpoint ``out``, its log
+    beside it.
 
     It starts from the checkpoint of the phase before, which lies beside ``out``.
 
     Args:
-        more: ``stop``: {"point", "number", "signal", "rank", "parent"}, the signal that the process sends itself, or
-            its parent, when it reaches that point for that time. ``watch``: file for the points that were passed.
-            ``record``: prefix of files with gradients and digests of the weights of each update, one per rank.
-            ``backend``: of several processes, instead of the one that accelerate chooses.
+        more: ``stop``: {"point", "number", "signal", "rank", "parent"}, the signal that the process
+            sends itself, or its parent, when it reaches that point for that time. ``watch``: file
+            for the points that were passed. ``record``: prefix of files with gradients and digests
+            of the weights of each update, one per rank. ``backend``: of several processes, instead
+            of the one that accelerate chooses.
     """
     before = {"parent": "warmup", "calibrate": "parent"}.get(phase)
     return {
@@ -127,7 +142,9 @@ def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: A
 def logged(task: dict[str, Any]) -> list[tuple[int, dict[str, float]]]:
     """What a job logged, without the values that differ from run to run."""
     lines = [json.loads(line) for line in Path(task["log"]).read_text().splitlines()]
-    return [(step, {k: v for k, v in values.items() if k not in MEASURED}) for step, values in lines]
+    return [
+        (step, {k: v for k, v in values.items() if k not in MEASURED}) for step, values in lines
+    ]
 
 
 def weights(task: dict[str, Any]) -> bytes:
@@ -137,7 +154,11 @@ def weights(task: dict[str, Any]) -> bytes:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """The files in a folder, by their paths in it."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def write_job(task: dict[str, Any]) -> str:
@@ -148,9 +169,13 @@ def write_job(task: dict[str, Any]) -> str:
 
 
 def launch(
-    jobs: Sequence[str], start: Sequence[str] = (sys.executable,), device: str = "cpu", script: str = __file__
+    jobs: Sequence[str],
+    start: Sequence[str] = (sys.executable,),
+    device: str = "cpu",
+    script: str = __file__,
 ) -> subprocess.Popen:
-    """Start this script, or another, for jobs with the command ``start``: alone, or as a user starts several."""
+    """Start this script, or another, for jobs with the command ``start``: alone, or as a user
+    starts several."""
     return subprocess.Popen(
         [*start, script, *jobs],
         env=environment(device),
@@ -162,7 +187,8 @@ def launch(
 
 
 def launch_nodes(jobs: Sequence[str], device: str = "cpu") -> list[subprocess.Popen]:
-    """Start two nodes of one process on this machine (and one GPU), each with a configuration of its own."""
+    """Start two nodes of one process on this machine (and one GPU), each with a configuration of
+    its own."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -202,7 +228,9 @@ def perform(task: dict[str, Any]) -> None:
     points = Points(task) if task.get("stop") or task.get("watch") else None
     recorder = Recorder() if task.get("record") else None
     inputs = Inputs(**{name: path and Path(path) for name, path in task["inputs"].items()})
-    run_phase(task["phase"], Params.model_validate(task["params"]), inputs, Path(task["out"]), open_log)
+    run_phase(
+        task["phase"], Params.model_validate(task["params"]), inputs, Path(task["out"]), open_log
+    )
     if task.get("watch"):
         write_json(task["watch"], points.passed)
     if recorder:
@@ -300,7 +328,8 @@ class Server:
 
 
 def environment(device: str = "cpu") -> dict[str, str]:
-    """The environment of a process: this one's, on the device, with one thread and the tree that the tests are in."""
+    """The environment of a process: this one's, on the device, with one thread and the tree that
+    the tests are in."""
     places = {
         "cpu": {"CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"},
         # asked for by deterministic algorithms; and gloo may not find the machine by its name

@@ -1,7 +1,7 @@
 """A loopback server that speaks the chat-completions API, and misbehaves as a test asks for.
 
-Every complete chat completion counts as paid, by the SHA-256 of the request: the tests compare that with what the
-client's cache says.
+Every complete chat completion counts as paid, by the SHA-256 of the request: the tests compare that
+with what the client's cache says.
 """
 
 import json
@@ -18,7 +18,8 @@ from pacer.core.io import hash_json
 
 @dataclass
 class Reply:
-    """What to send: a status, headers, and a body (an object is sent as JSON); ``pause``: seconds before each byte."""
+    """What to send: a status, headers, and a body (an object is sent as JSON); ``pause``: seconds
+    before each byte."""
 
     status: int = 200
     body: Any = None
@@ -41,7 +42,9 @@ def answer(asked: dict[str, Any], **changes: Any) -> str:
     return json.dumps({"sample_uid": asked["sample_uid"], **lists, "rationale": {}, **changes})
 
 
-def completion(content: str | None, finish: str = "stop", refusal: str | None = None) -> dict[str, Any]:
+def completion(
+    content: str | None, finish: str = "stop", refusal: str | None = None
+) -> dict[str, Any]:
     message = {"role": "assistant", "content": content, "refusal": refusal}
     return {
         "id": "x",
@@ -59,7 +62,8 @@ def good(asked: dict[str, Any], _: int = 0) -> Reply:
 
 
 class Endpoint:
-    """The server. ``replies`` decides about a request: the user message, and how often it was asked before.
+    """The server. ``replies`` decides about a request: the user message, and how often it was asked
+    before.
 
     Attributes:
         requests: the bodies that arrived, while ``keep`` is true.
@@ -100,8 +104,13 @@ class Endpoint:
                         endpoint.paid -= paid
 
             def send(self, reply: Reply) -> None:
-                payload = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-                headers = {"Content-Type": "application/json", "Content-Length": str(len(payload))} | reply.headers
+                payload = (
+                    reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+                )
+                headers = {
+                    "Content-Type": "application/json",
+                    "Content-Length": str(len(payload)),
+                } | reply.headers
                 lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
                 content = f"HTTP/1.1 {reply.status} Status\r\n{lines}\r\n".encode() + payload
                 step = 1 if reply.pause else len(content)
@@ -114,7 +123,9 @@ class Endpoint:
                 time.sleep(drop.after)
                 if drop.sent is not None:
                     payload = json.dumps(drop.body).encode()
-                    head = f"Content-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
+                    head = (
+                        f"Content-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
+                    )
                     self.wfile.write(b"HTTP/1.1 200 OK\r\n" + head.encode() + payload[: drop.sent])
 
             def log_message(self, *_: Any) -> None: ...
@@ -126,7 +137,9 @@ class Endpoint:
             def handle_error(self, *_: Any) -> None: ...  # clients that are killed or time out
 
         self.server = Server(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
         self.thread.start()
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
 

@@ -1,7 +1,8 @@
 """Stages of a test's pipeline as forks of one process that has imported torch and transformers.
 
-Importing takes longer than a stage does in miniature. A script gets its arguments, folder, environment, exit code and a
-process of its own as from ``python SCRIPT``; nothing of ``pacer`` is imported before the fork.
+Importing takes longer than a stage does in miniature. A script gets its arguments, folder,
+environment, exit code and a process of its own as from ``python SCRIPT``; nothing of ``pacer`` is
+imported before the fork.
 """
 
 import atexit
@@ -32,12 +33,17 @@ esac
 
 @contextmanager
 def forking_python(folder: Path, environment: dict[str, str]) -> Iterator[None]:
-    """Write the program ``python`` into a folder: it runs scripts as forks of a process with this environment."""
+    """Write the program ``python`` into a folder: it runs scripts as forks of a process with this
+    environment."""
     names = {"python": sys.executable, "script": __file__, "address": folder / "socket"}
-    (folder / "python").write_text(PYTHON.format(**{name: shlex.quote(str(path)) for name, path in names.items()}))
+    (folder / "python").write_text(
+        PYTHON.format(**{name: shlex.quote(str(path)) for name, path in names.items()})
+    )
     (folder / "python").chmod(0o755)
     command = [sys.executable, __file__, str(folder / "socket")]
-    with subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+    with subprocess.Popen(
+        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
         assert server.stdout is not None and server.stdout.readline() == "ready\n"
         yield
         server.communicate()
@@ -82,7 +88,10 @@ def run(arguments: list[str], folder: str, environment: dict[str, str]) -> NoRet
     before = len(os.environ["PYTHONPATH"].split(os.pathsep))
     os.environ.clear()
     os.environ.update(environment)
-    sys.path[: 1 + before] = [os.path.dirname(arguments[0]), *environment["PYTHONPATH"].split(os.pathsep)]
+    sys.path[: 1 + before] = [
+        os.path.dirname(arguments[0]),
+        *environment["PYTHONPATH"].split(os.pathsep),
+    ]
     sys.argv, code = arguments, 1
     try:
         runpy.run_path(arguments[0], run_name="__main__")

@@ -1,4 +1,5 @@
-"""Phases of training in processes that are killed (SIGKILL) at a chosen moment and started again."""
+"""Phases of training in processes that are killed (SIGKILL) at a chosen moment and started
+again."""
 
 import shutil
 from collections.abc import Iterator
@@ -30,9 +31,14 @@ class Reference:
     points: list[tuple[str, int]]
 
     def left(self, index: int) -> set[int]:
-        """Updates that are still to do after a kill at this point; while the scratch is removed that is open."""
+        """Updates that are still to do after a kill at this point; while the scratch is removed
+        that is open."""
         before = [point for point, _ in self.points[:index]]
-        return {0, UPDATES} if "os.replace out" in before else {UPDATES - STATE_INTERVAL * before.count(STATE_RENAMED)}
+        return (
+            {0, UPDATES}
+            if "os.replace out" in before
+            else {UPDATES - STATE_INTERVAL * before.count(STATE_RENAMED)}
+        )
 
 
 @dataclass
@@ -44,10 +50,14 @@ class Setting:
     inputs: dict[str, str]
     references: dict[str, Reference] = field(default_factory=dict)
 
-    def task(self, name: str, phase: str, params: Params | None = None, **more: Any) -> dict[str, Any]:
+    def task(
+        self, name: str, phase: str, params: Params | None = None, **more: Any
+    ) -> dict[str, Any]:
         """A job with an output of its own, and a watch on it."""
         watch = str(self.folder / f"{name}.watch.json")
-        return drive.job(phase, params or PARAMETERS, self.inputs, self.folder / name, watch=watch, **more)
+        return drive.job(
+            phase, params or PARAMETERS, self.inputs, self.folder / name, watch=watch, **more
+        )
 
     def reference(self, phase: str) -> Reference:
         """The uninterrupted run of a phase, which replaces an older checkpoint."""
@@ -55,18 +65,25 @@ class Setting:
             task = self.task(f"{phase}-reference", phase)
             put_older(task)
             self.server.finish(task)
-            self.references[phase] = Reference(drive.weights(task), drive.logged(task), read_json(task["watch"]))
+            self.references[phase] = Reference(
+                drive.weights(task), drive.logged(task), read_json(task["watch"])
+            )
         return self.references[phase]
 
     def kill(self, *runs: tuple[dict[str, Any], str, int]) -> None:
-        """Do tasks at the same time, each until its process kills itself at a point, met for that time."""
-        stops = [task | {"stop": {"point": point, "number": number}} for task, point, number in runs]
+        """Do tasks at the same time, each until its process kills itself at a point, met for that
+        time."""
+        stops = [
+            task | {"stop": {"point": point, "number": number}} for task, point, number in runs
+        ]
         for (_, point, number), (code, output) in zip(runs, self.server.run(*stops)):
             assert code == drive.KILLED, f"not killed at {point} {number}: {output}"
 
     def start_and_stop(self, task: dict[str, Any], point: str, number: int) -> int:
         """Start a process that halts at a point, and wait until it has."""
-        pid = self.server.start(task | {"stop": {"point": point, "number": number, "signal": "SIGSTOP"}})
+        pid = self.server.start(
+            task | {"stop": {"point": point, "number": number, "signal": "SIGSTOP"}}
+        )
         assert self.server.until_still(pid), self.server.output(pid)
         return pid
 

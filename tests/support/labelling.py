@@ -28,13 +28,18 @@ REPORTS = (
 
 def record(context: str, name: str, split: str, report: str) -> dict[str, str]:
     """What the labelling reads of a record, of a study and a subject of their own."""
-    ids = {"record_id": f"{context}-{name}", "study_id": f"study-{name}", "subject_id": f"subject-{name}"}
+    ids = {
+        "record_id": f"{context}-{name}",
+        "study_id": f"study-{name}",
+        "subject_id": f"subject-{name}",
+    }
     return ids | {"context": context, "split": split, "report_raw": report}
 
 
 @pytest.fixture
 def records() -> pl.DataFrame:
-    """40 training records of sn and 12 of mw, and four each in val and test; all studies and subjects differ."""
+    """40 training records of sn and 12 of mw, and four each in val and test; all studies and
+    subjects differ."""
     counts = {("sn", "train"): 40, ("mw", "train"): 12, ("sn", "val"): 4, ("sn", "test"): 4}
     rows = [
         record(context, f"{split}{number}{context}", split, REPORTS[number % len(REPORTS)])
@@ -48,7 +53,9 @@ def records() -> pl.DataFrame:
 def labelling() -> Callable[..., Labelling]:
     def make(**changes: Any) -> Labelling:
         given = {"provider": "none", "recorded": None, "concurrency": 2, "timeout": 20.0}
-        return Labelling.model_validate(profile("phantom").anchors.llm.model_dump() | given | changes)
+        return Labelling.model_validate(
+            profile("phantom").anchors.llm.model_dump() | given | changes
+        )
 
     return make
 
@@ -66,7 +73,8 @@ KEY = "sk-a-key-that-nobody-may-see"
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
-    # the server speaks plain HTTP, and reading the system's certificates takes longer than most tests
+    # the server speaks plain HTTP, and reading the system's certificates takes longer than most
+    # tests
     monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **__: None)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
@@ -80,7 +88,9 @@ def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[
     """Settings that ask the loopback server."""
 
     def make(**changes: Any) -> Labelling:
-        return labelling(provider="openai", base_url=endpoint.url, send_reports_to="127.0.0.1", **changes)
+        return labelling(
+            provider="openai", base_url=endpoint.url, send_reports_to="127.0.0.1", **changes
+        )
 
     return make
 
@@ -89,7 +99,8 @@ def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[
 def label(
     records: pl.DataFrame, sample: pl.DataFrame, asking: Callable[..., Labelling], tmp_path: Path
 ) -> Callable[..., dict[str, Any]]:
-    """The audit of a labelling of the sample, or of another, at the loopback server, or as ``config`` says."""
+    """The audit of a labelling of the sample, or of another, at the loopback server, or as
+    ``config`` says."""
 
     def make(
         of: pl.DataFrame = sample,
@@ -106,7 +117,8 @@ def label(
 def build(
     records: pl.DataFrame, cache: Path, lines: list[dict] | None = None, kinds: Sequence[str] = ()
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The anchors and their audit, by way of files in several row groups; ``lines``: what to write to the cache."""
+    """The anchors and their audit, by way of files in several row groups; ``lines``: what to write
+    to the cache."""
     if lines is not None:
         write_jsonl(cache, lines)
     table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")

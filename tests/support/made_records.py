@@ -50,6 +50,9 @@ def anchors_of(records: pl.DataFrame) -> pl.DataFrame:
         anchor.described(read_attributes(report), KINDS)
         for anchor, report in zip(anchors, records["report_raw"], strict=True)
     ]
-    lists = {name: [anchor.as_dict().get(name, []) for anchor in anchors] for name in (*POLARITIES, *DESCRIBED)}
+    lists = {
+        name: [anchor.as_dict().get(name, []) for anchor in anchors]
+        for name in (*POLARITIES, *DESCRIBED)
+    }
     schema = dict.fromkeys(lists, pl.List(pl.String))
     return pl.DataFrame({"record_id": records["record_id"], **lists}, schema_overrides=schema)

@@ -1,4 +1,5 @@
-"""A labeller with random weights in the original checkpoint format, and a METEOR without its program."""
+"""A labeller with random weights in the original checkpoint format, and a METEOR without its
+program."""
 
 import random
 from collections import Counter
@@ -25,7 +26,19 @@ WORDS = (
     *("pneumothorax", "left", "right", "small", "possible", ".", "edema"),
 )
 #: Words, some of which METEOR knows only by their stems.
-TALK = ("the", "heart", "lungs", "is", "clear", "no", "effusions", "effusion", "enlarged", "enlargement", ".")
+TALK = (
+    "the",
+    "heart",
+    "lungs",
+    "is",
+    "clear",
+    "no",
+    "effusions",
+    "effusion",
+    "enlarged",
+    "enlargement",
+    ".",
+)
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
@@ -36,7 +49,9 @@ def checkpoint_state() -> dict[str, Tensor]:
         config = small_config()
         network = nn.Module()
         network.bert = BertModel(config)
-        network.linear_heads = nn.ModuleList(nn.Linear(config.hidden_size, 4 if i < 13 else 2) for i in range(14))
+        network.linear_heads = nn.ModuleList(
+            nn.Linear(config.hidden_size, 4 if i < 13 else 2) for i in range(14)
+        )
     return network.state_dict()
 
 
@@ -68,7 +83,10 @@ def reports() -> list[str]:
     """Forty texts of 0 to 59 known words."""
     generator = torch.Generator().manual_seed(1)
     lengths = torch.randint(0, 60, (40,), generator=generator).tolist()
-    return [" ".join(WORDS[i] for i in torch.randint(len(WORDS), (n,), generator=generator)) for n in lengths]
+    return [
+        " ".join(WORDS[i] for i in torch.randint(len(WORDS), (n,), generator=generator))
+        for n in lengths
+    ]
 
 
 @pytest.fixture
@@ -81,18 +99,29 @@ def chexbert_directory(tmp_path: Path) -> Callable[..., Path]:
         small_config().save_pretrained(directory)
         (directory / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
         if state is None:
-            state = {"model_state_dict": {f"module.{key}": value for key, value in checkpoint_state().items()}}
+            state = {
+                "model_state_dict": {
+                    f"module.{key}": value for key, value in checkpoint_state().items()
+                }
+            }
         torch.save(state, directory / "chexbert.pth")
         return directory
 
     return make
 
 
-def efficacy(references: Any, hypotheses: Any, convention: str = "llm-rg4") -> dict[str, float | None]:
-    """Averages of labels ``[n, 14]``, each row of its own study, and of the headline by their bare names."""
+def efficacy(
+    references: Any, hypotheses: Any, convention: str = "llm-rg4"
+) -> dict[str, float | None]:
+    """Averages of labels ``[n, 14]``, each row of its own study, and of the headline by their bare
+    names."""
     labels = {"reference_labels": references, "hypothesis_labels": hypotheses}
     columns = {name: np.asarray(rows).tolist() for name, rows in labels.items()}
-    cases = pl.DataFrame(columns).with_row_index("study_id").with_columns(pl.col("study_id").cast(pl.String))
+    cases = (
+        pl.DataFrame(columns)
+        .with_row_index("study_id")
+        .with_columns(pl.col("study_id").cast(pl.String))
+    )
     scores = case_efficacy(cases.with_columns(context=pl.lit("sn")), convention)
     headline = CONVENTIONS[convention].averages[0]
     return scores | {ratio: scores[f"{ratio}_{headline}"] for ratio in RATIOS}
@@ -100,7 +129,8 @@ def efficacy(references: Any, hypotheses: Any, convention: str = "llm-rg4") -> d
 
 @pytest.fixture
 def quick_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scoring counts only exact matches in place of METEOR, whose program takes seconds to start."""
+    """Scoring counts only exact matches in place of METEOR, whose program takes seconds to
+    start."""
 
     def counts(references: Sequence[str], hypotheses: Sequence[str], **_: Any) -> np.ndarray:
         rows = []
@@ -127,4 +157,6 @@ def score_predictions(
     manifest = predictions / "manifest.json"
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None
-    return score_cases(cases, out, inputs, settings, Origin(files, about or {}, manifest=made)).scores
+    return score_cases(
+        cases, out, inputs, settings, Origin(files, about or {}, manifest=made)
+    ).scores

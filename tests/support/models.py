@@ -1,4 +1,5 @@
-"""Tiny frozen models with the real architectures, untrained: what the model, training and decoding rooms stand on."""
+"""Tiny frozen models with the real architectures, untrained: what the model, training and decoding
+rooms stand on."""
 
 import os
 import shutil
@@ -49,8 +50,12 @@ DEPTHS: list[int] = MODEL["features"]["depths"]
 
 def specification(phase: str = "calibrate", **groups: dict) -> ModelSpecification:
     """The tiny model of a phase, with what ``groups`` change."""
-    later = {"warmup": {"lora", "prompt", "commit", "calibrate"}, "parent": {"calibrate"}}.get(phase, set())
-    own = {name: values | groups.get(name, {}) for name, values in MODEL.items() if name not in later}
+    later = {"warmup": {"lora", "prompt", "commit", "calibrate"}, "parent": {"calibrate"}}.get(
+        phase, set()
+    )
+    own = {
+        name: values | groups.get(name, {}) for name, values in MODEL.items() if name not in later
+    }
     return ModelSpecification.model_validate(own)
 
 
@@ -74,9 +79,11 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(scope="session")
 def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """vision (3 blocks, 4 x 4 patches), language (2 blocks) and text (1 block), each in Hugging Face format.
+    """vision (3 blocks, 4 x 4 patches), language (2 blocks) and text (1 block), each in Hugging
+    Face format.
 
-    Made by the first worker that asks for them, because the tokenizer is learnt; tests leave them as they are.
+    Made by the first worker that asks for them, because the tokenizer is learnt; tests leave them
+    as they are.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "backbones"
@@ -101,10 +108,23 @@ def write_backbones(root: Path) -> None:
         model.save_pretrained(root / role)
         write_json(root / role / "provenance.json", {"provider": "standin"})
     edges = {"height": 56, "width": 56}
-    BitImageProcessorPil(size={"shortest_edge": 56}, crop_size=edges).save_pretrained(root / "vision")
+    BitImageProcessorPil(size={"shortest_edge": 56}, crop_size=edges).save_pretrained(
+        root / "vision"
+    )
     special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(root / "language")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase)]
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(
+        root / "language"
+    )
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        ".",
+        *ascii_lowercase,
+        *(f"##{c}" for c in ascii_lowercase),
+    ]
     (root / "text" / "vocab.txt").write_text("\n".join(words))
     BertTokenizerFast(vocab=str(root / "text" / "vocab.txt")).save_pretrained(root / "text")
 
@@ -122,7 +142,9 @@ class RandomFeatures:
         return torch.stack([self._draw(i, len(DEPTHS), GRID * GRID, WIDTH) for i in image_ids])
 
     def prior_states(self, texts):
-        return torch.stack([self._draw(t, 7, 20) for t in texts]), torch.ones(len(texts), 7, dtype=torch.bool)
+        return torch.stack([self._draw(t, 7, 20) for t in texts]), torch.ones(
+            len(texts), 7, dtype=torch.bool
+        )
 
     def _draw(self, key: str, *shape: int) -> torch.Tensor:
         seed = sum(ord(c) * 31**i for i, c in enumerate(key)) % 2**31
@@ -146,7 +168,9 @@ def anchors(records: pl.DataFrame) -> pl.DataFrame:
 
 
 @pytest.fixture
-def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features: RandomFeatures) -> Examples:
+def examples(
+    records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features: RandomFeatures
+) -> Examples:
     table = RecordTable(records.hstack(anchors.drop("record_id")))
     return Examples(table, load_tokenizer(backbones), features, specification())
 
@@ -171,28 +195,44 @@ def moved_model(backbones: Path, own: ModelSpecification | None = None, seed: in
 def save_model(
     folder: Path, model: Pacer, backbones: Path, own: ModelSpecification, parent: Path | None = None
 ) -> None:
-    """Write the checkpoint of the phase of ``own``: a parent's has no calibrator, one on a ``parent`` nothing else."""
+    """Write the checkpoint of the phase of ``own``: a parent's has no calibrator, one on a
+    ``parent`` nothing else."""
     phase = "parent" if own.calibrate is None else "calibrate"
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    trained = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
     if phase == "parent" or parent is not None:
         calibrates = phase == "calibrate"
-        trained = {name: value for name, value in trained.items() if name.startswith("calibrator.") == calibrates}
+        trained = {
+            name: value
+            for name, value in trained.items()
+            if name.startswith("calibrator.") == calibrates
+        }
     reference = None if parent is None else parent_reference(folder, parent)
     frozen = frozen_fingerprints(backbones)
-    record = CheckpointRecord(phase=phase, step=7, model=own, frozen=frozen, parent=reference, versions={})
+    record = CheckpointRecord(
+        phase=phase, step=7, model=own, frozen=frozen, parent=reference, versions={}
+    )
     save_checkpoint(folder, trained, record)
 
 
 def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]] = ()) -> None:
-    """A reading of findings, and of the attributes in ``described`` (finding, kind), with random weights, in the place
-    of the stage ``findings``."""
+    """A reading of findings, and of the attributes in ``described`` (finding, kind), with random
+    weights, in the place of the stage ``findings``."""
     width = len(read_weights(parent / WEIGHTS)["interface.fusion_norm.weight"])
     draw = torch.Generator().manual_seed(8)
-    reader = FindingsReader(torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw))
+    reader = FindingsReader(
+        torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw)
+    )
     states = len(read_record(parent).model.features.depths) + 1
-    inputs = {kind: GRID**2 * states * WIDTH if kind in FROM_PATCHES else 2 * width for _, kind in described}
+    inputs = {
+        kind: GRID**2 * states * WIDTH if kind in FROM_PATCHES else 2 * width
+        for _, kind in described
+    }
     maps = {
-        (finding, kind): tuple(torch.randn(*size, len(CLASSES[kind]), generator=draw) for size in ((inputs[kind],), ()))
+        (finding, kind): tuple(
+            torch.randn(*size, len(CLASSES[kind]), generator=draw) for size in ((inputs[kind],), ())
+        )
         for finding, kind in described
     }
     if maps:
@@ -201,5 +241,6 @@ def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]]
 
 
 def save_calibrated(folder: Path, backbones: Path) -> None:
-    """A checkpoint of Calibrate without a parent, no trained parameter of which is where its initialisation put it."""
+    """A checkpoint of Calibrate without a parent, no trained parameter of which is where its
+    initialisation put it."""
     save_model(folder, moved_model(backbones, seed=5), backbones, specification())

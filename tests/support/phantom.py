@@ -7,7 +7,9 @@ import numpy as np
 from pacer.phantom.world import PhantomStudy, begin_finding, make_world
 
 
-def example_study(finding: str | None, seed: int, severity: float = 0.6, lateral_only: bool = False) -> PhantomStudy:
+def example_study(
+    finding: str | None, seed: int, severity: float = 0.6, lateral_only: bool = False
+) -> PhantomStudy:
     """A study with both views that shows one finding, or none.
 
     Args:

@@ -1,4 +1,5 @@
-"""What a process notes and does to itself while it works: signals at chosen moments, gradients and weights."""
+"""What a process notes and does to itself while it works: signals at chosen moments, gradients and
+weights."""
 
 import os
 import re
@@ -15,10 +16,12 @@ from pacer.training import loop
 
 
 class Points:
-    """The moments before each call that gives a file its name, takes it away, or changes the weights.
+    """The moments before each call that gives a file its name, takes it away, or changes the
+    weights.
 
-    They are called by function and file ("out" for the name of the output). A file that is being written has one more,
-    when half of it is there. Killed between two points a process leaves what it leaves when killed at the later one.
+    They are called by function and file ("out" for the name of the output). A file that is being
+    written has one more, when half of it is there. Killed between two points a process leaves what
+    it leaves when killed at the later one.
     """
 
     def __init__(self, task: dict[str, Any]):
@@ -36,7 +39,9 @@ class Points:
         self._wrap(torch.optim.AdamW, "step", "AdamW.step")
         self._wrap(loop, "validate", "validate")
 
-    def _wrap(self, owner: Any, name: str, label: str, file: int | None = None, halves: bool = False) -> None:
+    def _wrap(
+        self, owner: Any, name: str, label: str, file: int | None = None, halves: bool = False
+    ) -> None:
         real = getattr(owner, name)
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +86,9 @@ class Recorder:
             own = [p for group in optimizer.param_groups for p in group["params"]]
             self.stepped.append([p.grad is not None for p in own])
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
-            self.gradients.append(torch.cat([gradient.detach().flatten() for gradient in gradients]))
+            self.gradients.append(
+                torch.cat([gradient.detach().flatten() for gradient in gradients])
+            )
             result = step(optimizer, *args, **kwargs)
             self.digests.append(hash_bytes(b"".join(p.detach().numpy().tobytes() for p in own)))
             return result

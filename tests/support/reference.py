@@ -1,7 +1,8 @@
-"""The objective of all phases once more: sample by sample, token by token, from the paper's equations, in float64.
+"""The objective of all phases once more: sample by sample, token by token, from the paper's
+equations, in float64.
 
-Nothing of `pacer` computes here. A model is its parameters by name; the language model is that of transformers, without
-padding, and with LoRA's products added to its matrices.
+Nothing of `pacer` computes here. A model is its parameters by name; the language model is that of
+transformers, without padding, and with LoRA's products added to its matrices.
 """
 
 import math
@@ -30,10 +31,11 @@ class Token:
 
 @dataclass
 class Sample:
-    """One training example: ids around the Q visual tokens, BOS of the target, its tokens, and the states it observes.
+    """One training example: ids around the Q visual tokens, BOS of the target, its tokens, and the
+    states it observes.
 
-    ``frontal`` and ``lateral`` are [K, N, d_v], ``prior`` is [L, d_text]; absent ones are None. ``seen`` [L] bool: the
-    positions of the previous report that are attended to.
+    ``frontal`` and ``lateral`` are [K, N, d_v], ``prior`` is [L, d_text]; absent ones are None.
+    ``seen`` [L] bool: the positions of the previous report that are attended to.
     """
 
     context: str
@@ -50,8 +52,8 @@ class Sample:
 
 @dataclass
 class Weights:
-    """Parameters by name, and the numbers that are no parameters; ``cues`` of the gate. ``language``: a model without
-    LoRA, in which these parameters compute."""
+    """Parameters by name, and the numbers that are no parameters; ``cues`` of the gate.
+    ``language``: a model without LoRA, in which these parameters compute."""
 
     values: dict[str, Tensor]
     language: nn.Module
@@ -80,7 +82,9 @@ class Weights:
         for name, value in self.values.items():
             own = name.removeprefix("language.").replace(".base_layer", "")
             if ".base_layer.weight" in name:
-                down, up = (self[name.replace("base_layer", f"lora_{part}.default")] for part in "AB")
+                down, up = (
+                    self[name.replace("base_layer", f"lora_{part}.default")] for part in "AB"
+                )
                 value = value + self.lora_scale * up @ down
             if own != name and ".lora_" not in name:
                 merged[own] = value
@@ -93,12 +97,18 @@ class Weights:
 def refine(w: Weights, states: Tensor) -> Tensor:
     """Equations (depth-alignment) to (depth-residual) for one image [K, N, d_v]."""
     endpoint = w.layer_norm("endpoint_norm", states[-1], w.endpoint_eps)
-    aligned = [w.linear(f"router.align.{k}", w.layer_norm(f"router.norms.{k}", own)) for k, own in enumerate(states)]
+    aligned = [
+        w.linear(f"router.align.{k}", w.layer_norm(f"router.norms.{k}", own))
+        for k, own in enumerate(states)
+    ]
     patches = []
     for n in range(states.shape[1]):
         scores = list(w["router.depth_bias"])
         if "router.route_vector" in w:  # not in the variant `global`
-            scores = [score + w["router.route_vector"] @ own[n] for score, own in zip(scores, aligned, strict=True)]
+            scores = [
+                score + w["router.route_vector"] @ own[n]
+                for score, own in zip(scores, aligned, strict=True)
+            ]
         pi = torch.stack(scores).softmax(0)
         mixed = torch.stack([pi[k] * own[n] for k, own in enumerate(aligned)]).sum(0)
         delta = w.linear("router.out", w.layer_norm("router.mix_norm", mixed))
@@ -107,13 +117,17 @@ def refine(w: Weights, states: Tensor) -> Tensor:
 
 
 def attend(w: Weights, name: str, queries: Tensor, source: Tensor, seen: Tensor | None) -> Tensor:
-    """Attention of [Q, d_v] over [L, d_source], a learnt key and value, and a key and value of zeros."""
+    """Attention of [Q, d_v] over [L, d_source], a learnt key and value, and a key and value of
+    zeros."""
     width, source = queries.shape[1], source if seen is None else source[seen]
     if f"{name}.in_proj_weight" in w:
         matrices = w[f"{name}.in_proj_weight"].split(width)
     else:
         matrices = [w[f"{name}.{part}_proj_weight"] for part in "qkv"]
-    biases, zero = w[f"{name}.in_proj_bias"].split(width), torch.zeros(1, width, dtype=torch.float64)
+    biases, zero = (
+        w[f"{name}.in_proj_bias"].split(width),
+        torch.zeros(1, width, dtype=torch.float64),
+    )
     q = queries @ matrices[0].T + biases[0]
     k = torch.cat([source @ matrices[1].T + biases[1], w[f"{name}.bias_k"][0], zero])
     v = torch.cat([source @ matrices[2].T + biases[2], w[f"{name}.bias_v"][0], zero])
@@ -125,8 +139,12 @@ def attend(w: Weights, name: str, queries: Tensor, source: Tensor, seen: Tensor 
     return w.linear(f"{name}.out_proj", torch.cat(heads, 1))
 
 
-def compress(w: Weights, name: str, queries: Tensor, source: Tensor, seen: Tensor | None = None) -> Tensor:
-    x = w.layer_norm(f"{name}.attention_norm", attend(w, f"{name}.attention", queries, source, seen))
+def compress(
+    w: Weights, name: str, queries: Tensor, source: Tensor, seen: Tensor | None = None
+) -> Tensor:
+    x = w.layer_norm(
+        f"{name}.attention_norm", attend(w, f"{name}.attention", queries, source, seen)
+    )
     return x + w.layer_norm(f"{name}.mix_norm", w.linear(f"{name}.mix", x))
 
 
@@ -151,20 +169,25 @@ def source_tokens(w: Weights, sample: Sample) -> list[Tensor | None]:
 # The sequence, Calibrate, and the language model
 
 
-def embedded(w: Weights, sample: Sample, tokens: list[Tensor | None], warmup: bool) -> tuple[Tensor, Tensor]:
+def embedded(
+    w: Weights, sample: Sample, tokens: list[Tensor | None], warmup: bool
+) -> tuple[Tensor, Tensor]:
     """Input embeddings of the prefix E_P and of the target E_T."""
     present = next(own for own in tokens if own is not None)
     visual = present
     if not warmup:
         slots = [torch.zeros_like(present) if own is None else own for own in tokens]
-        visual = w.layer_norm("interface.fusion_norm", w.linear("interface.fusion", torch.cat(slots, 1)))
+        visual = w.layer_norm(
+            "interface.fusion_norm", w.linear("interface.fusion", torch.cat(slots, 1))
+        )
     words = w["language.model.embed_tokens.weight"]
     prefix = torch.cat([words[[sample.bos, *sample.before]], visual, words[sample.after]])
     return prefix, words[[sample.bos, *(token.id for token in sample.target)]]
 
 
 def calibrate(w: Weights, sample: Sample, prefix: Tensor, tokens: list[Tensor | None]) -> Tensor:
-    """The gated residual ``g B(E_P)`` of the prefix, equations (prefix-summaries) to (prefix-route)."""
+    """The gated residual ``g B(E_P)`` of the prefix, equations (prefix-summaries) to
+    (prefix-route)."""
     observed = [own.mean(0) for own in tokens if own is not None]
     h, z = prefix.mean(0), torch.stack(observed).mean(0)
     by_cue = {"h": h, "z": z, "e": w["calibrator.availability.weight"][ROW[sample.context]]}
@@ -193,7 +216,8 @@ def objective(
     lambda_cons: float = 0.0,
     lambda_drift: float = 0.0,
 ) -> Tensor:
-    """Equation (complete-objective) of a batch; without the last two weights, (trajectory-objective)."""
+    """Equation (complete-objective) of a batch; without the last two weights,
+    (trajectory-objective)."""
     above, below, stressed, emphasised = 0.0, 1e-3, 0.0, 1e-3
     divergences, drifts = [], []
     for sample in samples:
@@ -213,7 +237,9 @@ def objective(
             above, below = above + token.omega * loss, below + token.omega
             stressed, emphasised = stressed + token.s * loss, emphasised + token.s
             if token.consistent:
-                divergences.append((torch.exp(log_p0[place]) * (log_p0[place] - log_p[place])).sum())
+                divergences.append(
+                    (torch.exp(log_p0[place]) * (log_p0[place] - log_p[place])).sum()
+                )
     total = above / below + lambda_tlw * stressed / emphasised
     if lambda_cons:
         total = total + lambda_cons * torch.stack(divergences).mean()

@@ -1,4 +1,5 @@
-"""A run's outputs, made up: small tables in the formats that the stages write, with known numbers."""
+"""A run's outputs, made up: small tables in the formats that the stages write, with known
+numbers."""
 
 import copy
 import json
@@ -28,7 +29,8 @@ SENTENCES = tuple(GIVEN["sentences"])
 
 @dataclass
 class Run:
-    """Where the made-up outputs lie; ``arguments`` are those of ``build_report`` without ``out``."""
+    """Where the made-up outputs lie; ``arguments`` are those of ``build_report`` without
+    ``out``."""
 
     root: Path
     params: Params
@@ -44,7 +46,9 @@ class Run:
         }
 
 
-def _make_run(root: Path, contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"), bare: bool = False) -> Run:
+def _make_run(
+    root: Path, contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"), bare: bool = False
+) -> Run:
     random = np.random.default_rng(0)
     run = Run(root, profile("phantom"))  # whose `features.depths` are 4, 8 and 12
     for folder in ("raw/images", "anchors", "emphasis", "pictures", "predictions", "metrics"):
@@ -61,7 +65,8 @@ def _make_run(root: Path, contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"), 
 
 @pytest.fixture(scope="session")
 def make_run():
-    """``make_run(folder, contexts=..., bare=...)`` -> :class:`Run`; ``bare``: without gate, router and stand-ins."""
+    """``make_run(folder, contexts=..., bare=...)`` -> :class:`Run`; ``bare``: without gate, router
+    and stand-ins."""
     return _make_run
 
 
@@ -71,8 +76,11 @@ def full_run(tmp_path: Path) -> Run:
 
 
 def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) -> pl.DataFrame:
-    """Annotation files in MIMIC-RG4's layout, read by the corpus stage: two bad rows, one field that is not known."""
-    files: dict[str, dict[str, list[dict]]] = {c: {s: [] for s in ("train", "val", "test")} for c in contexts}
+    """Annotation files in MIMIC-RG4's layout, read by the corpus stage: two bad rows, one field
+    that is not known."""
+    files: dict[str, dict[str, list[dict]]] = {
+        c: {s: [] for s in ("train", "val", "test")} for c in contexts
+    }
     for number in range(40):
         split = "train" if number < 28 else "val" if number < 32 else "test"
         study, subject = 50_000_000 + number, 10_000_000 + number // 2
@@ -82,7 +90,11 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
             chosen = random.choice(len(SENTENCES), size=4, replace=False)
             flag = ("AP", "PA", "lordotic")[number % 3]
             scores = [0, *(int(i % 7 == 0) for i in range(20 + 3 * number))]
-            row = record(context, subject, study) | {"impression": "s", "indication": 0, "new_scores": scores}
+            row = record(context, subject, study) | {
+                "impression": "s",
+                "indication": 0,
+                "new_scores": scores,
+            }
             row |= {"finding": " ".join(SENTENCES[i] for i in chosen), "APPA_flag": flag}
             if context[1] == "w":
                 row["last_finding"] = SENTENCES[number % 6]
@@ -109,12 +121,16 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
     return read_records(root / "corpus" / "records.parquet")
 
 
-def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, bare: bool) -> pl.DataFrame:
+def _predictions(
+    folder: Path, test: pl.DataFrame, random: np.random.Generator, bare: bool
+) -> pl.DataFrame:
     cases, lines, routing = [], {}, {}
     for position, row in enumerate(test.iter_rows(named=True)):
         names = list(random.permutation(FINDINGS)[:5])
         anchor = {"positive": names[:2], "negative": names[2:4], "uncertain": names[4:]}
-        report = " ".join(SENTENCES[i] for i in random.choice(len(SENTENCES), size=3, replace=False))
+        report = " ".join(
+            SENTENCES[i] for i in random.choice(len(SENTENCES), size=3, replace=False)
+        )
         fallback = position == 1
         lines.setdefault(row["context"], []).append(
             {
@@ -129,7 +145,10 @@ def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, 
         )
         cases.append(
             {
-                **{name: row[name] for name in ("record_id", "context", "study_id", "subject_id", "view")},
+                **{
+                    name: row[name]
+                    for name in ("record_id", "context", "study_id", "subject_id", "view")
+                },
                 "reference": row["report"],
                 "hypothesis": report,
                 "reference_labels": [int(v) for v in random.integers(0, 4, 14)],
@@ -137,9 +156,16 @@ def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, 
                 "rougeL": float(random.uniform(0.1, 0.6)),
                 "meteor_statistics": [1.0] * 23,
                 **{f"reference_{name}": ["edema"] for name in POLARITIES},
-                **{f"report_{name}": ["edema"] if position % 3 else anchor[name] for name in POLARITIES},
+                **{
+                    f"report_{name}": ["edema"] if position % 3 else anchor[name]
+                    for name in POLARITIES
+                },
                 **{f"anchor_{name}": None if fallback else anchor[name] for name in POLARITIES},
-                "contradictions": None if fallback else ["edema"] if "edema" in anchor["negative"] else [],
+                "contradictions": None
+                if fallback
+                else ["edema"]
+                if "edema" in anchor["negative"]
+                else [],
                 "prior_positive": ["edema", "fracture"] if row["prior_report"] else None,
                 "no_prior_positive": ["edema"] if row["prior_report"] else None,
                 "frontal_positive": [] if row["lateral"] else None,
@@ -152,14 +178,26 @@ def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, 
         if not bare and row["context"] == "mw":
             for view, tilt in (("frontal", 0.3), ("lateral", -0.2)):
                 side = np.linspace(-1, 1, 8, dtype=np.float32)
-                logits = np.stack([tilt * np.add.outer(side, side).ravel(), np.zeros(64), -np.tile(side, 8) * tilt], 1)
-                routing[f"{row['record_id']}/{view}"] = (np.exp(logits) / np.exp(logits).sum(1, keepdims=True)).astype(
-                    np.float32
+                logits = np.stack(
+                    [
+                        tilt * np.add.outer(side, side).ravel(),
+                        np.zeros(64),
+                        -np.tile(side, 8) * tilt,
+                    ],
+                    1,
                 )
+                routing[f"{row['record_id']}/{view}"] = (
+                    np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+                ).astype(np.float32)
     for context, rows in lines.items():
         (folder / f"{context}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shown = list(dict.fromkeys(key.partition("-")[2].partition("/")[0] for key in routing)) or [test["study_id"][0]]
-    manifest = GIVEN["manifest"] | {"stand_ins": [] if bare else ["vision", "language"], "examples": shown[:2]}
+    shown = list(dict.fromkeys(key.partition("-")[2].partition("/")[0] for key in routing)) or [
+        test["study_id"][0]
+    ]
+    manifest = GIVEN["manifest"] | {
+        "stand_ins": [] if bare else ["vision", "language"],
+        "examples": shown[:2],
+    }
     _write(folder / "manifest.json", manifest)
     if routing:
         save_file(routing, folder / "routing.safetensors")
@@ -170,9 +208,13 @@ def _write_scores(folder: Path, contexts: tuple[str, ...], bare: bool) -> None:
     base = GIVEN["scores"]
     scores: dict = {}
     for shift, context in enumerate(contexts):
-        scores[context] = GIVEN["rates"] | {key: value + 0.013 * shift for key, value in base.items()}
+        scores[context] = GIVEN["rates"] | {
+            key: value + 0.013 * shift for key, value in base.items()
+        }
     scores["mean"] = {key: sum(scores[c][key] for c in contexts) / len(contexts) for key in base}
-    scores["controls"] = {"another_patient": {c: {"n": 228, "f1": 0.31, "unchanged_share": 0.04} for c in contexts}}
+    scores["controls"] = {
+        "another_patient": {c: {"n": 228, "f1": 0.31, "unchanged_share": 0.04} for c in contexts}
+    }
     _write(folder / "scores.json", scores)
     signature = copy.deepcopy(GIVEN["signature"])
     signature["standin_labeller"] = signature["clinical"]["labeller"]["standin"] = not bare

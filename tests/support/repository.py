@@ -1,4 +1,5 @@
-"""The project in a git repository of its own, with the micro profile; one finished run, which all tests share."""
+"""The project in a git repository of its own, with the micro profile; one finished run, which all
+tests share."""
 
 import json
 import os
@@ -20,8 +21,9 @@ ROOT = Path(__file__).parents[2]
 #: Its `sitecustomize.py` takes from every process what macOS lacks.
 MACOS = Path(__file__).with_name("macos")
 STAGES = tuple(parse_yaml((ROOT / "dvc.yaml").read_text())["stages"])
-#: Stages one after another in one process: importing takes longer than they do in miniature. Each has as many threads
-#: as in a process of its own: results depend on the number, and the launcher uses all cores.
+#: Stages one after another in one process: importing takes longer than they do in miniature. Each
+#: has as many threads as in a process of its own: results depend on the number, and the launcher
+#: uses all cores.
 SCRIPTS = """
 import runpy, sys, torch
 from pacer.core.devices import share_cores
@@ -44,7 +46,9 @@ class Repository:
         self.folder, self.programs = folder, programs
         self.environment = {
             **os.environ,
-            "PATH": os.pathsep.join([*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join(
+                [*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]]
+            ),
             "PYTHONPATH": f"{MACOS}{os.pathsep}{folder}",
             "HF_HUB_OFFLINE": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -59,7 +63,9 @@ class Repository:
         )
         for name in ("stages", "configs", "studies", ".dvc", "baselines"):
             shutil.copytree(ROOT / name, folder / name, ignore=written)
-        shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__")
+        )
         for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
             shutil.copy(ROOT / name, folder)
         (folder / "params.yaml").write_text(yaml_of("micro"))
@@ -71,13 +77,30 @@ class Repository:
 
     def commit(self) -> None:
         self.run("git", "add", "--all")
-        self.run("git", "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "--quiet", "-m", "state")
+        self.run(
+            "git",
+            "-c",
+            "user.name=test",
+            "-c",
+            "user.email=test@localhost",
+            "commit",
+            "--quiet",
+            "-m",
+            "state",
+        )
 
     def run(self, *command: str) -> str:
         result = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
+        assert result.returncode == 0, (
+            f"{' '.join(command)}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
+        )
         return result.stdout + result.stderr
 
     def json(self, path: str) -> dict:
@@ -89,12 +112,16 @@ class Repository:
     def without_dvc(self, *names: str) -> None:
         """Run these stages of the pipeline."""
         stages = parse_yaml((self.folder / "dvc.yaml").read_text())["stages"]
-        self.run_in_one_process(*(stages[name]["cmd"].removeprefix("exec python ") for name in names))
+        self.run_in_one_process(
+            *(stages[name]["cmd"].removeprefix("exec python ") for name in names)
+        )
 
 
 def ran(output: str) -> tuple[str, ...]:
     """Stages that DVC ran, in its order."""
-    return tuple(line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage '"))
+    return tuple(
+        line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage '")
+    )
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +134,8 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory, forks: Path) -> Self:
-    """A repository after `dvc repro`, made by the first worker that asks for it; tests leave it as it is."""
+    """A repository after `dvc repro`, made by the first worker that asks for it; tests leave it as
+    it is."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "micro"
     with FileLock(f"{folder}.lock"):

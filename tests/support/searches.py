@@ -1,4 +1,5 @@
-"""Random searches: small language models, prefixes of many lengths, settings from all over their ranges."""
+"""Random searches: small language models, prefixes of many lengths, settings from all over their
+ranges."""
 
 import random
 from typing import Any, NamedTuple, Self
@@ -51,7 +52,9 @@ class Case(NamedTuple):
     def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Self:
         """The same case elsewhere, or in another type."""
         language = self.language.to(device=device, dtype=dtype)
-        return self._replace(language=language, prefixes=[prefix.to(device, dtype) for prefix in self.prefixes])
+        return self._replace(
+            language=language, prefixes=[prefix.to(device, dtype) for prefix in self.prefixes]
+        )
 
 
 def random_language(draw: random.Random, dtype: torch.dtype, end: float) -> Any:
@@ -81,7 +84,8 @@ def random_language(draw: random.Random, dtype: torch.dtype, end: float) -> Any:
 
 
 def random_case(seed: int, prefixes: int = 9, dtype: torch.dtype = torch.float64) -> Self:
-    """In float64 two ways to sum differ by less than any two scores, which float32 cannot promise."""
+    """In float64 two ways to sum differ by less than any two scores, which float32 cannot
+    promise."""
     draw = random.Random(seed)
     most = draw.randint(1, 24)
     decode = settings(
@@ -94,7 +98,11 @@ def random_case(seed: int, prefixes: int = 9, dtype: torch.dtype = torch.float64
     )
     language = random_language(draw, dtype, end=draw.choice([0.1, 1.0, 2.0, 4.0]))
     lengths = [draw.randint(1, 24) for _ in range(prefixes)]
-    return Case(language, decode, [torch.randn(n, language.config.hidden_size, dtype=dtype) for n in lengths])
+    return Case(
+        language,
+        decode,
+        [torch.randn(n, language.config.hidden_size, dtype=dtype) for n in lengths],
+    )
 
 
 def found(engine: Any, prefixes: list[Tensor]) -> list[list[int]]:

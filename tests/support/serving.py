@@ -37,7 +37,8 @@ READ = (("edema", "severity"), ("pleural effusion", "severity"), ("pleural effus
 
 @pytest.fixture(scope="session")
 def described(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a model whose lists have sides and severities, beside the stages' outs that it is made of."""
+    """The directory of a model whose lists have sides and severities, beside the stages' outs that
+    it is made of."""
     root = tmp_path_factory.mktemp("describing")
     for name in ("parent", "calibrate"):
         shutil.copytree(world.root / name, root / name)
@@ -46,7 +47,11 @@ def described(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_json(root / name / RECORD, record)
     save_reader(root / "findings", root / "parent", READ)
     own = {"model": root / "calibrate", "findings": root / "findings"}
-    export_model(root / "model", world.decode.model_copy(update={"max_new_tokens": 120}), **world.inputs | own)
+    export_model(
+        root / "model",
+        world.decode.model_copy(update={"max_new_tokens": 120}),
+        **world.inputs | own,
+    )
     return root / "model"
 
 

@@ -1,7 +1,9 @@
-"""The code that each stage lists as `deps` in dvc.yaml and baselines/stages.yaml, computed from its imports.
+"""The code that each stage lists as `deps` in dvc.yaml and baselines/stages.yaml, computed from its
+imports.
 
-``make deps`` writes it. A package is listed whole where the stage reaches three quarters of its lines, and by single
-files otherwise, so that an edit re-runs the stages that can notice it and few others.
+``make deps`` writes it. A package is listed whole where the stage reaches three quarters of its
+lines, and by single files otherwise, so that an edit re-runs the stages that can notice it and few
+others.
 """
 
 import ast
@@ -23,7 +25,8 @@ DEPS = re.compile(r"(?<=^    deps:\n)(?:      - .*\n)+", re.MULTILINE)
 
 @cache
 def imports(path: Path, root: Path = ROOT) -> frozenset[str]:
-    """Modules of the package that a file imports, wherever in the file, and a script's neighbours."""
+    """Modules of the package that a file imports, wherever in the file, and a script's
+    neighbours."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (root / "stages" / f"{node.module}.py").exists():
@@ -37,7 +40,12 @@ def imports(path: Path, root: Path = ROOT) -> frozenset[str]:
 
 def files_of(modules: Iterable[str], root: Path) -> set[Path]:
     paths = [root / module.replace(".", "/") for module in modules]
-    return {file for path in paths for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()}
+    return {
+        file
+        for path in paths
+        for file in (path.with_suffix(".py"), path / "__init__.py")
+        if file.exists()
+    }
 
 
 @cache
@@ -49,7 +57,9 @@ def reached(script: Path, root: Path = ROOT) -> frozenset[Path]:
         path = todo.pop()
         seen.add(path)
         todo |= files_of(imports(path, root), root) - seen
-    return frozenset(seen | {table for path in seen for table in path.parent.glob(f"{path.stem}.*")})
+    return frozenset(
+        seen | {table for path in seen for table in path.parent.glob(f"{path.stem}.*")}
+    )
 
 
 def only_says_what_it_is(path: Path) -> bool:
@@ -62,7 +72,8 @@ def lines(paths: Iterable[Path]) -> int:
 
 
 def code_of(script: Path, root: Path = ROOT) -> list[str]:
-    """The dependencies of a stage that are code. DVC tracks the parameters' values, so that pacer/config is in none."""
+    """The dependencies of a stage that are code. DVC tracks the parameters' values, so that
+    pacer/config is in none."""
     package = root / "pacer"
     used = {path for path in reached(script, root) if not only_says_what_it_is(path)}
 
@@ -87,8 +98,12 @@ def with_deps(definition: str, root: Path = ROOT) -> str:
     written = []
     for stage, listed in zip(stages, lists, strict=True):
         code = code_of(script_of(stage, root), root)
-        data = [line for line in listed.splitlines() if not re.match(r" +- (?:stages|pacer)/", line)]
-        written.append("".join(f"{line}\n" for line in (*(f"      - {path}" for path in code), *data)))
+        data = [
+            line for line in listed.splitlines() if not re.match(r" +- (?:stages|pacer)/", line)
+        ]
+        written.append(
+            "".join(f"{line}\n" for line in (*(f"      - {path}" for path in code), *data))
+        )
     remaining = iter(written)
     return DEPS.sub(lambda _: next(remaining), definition)
 

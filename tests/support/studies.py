@@ -18,7 +18,8 @@ PACER = (sys.executable, "-c", "from pacer.cli import main; main()")
 
 FILES: dict[str, str] = yaml_beside(__file__, "studies.yaml")
 STUDY = FILES["studies/tiny.yaml"]
-#: ``.told/runs``: a line for each stage that ran; while ``.told/hang`` is there, the stage `score` does not end.
+#: ``.told/runs``: a line for each stage that ran; while ``.told/hang`` is there, the stage `score`
+#: does not end.
 STAGE = """\
 import json, sys, time
 from pathlib import Path
@@ -26,7 +27,8 @@ from ruamel.yaml import YAML
 
 stage, told, yaml = sys.argv[1], Path("{told}"), YAML(typ="safe")
 params = yaml.load(Path("params.yaml"))
-gate, route, seed = params["calibrate"]["gate_inputs"], params["commit"]["route"], params["train"]["seed"]
+gate, route = params["calibrate"]["gate_inputs"], params["commit"]["route"]
+seed = params["train"]["seed"]
 with (told / "runs").open("a") as runs:
     print(stage, route, gate, seed, file=runs)
 
@@ -38,7 +40,8 @@ def write(path, text):
 
 def scores(folder, f1):
     write(folder + "/scores.json", json.dumps({{"sn": {{"f1": f1}}, "mw": {{"f1": f1 + 0.1}}}}))
-    write(folder + "/signature.json", json.dumps({{"standin_labeller": True, "data": {{"records": "a"}}}}))
+    signature = {{"standin_labeller": True, "data": {{"records": "a"}}}}
+    write(folder + "/signature.json", json.dumps(signature))
     write(folder + "/cases.parquet", f"cases of {{f1}}")
 
 
@@ -47,13 +50,15 @@ if stage == "source":
 elif stage == "train":
     write("models/weights", f"trained {{route}} {{seed}}")
 elif stage == "simmlm":
-    scores("baselines/metrics/simmlm", yaml.load(Path("baselines/params.yaml"))["simmlm"]["rank"] / 100)
+    rank = yaml.load(Path("baselines/params.yaml"))["simmlm"]["rank"]
+    scores("baselines/metrics/simmlm", rank / 100)
 else:
     write("models/score.scratch/state", "half-made")
     while (told / "hang").exists():
         (told / "hanging").touch()
         time.sleep(0.05)
-    base = {{"none": 0.5, "hze": 0.75}}[gate] - (0.25 if "direct" in Path("models/weights").read_text() else 0.0)
+    is_direct = "direct" in Path("models/weights").read_text()
+    base = {{"none": 0.5, "hze": 0.75}}[gate] - (0.25 if is_direct else 0.0)
     scores("metrics", base + seed / 1000)
 """
 
@@ -70,16 +75,32 @@ class TinyRepository:
             self.write(path, text)
         self.write("params.yaml", yaml_of("micro"))
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
-        shutil.copytree(ROOT / ".dvc", folder / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp", "config.local"))
+        shutil.copytree(
+            ROOT / ".dvc",
+            folder / ".dvc",
+            ignore=shutil.ignore_patterns("cache", "tmp", "config.local"),
+        )
         self.git("init", "--quiet", "--initial-branch", "main")
         self.git("add", "--all")
         self.commit()
 
     def commit(self) -> None:
-        self.git("-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "--quiet", "--all", "-m", "state")
+        self.git(
+            "-c",
+            "user.name=test",
+            "-c",
+            "user.email=test@localhost",
+            "commit",
+            "--quiet",
+            "--all",
+            "-m",
+            "state",
+        )
 
     def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.folder, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["git", *arguments], cwd=self.folder, capture_output=True, text=True, check=True
+        )
         return done.stdout.strip()
 
     def write(self, path: str, text: str) -> None:
@@ -103,11 +124,15 @@ class TinyRepository:
             for path in sorted(self.folder.rglob("*"))
             if path.is_file() and not skipped & set(path.relative_to(self.folder).parts)
         }
-        return self.git("status", "--porcelain"), {name: text for name, text in files.items() if "cache" not in name}
+        return self.git("status", "--porcelain"), {
+            name: text for name, text in files.items() if "cache" not in name
+        }
 
     def call(self, *arguments: str) -> str:
         """What `pacer ARGUMENTS` prints."""
-        return subprocess.run([*PACER, *arguments], cwd=self.folder, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [*PACER, *arguments], cwd=self.folder, capture_output=True, text=True, check=True
+        ).stdout
 
     def start(self, *arguments: str) -> subprocess.Popen:
         """`pacer study run tiny` as a process of its own."""

@@ -16,7 +16,10 @@ from typing import Any
 def shown(value: Any) -> dict[str, str]:
     """A value in the forms in which notebooks keep it."""
     if hasattr(value, "_repr_png_"):
-        return {"image/png": base64.b64encode(value._repr_png_()).decode(), "text/plain": type(value).__name__}
+        return {
+            "image/png": base64.b64encode(value._repr_png_()).decode(),
+            "text/plain": type(value).__name__,
+        }
     html = {"text/html": value._repr_html_()} if hasattr(value, "_repr_html_") else {}
     return html | {"text/plain": repr(value)}
 
@@ -39,7 +42,9 @@ def run_notebook(path: Path) -> None:
     for number, cell in enumerate(cells, start=1):
         printed, value = run_cell("".join(cell["source"]), names)
         result = {"output_type": "execute_result", "execution_count": number, "metadata": {}}
-        cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": printed}] * bool(printed)
+        cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": printed}] * bool(
+            printed
+        )
         cell["outputs"] += [result | {"data": shown(value)}] * (value is not None)
         cell["execution_count"] = number
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

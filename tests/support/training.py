@@ -37,7 +37,12 @@ def parameters(**groups: dict) -> Params:
         "warmup": phase,
         "parent": phase,
         "calibrate": phase,
-        "train": {"state_interval": 2, "validation_interval": 3, "validation_records": None, "log_interval": 1},
+        "train": {
+            "state_interval": 2,
+            "validation_interval": 3,
+            "validation_records": None,
+            "log_interval": 1,
+        },
     }
     for group, changed in (*changes.items(), *groups.items()):
         values[group] |= changed
@@ -52,17 +57,22 @@ def record_table(records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> 
 def stepped(
     monkeypatch: pytest.MonkeyPatch, blocks: list[tuple[str, tuple, set[str]]]
 ) -> list[list[tuple[set[str], bool]]]:
-    """Watch blocks of parameters in runs to come: for each, the contexts of every update and whether the update moved
-    it. All of its weights, moments and counts of steps move, or all stay to the bit."""
+    """Watch blocks of parameters in runs to come: for each, the contexts of every update and
+    whether the update moved it. All of its weights, moments and counts of steps move, or all stay
+    to the bit."""
     taken: list[list[tuple[set[str], bool]]] = [[] for _ in blocks]
     gradient, update = loop._Run.gradient, loop._Run.update
     seen: list[set[str]] = []
 
     def noted(own: Any, micros: list) -> Any:
-        seen.append({context_of(*row) for _, batch in micros for row in batch.availability.tolist()})
+        seen.append(
+            {context_of(*row) for _, batch in micros for row in batch.availability.tolist()}
+        )
         return gradient(own, micros)
 
-    def state(own: Any, name: str, index: tuple, contexts: set[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def state(
+        own: Any, name: str, index: tuple, contexts: set[str]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         [block] = [block for block, used in own.optimizer.blocks[name] if set(used) == contexts]
         moments = [value.clone() for value in own.optimizer.adamw.state.get(block, {}).values()]
         return own.parameters[name][index].detach().clone(), moments
@@ -103,16 +113,24 @@ def device_accelerator(device: torch.device) -> Iterator[Callable[..., Accelerat
 def setting(
     records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features
 ) -> Callable[..., tuple[Pacer, Examples]]:
-    """Model and examples of a phase; ``dropout`` of all parts, and what ``groups`` change in the model's settings."""
+    """Model and examples of a phase; ``dropout`` of all parts, and what ``groups`` change in the
+    model's settings."""
 
     def make(phase: str, dropout: float = 0.1, **groups: dict) -> tuple[Pacer, Examples]:
         torch.manual_seed(5)
         parts = {group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")}
-        own = specification(phase, **groups | {group: parts[group] | groups.get(group, {}) for group in parts})
+        own = specification(
+            phase, **groups | {group: parts[group] | groups.get(group, {}) for group in parts}
+        )
         model = build_model(backbones, own)
         direct = phase == "warmup"
         rows = records.filter(pl.col("context") == "sn") if direct else records
-        examples = Examples(record_table(rows, None if direct else anchors), load_tokenizer(backbones), features, own)
+        examples = Examples(
+            record_table(rows, None if direct else anchors),
+            load_tokenizer(backbones),
+            features,
+            own,
+        )
         return model, examples
 
     return make
@@ -122,12 +140,21 @@ def setting(
 def run(setting, accelerator, tmp_path: Path) -> Callable[..., tuple[dict, list]]:
     """Trains a phase in a folder, and returns its weights and what it logged."""
 
-    def train(name: str, made: tuple[Pacer, Examples] | None = None, folder: str = "run", **groups: dict) -> tuple:
+    def train(
+        name: str, made: tuple[Pacer, Examples] | None = None, folder: str = "run", **groups: dict
+    ) -> tuple:
         (tmp_path / folder).mkdir(exist_ok=True)
         logged: list[tuple[int, dict[str, float]]] = []
         model, examples = made or setting(name)
         phase = phase_of(name, parameters(**groups))
-        weights = loop.train(model, examples, phase, accelerator, tmp_path / folder, lambda v, s: logged.append((s, v)))
+        weights = loop.train(
+            model,
+            examples,
+            phase,
+            accelerator,
+            tmp_path / folder,
+            lambda v, s: logged.append((s, v)),
+        )
         return weights, logged
 
     return train
@@ -135,7 +162,12 @@ def run(setting, accelerator, tmp_path: Path) -> Callable[..., tuple[dict, list]
 
 @pytest.fixture
 def inputs(
-    tmp_path: Path, records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, monkeypatch
+    tmp_path: Path,
+    records: pl.DataFrame,
+    anchors: pl.DataFrame,
+    backbones: Path,
+    features,
+    monkeypatch,
 ) -> dict[str, Path]:
     """Directories of a corpus with stored states, as stages pass them."""
     (tmp_path / "corpus").mkdir()
@@ -160,4 +192,6 @@ def inputs(
 @pytest.fixture
 def log() -> Callable[[list], Any]:
     """``open_log`` that appends to a list."""
-    return lambda logged: lambda scratch: nullcontext(lambda values, step: logged.append((step, values)))
+    return lambda logged: (
+        lambda scratch: nullcontext(lambda values, step: logged.append((step, values)))
+    )

@@ -1,4 +1,5 @@
-"""A pipeline in miniature, from annotation files to predictions, and the model that is exported from it."""
+"""A pipeline in miniature, from annotation files to predictions, and the model that is exported
+from it."""
 
 import json
 from dataclasses import dataclass
@@ -54,11 +55,16 @@ class World:
         return read_jsonl(self.root / "predictions" / f"{context}.jsonl")
 
     def case(self, record_id: str) -> Case:
-        """The case of a test record, only from the annotation file: nothing is cleaned or prepared."""
+        """The case of a test record, only from the annotation file: nothing is cleaned or
+        prepared."""
         context, _, number = record_id.partition("-")
-        [row] = (row for row in read_json(self.root / f"{context}.json")["test"] if row["id"] == number)
+        [row] = (
+            row for row in read_json(self.root / f"{context}.json")["test"] if row["id"] == number
+        )
         images = self.root / "files"
-        prior = " ".join(row[key] for key in ("last_finding", "last_impression") if row.get(key, "s") != "s")
+        prior = " ".join(
+            row[key] for key in ("last_finding", "last_impression") if row.get(key, "s") != "s"
+        )
         sections = {"findings": row["finding"], "impression": row["impression"]}
         lateral = row.get("lateral_imagepath")
         return Case(
@@ -92,20 +98,35 @@ def make_world(root: Path, backbones: Path) -> World:
     build_corpus(corpus, root / "source", root / "corpus")
     world = World(root, backbones, DECODE)
     priors = world.records()["prior_report"].drop_nulls().to_list()
-    build_store(FEATURES, read_images(root / "corpus" / "images.parquet"), priors, backbones, root / "features")
+    build_store(
+        FEATURES,
+        read_images(root / "corpus" / "images.parquet"),
+        priors,
+        backbones,
+        root / "features",
+    )
     _train(root, backbones)
     save_reader(root / "findings", root / "parent")
     read = partial(trained_generator, findings=root / "findings")
     decode_records(
-        root / "calibrate", backbones, world.records(), root / "features", DECODE, root / "predictions", read
+        root / "calibrate",
+        backbones,
+        world.records(),
+        root / "features",
+        DECODE,
+        root / "predictions",
+        read,
     )
     return world
 
 
 def _annotate(root: Path) -> None:
-    """Two train and three test studies; previous reports of many lengths, some longer than the encoder reads."""
+    """Two train and three test studies; previous reports of many lengths, some longer than the
+    encoder reads."""
     rng = np.random.default_rng(3)
-    splits: dict[str, dict[str, list]] = {context: {"train": [], "val": [], "test": []} for context in CONTEXTS}
+    splits: dict[str, dict[str, list]] = {
+        context: {"train": [], "val": [], "test": []} for context in CONTEXTS
+    }
     for study in range(5):
         folder = f"p1/p{10_000_000 + study}/s{50_000_000 + study}"
         split = "train" if study < 2 else "test"
@@ -127,7 +148,9 @@ def _annotate(root: Path) -> None:
         }
         for context in CONTEXTS:
             more = (lateral if context[0] == "m" else {}) | (prior if context[1] == "w" else {})
-            splits[context][split].append(record(context, 10_000_000 + study, 50_000_000 + study) | row | more)
+            splits[context][split].append(
+                record(context, 10_000_000 + study, 50_000_000 + study) | row | more
+            )
     for context, rows in splits.items():
         (root / f"{context}.json").write_text(json.dumps(rows))
 
@@ -141,7 +164,9 @@ def _image(folder: Path, kind: str, study: int, rng: np.random.Generator) -> Non
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _name(kind, study)
     if study == 3:
-        write_dicom(path, rng.integers(0, 4095, (70, 61)), photometric="MONOCHROME1", ViewPosition="PA")
+        write_dicom(
+            path, rng.integers(0, 4095, (70, 61)), photometric="MONOCHROME1", ViewPosition="PA"
+        )
     elif study == 4:
         Image.fromarray(rng.integers(0, 60000, (64, 90)).astype(np.uint16)).save(path)
     else:
@@ -150,7 +175,8 @@ def _image(folder: Path, kind: str, study: int, rng: np.random.Generator) -> Non
 
 
 def _train(root: Path, backbones: Path) -> None:
-    """Random weights in the place of training: a parent, and a calibrate checkpoint that builds on it."""
+    """Random weights in the place of training: a parent, and a calibrate checkpoint that builds on
+    it."""
     model = moved_model(backbones, seed=5)
     save_model(root / "parent", model, backbones, specification("parent"))
     save_model(root / "calibrate", model, backbones, specification(), root / "parent")

@@ -1,14 +1,16 @@
-"""Small BERTs: the stand-ins for BiomedVLP-CXR-BERT, which reads previous reports, and for CheXbert, whose weights may
-not be redistributed.
+"""Small BERTs: the stand-ins for BiomedVLP-CXR-BERT, which reads previous reports, and for
+CheXbert, whose weights may not be redistributed.
 
-The text encoder is trained to fill in masked words and to represent the findings that a report names as present, so
-that a linear map reads them from single states and from their mean. It is saved as a plain Hugging Face BERT. The
-labeller has CheXbert's own checkpoint format. Its fourteenth head follows the labelling convention: "No Finding" is 1
-exactly when no observation except Support Devices is positive or uncertain.
+The text encoder is trained to fill in masked words and to represent the findings that a report
+names as present, so that a linear map reads them from single states and from their mean. It is
+saved as a plain Hugging Face BERT. The labeller has CheXbert's own checkpoint format. Its
+fourteenth head follows the labelling convention: "No Finding" is 1 exactly when no observation
+except Support Devices is positive or uncertain.
 
-Noticing that a report names a finding is easy. The hard part is to bind it to its "no", "possible" or "resolved" a few
-words away. Two things speed this up. The first block's heads start by looking a few positions back, which the original
-takes millions of steps to learn. And during training, every finding has a separate query that reads single positions.
+Noticing that a report names a finding is easy. The hard part is to bind it to its "no", "possible"
+or "resolved" a few words away. Two things speed this up. The first block's heads start by looking a
+few positions back, which the original takes millions of steps to learn. And during training, every
+finding has a separate query that reads single positions.
 """
 
 import math
@@ -23,7 +25,13 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from pacer.backbones.chexbert import CheXbertNetwork
-from pacer.backbones.observations import CHECKPOINT, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.backbones.observations import (
+    CHECKPOINT,
+    OBSERVATION_OF,
+    OBSERVATIONS,
+    POSITIVE,
+    UNCERTAIN,
+)
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.training import POSITIONS, ReportTask
 from pacer.config.backbones import TextStandin
@@ -32,14 +40,16 @@ from pacer.data.findings import FINDINGS
 
 #: Initial standard deviation of weights: the original's 0.02 suits widths of 768.
 _STD = 0.08
-#: Where the first block's heads look initially: positions back, and the share of high frequencies left out (a larger
-#: share widens the view). Other heads start at random.
+#: Where the first block's heads look initially: positions back, and the share of high frequencies
+#: left out (a larger share widens the view). Other heads start at random.
 _LOOK_BACK = ((1, 0.0), (3, 3 / 16), (6, 6 / 16))
 _WAVELENGTHS = (6.0, 200.0)
-#: Share of the pieces to fill in, and the shares of these that are shown as [MASK] or as a random piece.
+#: Share of the pieces to fill in, and the shares of these that are shown as [MASK] or as a random
+#: piece.
 _HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1
 _FINDING_OF = {observation: finding for finding, observation in OBSERVATION_OF.items()}
-#: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two classes.
+#: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two
+#: classes.
 HEADS: tuple[str, ...] = tuple(_FINDING_OF[observation] for observation in OBSERVATIONS[:-1])
 #: Weights of the classes: blank is easy and frequent, uncertain is rare.
 _CLASS_WEIGHTS = (1.0, 2.0, 2.0, 3.0)
@@ -48,7 +58,8 @@ _READER_WEIGHT = 2.0
 
 
 def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) -> BertModel:
-    """Build a BERT with the original's proportions (inner width 4 x width, 512 positions) and local first heads.
+    """Build a BERT with the original's proportions (inner width 4 x width, 512 positions) and local
+    first heads.
 
     Weights are drawn from torch's global generator.
     """
@@ -72,7 +83,8 @@ def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) ->
 
 @torch.no_grad()
 def _look_back(bert: BertModel, heads: int) -> None:
-    """Set sinusoidal positions in the last quarter of the width, and first-block heads that follow them."""
+    """Set sinusoidal positions in the last quarter of the width, and first-block heads that follow
+    them."""
     width = bert.config.hidden_size
     size = width // heads
     pairs = min(width // 8, size // 2)
@@ -85,7 +97,9 @@ def _look_back(bert: BertModel, heads: int) -> None:
     table.word_embeddings.weight[:, first:] = 0
     table.token_type_embeddings.weight.zero_()
     table.position_embeddings.weight.zero_()
-    table.position_embeddings.weight[:, first:] = torch.cat([angle.sin(), angle.cos()], 1) * _STD * math.sqrt(2)
+    table.position_embeddings.weight[:, first:] = (
+        torch.cat([angle.sin(), angle.cos()], 1) * _STD * math.sqrt(2)
+    )
     block: Any = bert.encoder.layer[0]
     attention = block.attention.self
     for head, (back, left_out) in enumerate(_LOOK_BACK[: max(heads - 1, 1)]):
@@ -103,9 +117,11 @@ def _look_back(bert: BertModel, heads: int) -> None:
 
 
 class FindingReader(nn.Module):
-    """A reader of each finding's status from token states: one attention query and one linear map per finding.
+    """A reader of each finding's status from token states: one attention query and one linear map
+    per finding.
 
-    Only used in training, where it makes single tokens represent a finding together with its polarity.
+    Only used in training, where it makes single tokens represent a finding together with its
+    polarity.
     """
 
     def __init__(self, width: int, classes: int):
@@ -121,29 +137,41 @@ class FindingReader(nn.Module):
         return (weights[..., None] * values).sum(1)
 
 
-def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict[str, object]:
-    """Train the model on cleaned reports, and measure the F1 of findings that a linear map of the mean state tells, on
-    held-out reports. Raises a DataError if there is too little text."""
-    task = ReportTask([[text.cleaned for text in texts]], config.vocabulary, np.random.default_rng(seed))
+def make_text_standin(
+    config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
+) -> dict[str, object]:
+    """Train the model on cleaned reports, and measure the F1 of findings that a linear map of the
+    mean state tells, on held-out reports. Raises a DataError if there is too little text."""
+    task = ReportTask(
+        [[text.cleaned for text in texts]], config.vocabulary, np.random.default_rng(seed)
+    )
     statuses = torch.tensor([text.statuses for text in texts])
     present = torch.isin(statuses, torch.tensor([1, 3]))
     named = torch.cat([present, statuses == 1], 1)
     torch.manual_seed(seed)
     bert = small_bert(task.tokenizer, config.width, config.layers, config.heads)
     reader, mean_reader = FindingReader(config.width, 1), nn.Linear(config.width, 2 * len(FINDINGS))
-    transform = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width))
+    transform = nn.Sequential(
+        nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width)
+    )
 
     def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
         shown, hidden = _hide(ids, task.tokenizer)
         states = bert(input_ids=shown, attention_mask=mask).last_hidden_state
         scores = transform(states[hidden]) @ bert.embeddings.word_embeddings.weight.T
         filled = F.cross_entropy(scores, ids[hidden]) if hidden.any() else 0.0
-        read = F.binary_cross_entropy_with_logits(reader(states, mask).squeeze(2), present[rows].float())
-        read = read + F.binary_cross_entropy_with_logits(mean_reader(_mean(states, mask)), named[rows].float())
+        read = F.binary_cross_entropy_with_logits(
+            reader(states, mask).squeeze(2), present[rows].float()
+        )
+        read = read + F.binary_cross_entropy_with_logits(
+            mean_reader(_mean(states, mask)), named[rows].float()
+        )
         return filled + 2.0 * read
 
     def judge(ids: Tensor, mask: Tensor) -> Tensor:
-        return mean_reader(_mean(bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask)) > 0
+        return (
+            mean_reader(_mean(bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask)) > 0
+        )
 
     modules = nn.ModuleList([bert, reader, mean_reader, transform])
     first = task.train("train text stand-in", modules, loss_of, config, out)
@@ -153,7 +181,8 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
     task.tokenizer.save_pretrained(out)
     return {
         "model": f"BERT, {config.layers} blocks, width {config.width}",
-        "objective": "masked words, and the findings that a report names, from single states and from their mean",
+        "objective": "masked words, and the findings that a report names, from single states and "
+        "from their mean",
         "texts": len(task.rows),
         "steps": config.steps,
         "first_losses": first,
@@ -179,10 +208,13 @@ def _hide(ids: Tensor, tokenizer: BertTokenizer) -> tuple[Tensor, Tensor]:
 def make_chexbert_standin(
     config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
 ) -> dict[str, object]:
-    """Train the labeller on each text, raw and cleaned by :func:`~pacer.data.cleaning.clean_report`, and measure the
-    accuracy of each head on held-out texts. Raises a DataError if there is too little text."""
+    """Train the labeller on each text, raw and cleaned by
+    :func:`~pacer.data.cleaning.clean_report`, and measure the accuracy of each head on held-out
+    texts. Raises a DataError if there is too little text."""
     raw = [text.raw for text in texts]
-    task = ReportTask([raw, list(map(clean_report, raw))], config.vocabulary, np.random.default_rng(seed))
+    task = ReportTask(
+        [raw, list(map(clean_report, raw))], config.vocabulary, np.random.default_rng(seed)
+    )
     targets = torch.from_numpy(head_targets(np.array([text.statuses for text in texts])))
     weights = torch.tensor(_CLASS_WEIGHTS)
     in_order = [HEADS.index(finding) for finding in FINDINGS]
@@ -192,19 +224,36 @@ def make_chexbert_standin(
     reader = FindingReader(config.width, len(_CLASS_WEIGHTS))
 
     def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
-        states = network.bert(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        states = network.bert(
+            input_ids=ids, attention_mask=mask, output_hidden_states=True
+        ).hidden_states
         *findings, nothing = network.scores(states[-1])
         wanted = targets[rows]
-        loss = F.cross_entropy(torch.stack(findings, 1).flatten(0, 1), wanted[:, :-1].flatten(), weight=weights)
+        loss = F.cross_entropy(
+            torch.stack(findings, 1).flatten(0, 1), wanted[:, :-1].flatten(), weight=weights
+        )
         loss = loss + F.cross_entropy(nothing, wanted[:, -1]) / len(HEADS)
-        read = reader(states[-2], mask).flatten(0, 1)  # the states that [CLS] reads in the last block
-        return loss + _READER_WEIGHT * F.cross_entropy(read, wanted[:, in_order].flatten(), weight=weights)
+        read = reader(states[-2], mask).flatten(
+            0, 1
+        )  # the states that [CLS] reads in the last block
+        return loss + _READER_WEIGHT * F.cross_entropy(
+            read, wanted[:, in_order].flatten(), weight=weights
+        )
 
-    first = task.train("train labeller stand-in", nn.ModuleList([network, reader]), loss_of, config, out)
+    first = task.train(
+        "train labeller stand-in", nn.ModuleList([network, reader]), loss_of, config, out
+    )
     accuracy = {}
     for number, form in enumerate(("raw", "cleaned")):
-        right = (task.judged(network.classes, number) == targets[task.held_out]).float().mean(0).tolist()
-        accuracy[form] = {name: round(share, 4) for name, share in zip((*HEADS, "no finding"), right, strict=True)}
+        right = (
+            (task.judged(network.classes, number) == targets[task.held_out])
+            .float()
+            .mean(0)
+            .tolist()
+        )
+        accuracy[form] = {
+            name: round(share, 4) for name, share in zip((*HEADS, "no finding"), right, strict=True)
+        }
     network.bert.config.save_pretrained(out)
     task.tokenizer.save_pretrained(out)
     state = {f"module.{name}": value for name, value in network.state_dict().items()}
@@ -220,7 +269,8 @@ def make_chexbert_standin(
 
 
 def head_targets(statuses: np.ndarray) -> np.ndarray:
-    """Convert statuses ``[n, 13]`` in the findings' order to classes ``[n, 14]`` in the heads' order."""
+    """Convert statuses ``[n, 13]`` in the findings' order to classes ``[n, 14]`` in the heads'
+    order."""
     ordered = statuses[:, [FINDINGS.index(finding) for finding in HEADS]].astype(np.int64)
     findings = np.array([finding != "support devices" for finding in HEADS])
     present = np.isin(ordered, (POSITIVE, UNCERTAIN)) & findings

@@ -1,6 +1,7 @@
 """Training data of the stand-ins: a separate phantom world, or the train split of the corpus.
 
-It is cheap to import and to pickle, because each process that trains stand-ins gets a copy of this data.
+It is cheap to import and to pickle, because each process that trains stand-ins gets a copy of this
+data.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +14,15 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.anchor import CLOSE_REPORT, FINDINGS, KINDS, OPEN_REPORT, POLARITIES, Anchor, render_anchor
+from pacer.commitments.anchor import (
+    CLOSE_REPORT,
+    FINDINGS,
+    KINDS,
+    OPEN_REPORT,
+    POLARITIES,
+    Anchor,
+    render_anchor,
+)
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.backbones import Backbones
@@ -24,19 +33,22 @@ from pacer.phantom.language import contexts_of, phantom_tokenizer, train_tokeniz
 from pacer.phantom.render import TrainingImages, training_images
 from pacer.phantom.world import PhantomStudy, make_world
 
-#: Keywords view, sections, indication, history, commit -> instruction text before and after the visual tokens.
+#: Keywords view, sections, indication, history, commit -> instruction text before and after the
+#: visual tokens.
 Instruct = Callable[..., tuple[str, str]]
 #: The world of ``backbones.seed`` 0.
 _FIRST_WORLD = 1_000_003
-#: Words that label a radiograph, at most; reports that have such a word, at least; and their share, at most.
+#: Words that label a radiograph, at most; reports that have such a word, at least; and their share,
+#: at most.
 WORDS, LEAST, MOST = 600, 10, 0.9
 #: Sentences that are added to a composed report, at most.
 ADDED = 3
 
 
 class LabelledText(NamedTuple):
-    """One report with its labels: ``raw`` and ``cleaned`` text, ``anchor``, the raw sentences that state a finding
-    (``stated``), and the record's ``view``, ``sections``, ``indication`` and ``history``."""
+    """One report with its labels: ``raw`` and ``cleaned`` text, ``anchor``, the raw sentences that
+    state a finding (``stated``), and the record's ``view``, ``sections``, ``indication`` and
+    ``history``."""
 
     raw: str
     cleaned: str
@@ -55,7 +67,9 @@ class LabelledText(NamedTuple):
 
     def commitment(self, kinds: Sequence[str]) -> str:
         """Return the commitment with these ``kinds`` of attributes, as rules read them."""
-        return render_anchor(self.anchor.described(read_attributes(self.raw), kinds) if kinds else self.anchor)
+        return render_anchor(
+            self.anchor.described(read_attributes(self.raw), kinds) if kinds else self.anchor
+        )
 
 
 def commitment_first(commitment: str, report: str) -> str:
@@ -74,7 +88,8 @@ class PhantomData:
         return phantom_tokenizer(vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
-        """Write one text for each of ``count`` studies, in a context drawn from those of the study."""
+        """Write one text for each of ``count`` studies, in a context drawn from those of the
+        study."""
         rng = np.random.default_rng(self.world)
         studies = (study for patient in make_world(self.world, count) for study in patient.studies)
         return [_written(study, rng) for study in islice(studies, count)]
@@ -84,14 +99,17 @@ class PhantomData:
         return []
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        """Return ``count`` radiographs [size, size], with labels and with masks [grid, grid] of findings."""
+        """Return ``count`` radiographs [size, size], with labels and with masks [grid, grid] of
+        findings."""
         return training_images(self.world, count, size, grid)
 
 
 def _written(study: PhantomStudy, rng: np.random.Generator) -> LabelledText:
     contexts = contexts_of(study)
     report = write_report(study, contexts[rng.integers(len(contexts))], rng)
-    anchor = Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain"))
+    anchor = Anchor(
+        report.listed("positive"), report.listed("negative"), report.listed("uncertain")
+    )
     stated = tuple(sentence for sentence, mentioned in report.sentences if mentioned)
     sections = "+".join(name for name in ("findings", "impression") if getattr(report, name))
     about = study.view, sections, study.indication, study.history
@@ -105,23 +123,28 @@ class CorpusData:
         self.train, self.files, self.seed = train, files, seed
         columns = "report_raw", "report", "view", "sections", "indication", "history"
         self.reports = train.unique("report_raw", maintain_order=True).select(columns).rows()
-        self.origin = f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules"
+        self.origin = (
+            f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules"
+        )
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
         """Train a tokenizer with ``vocabulary`` tokens on the reports and their commitments."""
         texts = (_labelled(*row) for row in self.reports)
-        return train_tokenizer([commitment_first(text.commitment(KINDS), text.cleaned) for text in texts], vocabulary)
+        return train_tokenizer(
+            [commitment_first(text.commitment(KINDS), text.cleaned) for text in texts], vocabulary
+        )
 
     def texts(self, count: int) -> list[LabelledText]:
-        """Return at most ``count`` reports in random order. They are distinct, because a repeated report could be both
-        learnt and held out."""
+        """Return at most ``count`` reports in random order. They are distinct, because a repeated
+        report could be both learnt and held out."""
         chosen = np.random.default_rng(self.seed).permutation(len(self.reports))[:count]
         return [_labelled(*self.reports[i]) for i in chosen]
 
     def recombined(self, texts: Sequence[LabelledText], count: int) -> list[LabelledText]:
-        """Compose ``count`` reports of the sentences of ``texts``, so that lists of findings are many and few of them
-        empty: a text's sentences are exchanged for others that state the same, and sentences that affirm drawn findings
-        take the places of those that mention these findings."""
+        """Compose ``count`` reports of the sentences of ``texts``, so that lists of findings are
+        many and few of them empty: a text's sentences are exchanged for others that state the same,
+        and sentences that affirm drawn findings take the places of those that mention these
+        findings."""
         rng = np.random.default_rng(self.seed)
         parts = [_sentences(text.cleaned) for text in texts]
         alike, affirming = defaultdict[Anchor, list[str]](list), defaultdict[str, list[str]](list)
@@ -140,7 +163,10 @@ class CorpusData:
                 sentences = affirming[present[rng.integers(len(present))]]
                 sentence = sentences[rng.integers(len(sentences))]
                 added = extract_anchor(sentence)
-                place = next((i for i, (_, a) in enumerate(chosen) if _mentioned(a) & _mentioned(added)), len(chosen))
+                place = next(
+                    (i for i, (_, a) in enumerate(chosen) if _mentioned(a) & _mentioned(added)),
+                    len(chosen),
+                )
                 chosen = [pair for pair in chosen if not _mentioned(pair[1]) & _mentioned(added)]
                 chosen.insert(place, (sentence, added))
             text = " ".join(sentence for sentence, _ in chosen)
@@ -148,18 +174,28 @@ class CorpusData:
         return composed
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        """Return at most ``count`` radiographs of twice the ``size``, without masks. Labels are the findings by the
-        rules, then the words of the report: the :data:`WORDS` most frequent ones that not nearly all reports have."""
-        images = self.train.select("report_raw", "report", image_id=pl.concat_list("frontal", "lateral")).explode(
-            "image_id"
+        """Return at most ``count`` radiographs of twice the ``size``, without masks. Labels are the
+        findings by the rules, then the words of the report: the :data:`WORDS` most frequent ones
+        that not nearly all reports have."""
+        images = self.train.select(
+            "report_raw", "report", image_id=pl.concat_list("frontal", "lateral")
+        ).explode("image_id")
+        images = (
+            images.drop_nulls("image_id")
+            .unique("image_id", keep="first", maintain_order=True)
+            .head(count)
         )
-        images = images.drop_nulls("image_id").unique("image_id", keep="first", maintain_order=True).head(count)
         paths = images.join(self.files, on="image_id", how="left", maintain_order="left")["path"]
         present = [{*a.positive, *a.uncertain} for a in map(extract_anchor, images["report_raw"])]
         texts = [set(report.split()) for report in images["report"]]
         found = Counter(chain.from_iterable(texts))
-        common = [word for word, times in found.most_common(WORDS) if LEAST <= times < MOST * len(texts)]
-        labels = [[*(one in p for one in FINDINGS), *(one in t for one in common)] for p, t in zip(present, texts)]
+        common = [
+            word for word, times in found.most_common(WORDS) if LEAST <= times < MOST * len(texts)
+        ]
+        labels = [
+            [*(one in p for one in FINDINGS), *(one in t for one in common)]
+            for p, t in zip(present, texts)
+        ]
         pixels = np.stack([_grey_square(path, 2 * size) for path in paths])
         return TrainingImages(pixels, np.array(labels, dtype=np.float32), None)
 
@@ -185,20 +221,25 @@ def _grey_square(path: str, size: int) -> np.ndarray:
     grey = open_image(path).convert("L")
     side = min(grey.size)
     left, top = (grey.width - side) // 2, (grey.height - side) // 2
-    return np.asarray(grey.resize((size, size), Image.Resampling.BICUBIC, (left, top, left + side, top + side)))
+    return np.asarray(
+        grey.resize((size, size), Image.Resampling.BICUBIC, (left, top, left + side, top + side))
+    )
 
 
-#: Training data of the stand-ins; ``origin`` names it in their provenance. ``texts`` and ``images`` return at most
-#: ``count`` items; images have masks of ``grid`` x ``grid`` if the locations of findings are known.
+#: Training data of the stand-ins; ``origin`` names it in their provenance. ``texts`` and ``images``
+#: return at most ``count`` items; images have masks of ``grid`` x ``grid`` if the locations of
+#: findings are known.
 TrainingData = PhantomData | CorpusData
 
 
 def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame) -> TrainingData:
-    """Return the training data that ``backbones.train_on`` selects. Raises a DataError if it selects the corpus, which
-    has no train record."""
+    """Return the training data that ``backbones.train_on`` selects. Raises a DataError if it
+    selects the corpus, which has no train record."""
     if config.train_on == "phantom":
         return PhantomData(_FIRST_WORLD + config.seed)
     train = records.filter(pl.col("split") == "train")
     if train.is_empty():
-        raise DataError("backbones.train_on = 'corpus' needs training records; set backbones.train_on: phantom")
+        raise DataError(
+            "backbones.train_on = 'corpus' needs training records; set backbones.train_on: phantom"
+        )
     return CorpusData(train, files, config.seed)

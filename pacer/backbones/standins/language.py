@@ -1,13 +1,15 @@
 """A small Llama that writes reports and follows its prefix: the stand-in for Vicuna.
 
-A language model trained only on text ignores visual tokens, which it has never seen, and a short warm-up cannot change
-that at this size. So the stand-in learns to read a conditioned prefix. Some of the prefix slots contain the noisy sum
-of the word embeddings of a sentence that the report states; the others contain noise. The first steps use only the
-warm-up layout (slots, no instruction), the others mostly the whole instruction and both routes.
+A language model trained only on text ignores visual tokens, which it has never seen, and a short
+warm-up cannot change that at this size. So the stand-in learns to read a conditioned prefix. Some
+of the prefix slots contain the noisy sum of the word embeddings of a sentence that the report
+states; the others contain noise. The first steps use only the warm-up layout (slots, no
+instruction), the others mostly the whole instruction and both routes.
 
-A prefix that always tells what the commitment tells gives no reason to write from the commitment, as any chat model
-can. So in many commitment-first examples the commitment is given, and the slots hold only a part of it. Lists have all
-attributes, a part or none (``commit.attributes``), so that the model can write from each.
+A prefix that always tells what the commitment tells gives no reason to write from the commitment,
+as any chat model can. So in many commitment-first examples the commitment is given, and the slots
+hold only a part of it. Lists have all attributes, a part or none (``commit.attributes``), so that
+the model can write from each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,18 +34,18 @@ from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 BOS, EOS = 1, 2
 #: Share of a sentence's words that its slots omit, and bounds of the noise relative to the words.
 DROPPED, NOISE = 0.1, (0.1, 0.6)
-#: Share of examples in the warm-up layout, share of the steps that use only it, and share of commitment-first targets
-#: (commitments are harder to learn).
+#: Share of examples in the warm-up layout, share of the steps that use only it, and share of
+#: commitment-first targets (commitments are harder to learn).
 BARE, BARE_STEPS, COMMIT = 0.15, 0.6, 0.7
-#: Share of the commitment-first examples whose commitment is given, not learnt, and largest share of the stated
-#: sentences that their slots hold: what only the commitment tells must be written from it. In the others the list is
-#: learnt from the slots.
+#: Share of the commitment-first examples whose commitment is given, not learnt, and largest share
+#: of the stated sentences that their slots hold: what only the commitment tells must be written
+#: from it. In the others the list is learnt from the slots.
 GIVEN, HEARD = 0.5, 0.8
-#: The first share where reports are composed, and the share of those with a given list whose slots hold nothing: the
-#: wording of real reports tells less of a list than the phantom's.
+#: The first share where reports are composed, and the share of those with a given list whose slots
+#: hold nothing: the wording of real reports tells less of a list than the phantom's.
 GIVEN_COMPOSED, UNHEARD_COMPOSED = 0.7, 0.5
-#: Weight in the loss of the tokens of sentences that affirm a finding, where reports are composed: few of a real
-#: report's tokens tell which finding its list has.
+#: Weight in the loss of the tokens of sentences that affirm a finding, where reports are composed:
+#: few of a real report's tokens tell which finding its list has.
 AFFIRMING = 4.0
 #: Share of the lists without attributes, and of each kind of attribute in the others.
 PLAIN, DESCRIBED = 0.5, 0.8
@@ -60,8 +62,8 @@ def make_language_standin(
     out: Path,
     recombined: Callable[[Sequence[LabelledText], int], list[LabelledText]],
 ) -> dict[str, object]:
-    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. Where there are fewer ``texts`` than
-    configured, more are ``recombined`` of those that are not held out."""
+    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. Where there are fewer
+    ``texts`` than configured, more are ``recombined`` of those that are not held out."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     architecture = LlamaConfig(
@@ -79,15 +81,22 @@ def make_language_standin(
     model = LlamaForCausalLM(architecture)
     held_out = max(1, len(texts) // 20)
     composed = recombined(texts[held_out:], config.texts - len(texts))
-    lists = _Lists(GIVEN_COMPOSED, UNHEARD_COMPOSED, AFFIRMING) if composed else _Lists(GIVEN, 0.0, 1.0)
+    lists = (
+        _Lists(GIVEN_COMPOSED, UNHEARD_COMPOSED, AFFIRMING) if composed else _Lists(GIVEN, 0.0, 1.0)
+    )
     texts = [*texts, *composed]
     encoded = [encode(tokenizer, text, instruct, _kinds(rng), bool(composed)) for text in texts]
     lengths = np.array([len(text.target[True]) for text in encoded])
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
-        # reading the slots is learnt first, on short sequences; the instruction and the commitment follow
+        # reading the slots is learnt first, on short sequences; the instruction and the commitment
+        # follow
         for step in range(0, config.steps, _WINDOW):
-            bare, size = (1.0, 2 * config.batch_size) if step < BARE_STEPS * config.steps else (BARE, config.batch_size)
+            bare, size = (
+                (1.0, 2 * config.batch_size)
+                if step < BARE_STEPS * config.steps
+                else (BARE, config.batch_size)
+            )
             rows = rng.integers(held_out, len(encoded), size=_WINDOW * size)
             rows = rows[np.argsort(lengths[rows], kind="stable")].reshape(_WINDOW, size)
             for batch in rng.permutation(rows):
@@ -101,7 +110,9 @@ def make_language_standin(
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
-        held_out_loss = float(np.mean([_loss(model, part, config.slots, BARE, rng, lists).item() for part in parts]))
+        held_out_loss = float(
+            np.mean([_loss(model, part, config.slots, BARE, rng, lists).item() for part in parts])
+        )
     model.save_pretrained(out)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
@@ -112,14 +123,15 @@ def make_language_standin(
         "steps": config.steps,
         "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
-        "objective": "next token given noisy sums of stated sentences' word embeddings in prefix slots; in a part, the "
+        "objective": "next token given noisy sums of stated sentences' word embeddings in prefix "
+        "slots; in a part, the "
         "commitment and fewer sentences",
     }
 
 
 class _Lists(NamedTuple):
-    """How lists are learnt: the share that is given, the share of these with empty slots, the weight of tokens of
-    sentences that affirm a finding."""
+    """How lists are learnt: the share that is given, the share of these with empty slots, the
+    weight of tokens of sentences that affirm a finding."""
 
     given: float
     unheard: float
@@ -138,19 +150,33 @@ class _Encoded(NamedTuple):
 def _kinds(rng: np.random.Generator) -> list[str]:
     """Draw the kinds of attributes in a text's list."""
     drawn = rng.random(1 + len(KINDS))
-    return [kind for kind, number in zip(KINDS, drawn[1:], strict=True) if drawn[0] > PLAIN and number < DESCRIBED]
+    return [
+        kind
+        for kind, number in zip(KINDS, drawn[1:], strict=True)
+        if drawn[0] > PLAIN and number < DESCRIBED
+    ]
 
 
 def encode(
-    tokenizer: Tokenizer, text: LabelledText, instruct: Instruct, kinds: Sequence[str] = (), marked: bool = False
+    tokenizer: Tokenizer,
+    text: LabelledText,
+    instruct: Instruct,
+    kinds: Sequence[str] = (),
+    marked: bool = False,
 ) -> _Encoded:
-    """Encode both routes of a text, and count its commitment's tokens; stated sentences are cleaned like the report.
-    Only if ``marked``, the tokens of sentences that affirm a finding are marked."""
+    """Encode both routes of a text, and count its commitment's tokens; stated sentences are cleaned
+    like the report. Only if ``marked``, the tokens of sentences that affirm a finding are
+    marked."""
 
     def ids(piece: str) -> list[int]:
         return tokenizer.encode(piece, add_special_tokens=False).ids
 
-    about = {"view": text.view, "sections": text.sections, "indication": text.indication, "history": text.history}
+    about = {
+        "view": text.view,
+        "sections": text.sections,
+        "indication": text.indication,
+        "history": text.history,
+    }
     parts = {commit: instruct(**about, commit=commit) for commit in (False, True)}
     commitment = text.commitment(kinds)
     targets = {False: text.cleaned, True: commitment_first(commitment, text.cleaned)}
@@ -160,14 +186,19 @@ def encode(
         {commit: ids(target) for commit, target in targets.items()},
         len(ids(commitment)),
         [ids(clean_report(sentence)) for sentence in text.stated],
-        {commit: _affirming(tokenizer, target, text.cleaned) for commit, target in targets.items()} if marked else {},
+        {commit: _affirming(tokenizer, target, text.cleaned) for commit, target in targets.items()}
+        if marked
+        else {},
     )
 
 
 def _affirming(tokenizer: Tokenizer, target: str, report: str) -> list[float]:
-    """Mark the tokens of a target, EOS included, that are in a sentence of the ``report`` that affirms a finding."""
+    """Mark the tokens of a target, EOS included, that are in a sentence of the ``report`` that
+    affirms a finding."""
     start, ends = target.index(report), sentence_ends(report)
-    affirms = [bool(extract_anchor(report[first:last]).positive) for first, last in pairwise([0, *ends])]
+    affirms = [
+        bool(extract_anchor(report[first:last]).positive) for first, last in pairwise([0, *ends])
+    ]
     token_ends = [end for _, end in tokenizer.encode(target, add_special_tokens=False).offsets]
     # what stands around the report counts as sentences that affirm nothing; <s> is no target
     ends = [start, *(start + end for end in ends), len(target)]
@@ -182,8 +213,8 @@ def _loss(
     rng: np.random.Generator,
     lists: _Lists,
 ) -> Tensor:
-    """Return the mean cross-entropy of the targets (EOS included) in a right-padded batch, weighted as ``lists``
-    says."""
+    """Return the mean cross-entropy of the targets (EOS included) in a right-padded batch, weighted
+    as ``lists`` says."""
     embedding: Any = model.get_input_embeddings()
     rows, starts, labels, heard, marks = [], [], [], [], []
     for text in texts:
@@ -192,7 +223,9 @@ def _loss(
         prefix = [BOS, *before, *([0] * slots), *after, BOS]
         target = [*text.target[commit], EOS]
         given = text.commitment if commit and rng.random() < lists.given else 0
-        share = max(0.0, rng.random() - lists.unheard) / (1 - lists.unheard) * HEARD if given else 1.0
+        share = (
+            max(0.0, rng.random() - lists.unheard) / (1 - lists.unheard) * HEARD if given else 1.0
+        )
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         marks += text.affirming[commit][given:] if text.affirming else []
@@ -200,7 +233,9 @@ def _loss(
         heard.append([sentence for sentence in text.stated if rng.random() < share])
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     wanted = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
-    conditions = torch.stack([prefix_slots(embedding.weight, sentences, slots, rng) for sentences in heard])
+    conditions = torch.stack(
+        [prefix_slots(embedding.weight, sentences, slots, rng) for sentences in heard]
+    )
     places = torch.tensor(starts).unsqueeze(1) + torch.arange(slots)
     inputs = embedding(ids).scatter(1, places.unsqueeze(-1).expand_as(conditions), conditions)
     hidden = model.model(inputs_embeds=inputs, use_cache=False).last_hidden_state[:, :-1]
@@ -212,8 +247,11 @@ def _loss(
     return losses @ weights / weights.sum()
 
 
-def prefix_slots(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.random.Generator) -> Tensor:
-    """Return prefix slots [Q, d] at unit scale; each stated sentence's words, some dropped, get separate slots."""
+def prefix_slots(
+    embedding: Tensor, stated: list[list[int]], slots: int, rng: np.random.Generator
+) -> Tensor:
+    """Return prefix slots [Q, d] at unit scale; each stated sentence's words, some dropped, get
+    separate slots."""
     noise = torch.from_numpy(rng.standard_normal((slots, embedding.shape[1]), dtype=np.float32))
     signal = torch.zeros_like(noise)
     free = rng.permutation(slots)
@@ -222,6 +260,10 @@ def prefix_slots(embedding: Tensor, stated: list[list[int]], slots: int, rng: np
         tokens = [token for token in sentence if rng.random() > DROPPED]
         places = free[i * share : (i + 1) * share][: int(rng.integers(1, share + 1))]
         if tokens and len(places):
-            signal[torch.from_numpy(places)] = F.layer_norm(embedding[torch.tensor(tokens)].sum(0), noise.shape[1:])
+            signal[torch.from_numpy(places)] = F.layer_norm(
+                embedding[torch.tensor(tokens)].sum(0), noise.shape[1:]
+            )
     level = float(rng.uniform(*NOISE))
-    return F.layer_norm(torch.where(signal.any(1, keepdim=True), signal + level * noise, noise), noise.shape[1:])
+    return F.layer_norm(
+        torch.where(signal.any(1, keepdim=True), signal + level * noise, noise), noise.shape[1:]
+    )

@@ -1,7 +1,9 @@
-"""Shared parts of the stand-ins' training: the loop and its schedule, and tokenised reports, a tenth of them held out.
+"""Shared parts of the stand-ins' training: the loop and its schedule, and tokenised reports, a
+tenth of them held out.
 
-Each ``make_*_standin`` saves model and tokenizer (or image processor) into ``out`` in Hugging Face format and returns
-the description of the training for the provenance. Its ``seed`` determines everything random.
+Each ``make_*_standin`` saves model and tokenizer (or image processor) into ``out`` in Hugging Face
+format and returns the description of the training for the provenance. Its ``seed`` determines
+everything random.
 """
 
 import math
@@ -24,9 +26,11 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
 
-#: Share of the steps in which the learning rate rises; number of first losses that identify a training run.
+#: Share of the steps in which the learning rate rises; number of first losses that identify a
+#: training run.
 _RISE, _FIRST = 0.1, 10
-#: Steps between two saved states (after these, batches that are drawn together are used up), and their files' ending.
+#: Steps between two saved states (after these, batches that are drawn together are used up), and
+#: their files' ending.
 _SAVED_EVERY, UNFINISHED = 100, ".unfinished"
 #: Batches drawn together and sorted by length; texts evaluated at once.
 _WINDOW, _JUDGED_AT_ONCE = 8, 64
@@ -50,18 +54,22 @@ def train(
     steps: int | None = None,
     weight_decay: float = 0.01,
 ) -> list[float]:
-    """Minimise ``loss_of(batch)`` with AdamW, clipping the gradient's norm at 1. Return the first losses, at most ten,
-    which identify a training run. After an interruption, the same call continues from the state last saved in ``out``.
+    """Minimise ``loss_of(batch)`` with AdamW, clipping the gradient's norm at 1. Return the first
+    losses, at most ten, which identify a training run. After an interruption, the same call
+    continues from the state last saved in ``out``.
 
     Args:
         what: name of the work in its progress lines; each call with the same ``out`` needs another.
         batches: at least as many as steps; may be endless.
-        config: gives the peak learning rate (see :func:`peak_schedule`), and the number of steps if ``steps`` is None.
+        config: gives the peak learning rate (see :func:`peak_schedule`), and the number of steps if
+            ``steps`` is None.
         rng: what batches and losses are drawn with, beside torch's global generator.
     """
     steps = config.steps if steps is None else steps
     parameters, saved = list(modules.parameters()), out / f"{what}{UNFINISHED}"
-    optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=weight_decay, fused=True)
+    optimizer = torch.optim.AdamW(
+        parameters, lr=config.learning_rate, weight_decay=weight_decay, fused=True
+    )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: peak_schedule(step, steps))
     stateful, losses, batches = (modules, optimizer, schedule), [], iter(batches)
     if saved.exists():
@@ -91,7 +99,8 @@ def train(
 
 
 def peak_schedule(step: int, steps: int) -> float:
-    """Return the factor of the peak learning rate at ``step``: linear rise for a tenth of ``steps``, cosine to 0."""
+    """Return the factor of the peak learning rate at ``step``: linear rise for a tenth of
+    ``steps``, cosine to 0."""
     rise = max(1, round(_RISE * steps))
     if step < rise:
         return (step + 1) / rise
@@ -101,15 +110,17 @@ def peak_schedule(step: int, steps: int) -> float:
 def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
     """Train a lower-casing BERT tokenizer of at most ``vocabulary`` pieces on ``texts``.
 
-    It starts from the alphabet and joins the most frequent pair of pieces until the vocabulary is full or no pair
-    repeats. Ties are broken alphabetically, so the same texts always give the same tokenizer (the trainer in the
-    package ``tokenizers`` depends on the order of a hash table).
+    It starts from the alphabet and joins the most frequent pair of pieces until the vocabulary is
+    full or no pair repeats. Ties are broken alphabetically, so the same texts always give the same
+    tokenizer (the trainer in the package ``tokenizers`` depends on the order of a hash table).
     """
     normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-    words = {word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)}
+    words = {
+        word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)
+    }
     pieces = _SPECIAL_TOKENS + sorted({*_ALPHABET, *chain.from_iterable(words.values())})
     while len(pieces) < vocabulary:
         pairs: Counter[tuple[str, str]] = Counter()
@@ -136,12 +147,12 @@ def _joined(parts: list[str], pair: tuple[str, str], joined: str) -> list[str]:
 
 
 class ReportTask:
-    """Reports to train a BERT on, with a tenth of them (at least one) held out for evaluation. Raises a DataError if
-    there are fewer than two reports.
+    """Reports to train a BERT on, with a tenth of them (at least one) held out for evaluation.
+    Raises a DataError if there are fewer than two reports.
 
     Args:
-        forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: size of the tokenizer,
-            which is learnt from the reports that are not held out.
+        forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: size
+            of the tokenizer, which is learnt from the reports that are not held out.
 
     Attributes:
         held_out: indices of the held-out reports.
@@ -153,7 +164,9 @@ class ReportTask:
             raise DataError(f"a stand-in needs at least 2 texts to train on, got {self.count}")
         order, tenth = rng.permutation(self.count), max(1, self.count // 10)
         self.held_out = order[:tenth]
-        self.rows = np.concatenate([order[tenth:] + self.count * form for form in range(len(forms))])
+        self.rows = np.concatenate(
+            [order[tenth:] + self.count * form for form in range(len(forms))]
+        )
         reports = [report for form in forms for report in form]
         self.tokenizer = train_wordpiece([reports[row] for row in self.rows], vocabulary)
         self.pieces = self.tokenizer(reports, truncation=True)["input_ids"]
@@ -166,7 +179,8 @@ class ReportTask:
         config: TextStandin,
         out: Path,
     ) -> list[float]:
-        """Call :func:`train`; ``loss_of`` gets ids and attention mask [n, T], and the indices of the reports."""
+        """Call :func:`train`; ``loss_of`` gets ids and attention mask [n, T], and the indices of
+        the reports."""
 
         def loss(rows: np.ndarray) -> Tensor:
             return loss_of(*self._padded(rows), rows % self.count)
@@ -174,14 +188,18 @@ class ReportTask:
         return train(what, modules, self.batches(config.batch_size), loss, config, self.rng, out)
 
     def batches(self, batch_size: int) -> Iterator[np.ndarray]:
-        """Yield endless batches of rows: shuffled passes, with similar lengths together inside shuffled windows."""
+        """Yield endless batches of rows: shuffled passes, with similar lengths together inside
+        shuffled windows."""
         lengths = np.array([len(row) for row in self.pieces])
         while True:
             order = self.rng.permutation(self.rows)
             for start in range(0, len(order), _WINDOW * batch_size):
                 window = order[start : start + _WINDOW * batch_size]
                 window = window[np.argsort(lengths[window], kind="stable")]
-                parts = [window[first : first + batch_size] for first in range(0, len(window), batch_size)]
+                parts = [
+                    window[first : first + batch_size]
+                    for first in range(0, len(window), batch_size)
+                ]
                 yield from (parts[index] for index in self.rng.permutation(len(parts)))
 
     @torch.inference_mode()
@@ -191,5 +209,7 @@ class ReportTask:
         return torch.cat([judge(*self._padded(part + form * self.count)) for part in parts])
 
     def _padded(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        batch = self.tokenizer.pad({"input_ids": [self.pieces[row] for row in rows]}, return_tensors="pt")
+        batch = self.tokenizer.pad(
+            {"input_ids": [self.pieces[row] for row in rows]}, return_tensors="pt"
+        )
         return batch["input_ids"], batch["attention_mask"]

@@ -1,20 +1,22 @@
 """A small Dinov2 encoder that has learnt findings and their locations: the stand-in for RAD-DINO.
 
-With phantom data, where locations of findings are known, it is trained twice. The first training covers the whole
-model: the endpoint's mean patch predicts the image's findings, and at blocks 4 and 8 (a third and two thirds of the
-depth) each patch predicts the findings within it. The second covers only the last third, with a whole-image objective:
-every patch of the endpoint predicts the extensive findings, and the patches of an image are pulled together, because
-those of deep vision transformers become alike (over-smoothing). So the endpoint describes the whole image, and earlier
+With phantom data, where locations of findings are known, it is trained twice. The first training
+covers the whole model: the endpoint's mean patch predicts the image's findings, and at blocks 4 and
+8 (a third and two thirds of the depth) each patch predicts the findings within it. The second
+covers only the last third, with a whole-image objective: every patch of the endpoint predicts the
+extensive findings, and the patches of an image are pulled together, because those of deep vision
+transformers become alike (over-smoothing). So the endpoint describes the whole image, and earlier
 depths keep the fine local evidence: a model that reads them can gain from it.
 
-From radiographs of a corpus, without locations, a transformer learns findings too slowly. It has to learn what is built
-into a convolution: that neighbours belong together, and that an opacity is an opacity wherever it is. So a residual
-network learns first the findings and the words of the reports, from radiographs of twice the size, and the encoder
-learns from it: each patch of the endpoint predicts the network's map at its location, the mean patch the network's
-outputs. An encoder of the bundled one's sizes starts from that, at a lower learning rate. Here the endpoint only loses
-what this training happens to lose.
-In both ways a patch of each depth tells its row and column, as the patches of the encoders that it stands for do.
-A corpus has few radiographs, so each one is cropped, rotated and exposed a little differently each time it is used.
+From radiographs of a corpus, without locations, a transformer learns findings too slowly. It has to
+learn what is built into a convolution: that neighbours belong together, and that an opacity is an
+opacity wherever it is. So a residual network learns first the findings and the words of the
+reports, from radiographs of twice the size, and the encoder learns from it: each patch of the
+endpoint predicts the network's map at its location, the mean patch the network's outputs. An
+encoder of the bundled one's sizes starts from that, at a lower learning rate. Here the endpoint
+only loses what this training happens to lose. In both ways a patch of each depth tells its row and
+column, as the patches of the encoders that it stands for do. A corpus has few radiographs, so each
+one is cropped, rotated and exposed a little differently each time it is used.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ DEPTHS = (BLOCKS // 3, 2 * BLOCKS // 3, BLOCKS)
 _EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion"
 #: Columns of the findings that cover a large part of the image.
 EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
-#: Steps of the second training as a share of the first's, and the weights of smoothness and of a patch's place.
+#: Steps of the second training as a share of the first's, and the weights of smoothness and of a
+#: patch's place.
 SECOND, SMOOTHNESS, PLACE = 0.5, 10.0, 0.2
 #: Images that the linear probes are fitted on, at most, and the weight of their ridge penalty.
 PROBED, RIDGE = 1600, 0.1
@@ -55,8 +58,8 @@ THUMBNAIL = 16
 _PLACED = 200
 #: Learning rate of an encoder that starts from the bundled one, as a share.
 SLOWER = 1 / 3
-#: Steps of the residual network per step of the encoder, and the share of them on half-size radiographs, which take a
-#: quarter of the time.
+#: Steps of the residual network per step of the encoder, and the share of them on half-size
+#: radiographs, which take a quarter of the time.
 RESIDUAL, AT_HALF_SIZE = 5, 0.85
 #: Channels of the residual network's four stages; the last two share a resolution.
 WIDTHS = (24, 48, 96, 192)
@@ -64,10 +67,14 @@ WIDTHS = (24, 48, 96, 192)
 MEAN, STD = 0.5307, 0.2583
 
 
-def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict[str, object]:
+def make_vision_standin(
+    config: VisionStandin, data: TrainingImages, seed: int, out: Path
+) -> dict[str, object]:
     """Train the encoder, and measure what linear probes of its depths find on a held-out tenth."""
     if len(data.images) < 2:
-        raise DataError("a vision stand-in needs at least two training images; the corpus has fewer")
+        raise DataError(
+            "a vision stand-in needs at least two training images; the corpus has fewer"
+        )
     torch.manual_seed(seed)
     model, taught = _encoder(config, data.masks is None)
     heads = nn.ModuleDict({"label": nn.Linear(config.width, data.labels.shape[1])})
@@ -75,48 +82,100 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     rng = np.random.default_rng(seed)
 
     def descend(
-        loss_of: Callable[..., Tensor], steps: int, *modules: nn.Module, what: str = "", slower: float = 1.0
+        loss_of: Callable[..., Tensor],
+        steps: int,
+        *modules: nn.Module,
+        what: str = "",
+        slower: float = 1.0,
     ) -> list[float]:
-        order = np.concatenate([rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))])
+        order = np.concatenate(
+            [rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))]
+        )
         batches = enumerate(order[: steps * config.batch_size].reshape(steps, config.batch_size))
         trained = nn.ModuleList(modules).requires_grad_(True)
         at_rate = config.model_copy(update={"learning_rate": slower * config.learning_rate})
         what = f"train vision stand-in{what}"
-        return train(what, trained, batches, lambda batch: loss_of(*batch), at_rate, rng, out, steps, weight_decay=0.05)
+        return train(
+            what,
+            trained,
+            batches,
+            lambda batch: loss_of(*batch),
+            at_rate,
+            rng,
+            out,
+            steps,
+            weight_decay=0.05,
+        )
 
     for depth in DEPTHS:
         heads[f"place{depth}"] = nn.Linear(config.width, 2)
     model.train()
     if data.masks is None:
         heads["map"] = nn.Linear(config.width, WIDTHS[-1])
-        network, steps = ResidualNetwork(data.labels.shape[1]), [RESIDUAL * config.steps, config.steps]
-        first = descend(_findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher")
+        network, steps = (
+            ResidualNetwork(data.labels.shape[1]),
+            [RESIDUAL * config.steps, config.steps],
+        )
+        first = descend(
+            _findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher"
+        )
         network.eval().requires_grad_(False)
         slower = SLOWER if taught else 1.0
-        descend(lambda _, rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads, slower=slower)
-        objective = "distilled from a residual network trained on augmented radiographs (feature map, findings, words)"
+        descend(
+            lambda _, rows: _taught_loss(model, heads, network, data, rows),
+            steps[1],
+            model,
+            heads,
+            slower=slower,
+        )
+        objective = (
+            "distilled from a residual network trained on augmented radiographs (feature "
+            "map, findings, words)"
+        )
     else:
         for depth in DEPTHS[:-1]:
-            patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))
+            patch_head = nn.Sequential(
+                nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS))
+            )
             heads[f"patch{depth}"] = patch_head
         steps = [config.steps, max(1, round(SECOND * config.steps))]
-        first = descend(lambda _, rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
+        first = descend(
+            lambda _, rows: _places_loss(model, heads, data, rows), steps[0], model, heads
+        )
         model.requires_grad_(False)
-        last = model.encoder.layer[DEPTHS[1] :], model.layernorm, heads["label"], heads[f"place{BLOCKS}"]
-        descend(lambda _, rows: _whole_image_loss(model, heads, data, rows), steps[1], *last, what="'s last blocks")
+        last = (
+            model.encoder.layer[DEPTHS[1] :],
+            model.layernorm,
+            heads["label"],
+            heads[f"place{BLOCKS}"],
+        )
+        descend(
+            lambda _, rows: _whole_image_loss(model, heads, data, rows),
+            steps[1],
+            *last,
+            what="'s last blocks",
+        )
         objective = (
-            "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, "
-            "extensive findings from every patch, patches alike"
+            "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, "
+            "blocks 9 to 12 alone, extensive findings from every patch, patches alike"
         )
     model.eval()
     _standardise_endpoint(model, data, learnt[:512])
     with torch.no_grad():
-        placed = [_states(model, _pixels(data.images[rows[:_PLACED]])) for rows in (learnt[:PROBED], held_out)]
-        told = {depth: position_r2(*(_patches(outputs, depth) for outputs in placed)) for depth in DEPTHS}
+        placed = [
+            _states(model, _pixels(data.images[rows[:_PLACED]]))
+            for rows in (learnt[:PROBED], held_out)
+        ]
+        told = {
+            depth: position_r2(*(_patches(outputs, depth) for outputs in placed))
+            for depth in DEPTHS
+        }
     model.save_pretrained(out)
     size = {"height": config.image_size, "width": config.image_size}
     edge = {"shortest_edge": config.image_size}
-    BitImageProcessorPil(size=edge, crop_size=size, image_mean=[MEAN] * 3, image_std=[STD] * 3).save_pretrained(out)
+    BitImageProcessorPil(
+        size=edge, crop_size=size, image_mean=[MEAN] * 3, image_std=[STD] * 3
+    ).save_pretrained(out)
     return {
         "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
         "images": len(learnt),
@@ -129,10 +188,14 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
 
 
 def _encoder(config: VisionStandin, from_bundled: bool) -> tuple[Dinov2Model, bool]:
-    """Build the encoder, and tell whether it has the bundled one's weights. Others are scaled by the fan-in: the
-    library's fixed 0.02 is for wide models, slow at this width."""
+    """Build the encoder, and tell whether it has the bundled one's weights. Others are scaled by
+    the fan-in: the library's fixed 0.02 is for wide models, slow at this width."""
     bundled = read_json(CARD.parent / "vision" / "config.json")
-    sizes = {"hidden_size": config.width, "num_attention_heads": config.heads, "image_size": config.image_size}
+    sizes = {
+        "hidden_size": config.width,
+        "num_attention_heads": config.heads,
+        "image_size": config.image_size,
+    }
     if from_bundled and (sizes | {"patch_size": config.patch_size}).items() <= bundled.items():
         return Dinov2Model.from_pretrained(CARD.parent / "vision", dtype=torch.float32), True
     model = Dinov2Model(
@@ -162,7 +225,9 @@ def _states(model: Dinov2Model, pixels: Tensor) -> Any:
     """Return the encoder's outputs for pixels of its size or of twice that."""
     size: Any = model.config.image_size
     times = pixels.shape[-1] // size
-    return model(pixel_values=F.avg_pool2d(pixels, times) if times > 1 else pixels, output_hidden_states=True)
+    return model(
+        pixel_values=F.avg_pool2d(pixels, times) if times > 1 else pixels, output_hidden_states=True
+    )
 
 
 def _label_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -175,21 +240,29 @@ def _label_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _varied(pixels: Tensor) -> Tensor:
-    """Vary radiographs [B, C, H, W]: crop each randomly to 75 to 100 % of its sides, rotate it by up to 10 degrees, and
-    change brightness and contrast; left and right are never swapped."""
+    """Vary radiographs [B, C, H, W]: crop each randomly to 75 to 100 % of its sides, rotate it by
+    up to 10 degrees, and change brightness and contrast; left and right are never swapped."""
     count = len(pixels)
-    scale, turn = torch.empty(count).uniform_(0.75, 1), torch.empty(count).uniform_(-math.pi / 18, math.pi / 18)
+    scale, turn = (
+        torch.empty(count).uniform_(0.75, 1),
+        torch.empty(count).uniform_(-math.pi / 18, math.pi / 18),
+    )
     place = torch.empty(2, count).uniform_(-1, 1) * (1 - scale)
     along, across = scale * turn.cos(), scale * turn.sin()
     moves = torch.stack([along, -across, place[0], across, along, place[1]], 1).unflatten(1, (2, 3))
     grid = F.affine_grid(moves, [count, 1, *pixels.shape[2:]], align_corners=False)
-    cut = F.grid_sample(pixels[:, :1], grid, padding_mode="border", align_corners=False).expand_as(pixels)
+    cut = F.grid_sample(pixels[:, :1], grid, padding_mode="border", align_corners=False).expand_as(
+        pixels
+    )
     exposure = torch.empty(2, count, 1, 1, 1).uniform_(-0.2, 0.2)
     return cut * (1 + exposure[0]) + exposure[1]
 
 
-def _findings_loss(network: ResidualNetwork, data: TrainingImages, steps: int) -> Callable[[int, np.ndarray], Tensor]:
-    """Return the loss function of findings on varied radiographs, at half size in the first part of the steps."""
+def _findings_loss(
+    network: ResidualNetwork, data: TrainingImages, steps: int
+) -> Callable[[int, np.ndarray], Tensor]:
+    """Return the loss function of findings on varied radiographs, at half size in the first part of
+    the steps."""
 
     def loss_of(step: int, rows: np.ndarray) -> Tensor:
         grey = _pixels(data.images[rows])[:, :1]
@@ -202,9 +275,14 @@ def _findings_loss(network: ResidualNetwork, data: TrainingImages, steps: int) -
 
 
 def _taught_loss(
-    model: Dinov2Model, heads: nn.ModuleDict, network: ResidualNetwork, data: TrainingImages, rows: np.ndarray
+    model: Dinov2Model,
+    heads: nn.ModuleDict,
+    network: ResidualNetwork,
+    data: TrainingImages,
+    rows: np.ndarray,
 ) -> Tensor:
-    """Return the loss of predicting the network's map from the endpoint's patches, and its findings from their mean."""
+    """Return the loss of predicting the network's map from the endpoint's patches, and its findings
+    from their mean."""
     pixels = _varied(_pixels(data.images[rows]))
     places, answers = network(pixels[:, :1])
     outputs = _states(model, pixels)
@@ -215,13 +293,18 @@ def _taught_loss(
     return loss + _label_loss(heads["label"](patches.mean(1)), answers.sigmoid())
 
 
-def _places_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    """Return the loss of findings from the endpoint's mean patch, and of those in each patch at earlier depths."""
+def _places_loss(
+    model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray
+) -> Tensor:
+    """Return the loss of findings from the endpoint's mean patch, and of those in each patch at
+    earlier depths."""
     outputs = model(pixel_values=_pixels(data.images[rows]), output_hidden_states=True)
     assert data.masks is not None
     labels, masks = torch.from_numpy(data.labels[rows]), torch.from_numpy(data.masks[rows])
     masks = masks.flatten(2).transpose(1, 2)  # [B, N, F]
-    loss = F.binary_cross_entropy_with_logits(heads["label"](outputs.last_hidden_state[:, 1:].mean(1)), labels)
+    loss = F.binary_cross_entropy_with_logits(
+        heads["label"](outputs.last_hidden_state[:, 1:].mean(1)), labels
+    )
     for name, head in heads.items():
         if name.startswith("patch"):
             logits = head(outputs.hidden_states[int(name.removeprefix("patch"))][:, 1:])
@@ -232,7 +315,8 @@ def _places_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages,
 
 
 def _patches(outputs: Any, depth: int) -> Tensor:
-    """Return the patch states at a depth, those of the last block after the final norm [B, N, d]."""
+    """Return the patch states at a depth, those of the last block after the final norm [B, N,
+    d]."""
     return (outputs.last_hidden_state if depth == BLOCKS else outputs.hidden_states[depth])[:, 1:]
 
 
@@ -251,13 +335,17 @@ def _place_loss(heads: nn.ModuleDict, outputs: Any, depths: Sequence[int] = DEPT
     return loss
 
 
-def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    """Return the loss of extensive findings from every patch of the endpoint and from their mean, plus the variance of
-    patches within an image relative to that between images."""
+def _whole_image_loss(
+    model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray
+) -> Tensor:
+    """Return the loss of extensive findings from every patch of the endpoint and from their mean,
+    plus the variance of patches within an image relative to that between images."""
     outputs = model(pixel_values=_pixels(data.images[rows]))
     patches, labels = _patches(outputs, BLOCKS), torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
     loss = PLACE * _place_loss(heads, outputs, DEPTHS[-1:])
-    patches = patches - patches.mean(0, keepdim=True) + patches.mean((0, 1))  # alike, but for their place
+    patches = (
+        patches - patches.mean(0, keepdim=True) + patches.mean((0, 1))
+    )  # alike, but for their place
     mean = patches.mean(1, keepdim=True)
     for states in (patches, mean):
         logits = heads["label"](states)[..., EXTENSIVE]
@@ -267,11 +355,16 @@ def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingIm
 
 
 @torch.no_grad()
-def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, dict]:
-    """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and maximum of the patch
-    states, fitted on images ``rows``; the last block's states are the endpoint. Beside them, that of the images' own
-    thumbnails. Only of findings with both classes."""
-    pooled: dict[str, list[Tensor]] = {name: [] for name in ("thumbnails", *(f"block {depth}" for depth in DEPTHS))}
+def _probes(
+    model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray
+) -> dict[str, dict]:
+    """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and
+    maximum of the patch states, fitted on images ``rows``; the last block's states are the
+    endpoint. Beside them, that of the images' own thumbnails. Only of findings with both
+    classes."""
+    pooled: dict[str, list[Tensor]] = {
+        name: [] for name in ("thumbnails", *(f"block {depth}" for depth in DEPTHS))
+    }
     everything = np.concatenate([rows, tested])
     for part in np.array_split(everything, max(1, len(everything) // 64)):
         pixels = _pixels(data.images[part])
@@ -286,9 +379,14 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
         inputs = torch.cat(parts).double()
         inputs = (inputs - inputs[:fitted].mean(0)) / inputs[:fitted].std(0).clamp(min=1e-6)
         inputs, targets = F.pad(inputs, (0, 1), value=1.0), labels[:fitted].double()
-        products = inputs[:fitted].T @ inputs[:fitted] + RIDGE * fitted * torch.eye(inputs.shape[1]).double()
+        products = (
+            inputs[:fitted].T @ inputs[:fitted]
+            + RIDGE * fitted * torch.eye(inputs.shape[1]).double()
+        )
         scores = inputs[fitted:] @ torch.linalg.solve(products, inputs[:fitted].T @ targets)
-        columns = zip(FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=False)  # without the words
+        columns = zip(
+            FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=False
+        )  # without the words
         areas[name] = {
             finding: round(float(roc_auc_score(present, score)), 3)
             for finding, present, score in columns
@@ -298,8 +396,8 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
 
 
 def position_r2(learnt: Tensor, tested: Tensor) -> float:
-    """Return R² of row and column of a patch in images ``tested`` [B, N, d], read from its state by least squares
-    fitted on ``learnt``."""
+    """Return R² of row and column of a patch in images ``tested`` [B, N, d], read from its state by
+    least squares fitted on ``learnt``."""
     inputs, tests = (F.pad(states, (0, 1), value=1.0).double() for states in (learnt, tested))
     wanted = _places(inputs.shape[1]).to(inputs)
     solution = torch.linalg.lstsq(inputs.flatten(0, 1), wanted.repeat(len(inputs), 1)).solution
@@ -309,10 +407,12 @@ def position_r2(learnt: Tensor, tested: Tensor) -> float:
 
 @torch.no_grad()
 def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> None:
-    """Fold per-channel standardisation of the patch states into the final LayerNorm, so that the small interface does
-    not miss channels of little variance."""
+    """Fold per-channel standardisation of the patch states into the final LayerNorm, so that the
+    small interface does not miss channels of little variance."""
     parts = np.array_split(rows, max(1, len(rows) // 64))
-    endpoints = [_states(model, _pixels(data.images[part])).last_hidden_state[:, 1:] for part in parts]
+    endpoints = [
+        _states(model, _pixels(data.images[part])).last_hidden_state[:, 1:] for part in parts
+    ]
     states = torch.cat(endpoints).flatten(0, 1)
     mean, std = states.mean(0), states.std(0).clamp(min=1e-3)
     model.layernorm.weight.div_(std)
@@ -320,19 +420,30 @@ def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.nda
 
 
 class ResidualNetwork(nn.Module):
-    """Grey radiographs [B, 1, H, W] -> map [B, 192, H / 16, W / 16] and findings' logits [B, F] from the map's mean.
+    """Grey radiographs [B, 1, H, W] -> map [B, 192, H / 16, W / 16] and findings' logits [B, F]
+    from the map's mean.
 
-    Residual blocks after He et al., "Deep Residual Learning for Image Recognition", 2016; each starts as its skip
-    connection. On processors with bfloat16 multiplication it computes in bfloat16, in a third of the time.
+    Residual blocks after He et al., "Deep Residual Learning for Image Recognition", 2016; each
+    starts as its skip connection. On processors with bfloat16 multiplication it computes in
+    bfloat16, in a third of the time.
     """
 
     def __init__(self, findings: int):
         super().__init__()
         first, second, third, fourth = WIDTHS
         self.stem = nn.Sequential(
-            nn.Conv2d(1, first, 7, 2, 3, bias=False), nn.BatchNorm2d(first), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+            nn.Conv2d(1, first, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(first),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2, 1),
         )
-        shapes = (first, first, 1), (first, second, 2), (second, second, 1), (second, third, 2), (third, third, 1)
+        shapes = (
+            (first, first, 1),
+            (first, second, 2),
+            (second, second, 1),
+            (second, third, 2),
+            (third, third, 1),
+        )
         shapes += (third, fourth, 1), (fourth, fourth, 1)
         self.body = nn.Sequential(*(_Block(*shape) for shape in shapes))
         self.label = nn.Linear(fourth, findings)
@@ -348,12 +459,20 @@ class ResidualNetwork(nn.Module):
 class _Block(nn.Module):
     def __init__(self, width_in: int, width: int, stride: int):
         super().__init__()
-        self.first, self.first_norm = nn.Conv2d(width_in, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
-        self.second, self.second_norm = nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        self.first, self.first_norm = (
+            nn.Conv2d(width_in, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+        self.second, self.second_norm = (
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
         nn.init.zeros_(self.second_norm.weight)
         self.skip = nn.Identity()
         if width != width_in:
-            self.skip = nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+            self.skip = nn.Sequential(
+                nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+            )
 
     def forward(self, places: Tensor) -> Tensor:
         added = F.relu(self.first_norm(self.first(places)))

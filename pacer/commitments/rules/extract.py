@@ -1,11 +1,12 @@
-"""The rule-based extractor of commitments (paper, appendix "Commitment supervision"), for raw and cleaned reports.
+"""The rule-based extractor of commitments (paper, appendix "Commitment supervision"), for raw and
+cleaned reports.
 
-Segments (``segments.py``) have mentions of names and cues (``table.py``), and ``polarity.py`` finds which cues reach
-which mention. A negative mention is provisional: the first positive or uncertain mention decides, even if it comes
-later. ``docs/commitments.md`` has results.
+Segments (``segments.py``) have mentions of names and cues (``table.py``), and ``polarity.py`` finds
+which cues reach which mention. A negative mention is provisional: the first positive or uncertain
+mention decides, even if it comes later. ``docs/commitments.md`` has results.
 
-The paper's own rule set, as far as that appendix describes it, is the choice ``anchors.rules: paper``;
-``docs/readings.md`` lists what the paper leaves open.
+The paper's own rule set, as far as that appendix describes it, is the choice ``anchors.rules:
+paper``; ``docs/readings.md`` lists what the paper leaves open.
 """
 
 import re
@@ -15,7 +16,12 @@ from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.polarity import Reading, read_mentions
-from pacer.commitments.rules.segments import ADDENDUM, expand_abbreviations, located_segments, segments
+from pacer.commitments.rules.segments import (
+    ADDENDUM,
+    expand_abbreviations,
+    located_segments,
+    segments,
+)
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
 from pacer.data.findings import FINDINGS
 
@@ -23,8 +29,8 @@ from pacer.data.findings import FINDINGS
 class Mention(NamedTuple):
     """One mention of a finding in a report, for explanations.
 
-    ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one. ``cue`` is the span of
-    the words that decided the polarity; None for a plain mention.
+    ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one.
+    ``cue`` is the span of the words that decided the polarity; None for a plain mention.
     """
 
     start: int
@@ -38,7 +44,8 @@ _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
 
 
 def extract_anchor(report: str) -> Anchor:
-    """Extract the findings that a report affirms, denies or leaves uncertain; unmentioned findings are in no field."""
+    """Extract the findings that a report affirms, denies or leaves uncertain; unmentioned findings
+    are in no field."""
     verdict: dict[str, str] = {}
     before_addendum: dict[str, str] = {}
     last: tuple[str, ...] = ()
@@ -50,11 +57,14 @@ def extract_anchor(report: str) -> Anchor:
             for finding in last:
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
-    return _anchor_of(frozenset((before_addendum | verdict if before_addendum else verdict).items()))
+    return _anchor_of(
+        frozenset((before_addendum | verdict if before_addendum else verdict).items())
+    )
 
 
 def find_mentions(report: str) -> list[Mention]:
-    """Return every mention of a finding, in order; :func:`extract_anchor` weighs those that contradict each other."""
+    """Return every mention of a finding, in order; :func:`extract_anchor` weighs those that
+    contradict each other."""
     mentions: list[Mention] = []
     last: tuple[str, ...] = ()
     for located in located_segments(report):
@@ -62,15 +72,19 @@ def find_mentions(report: str) -> list[Mention]:
         places = origins or []
         for mention, (polarity, cue) in _segment_readings(segment, commas):
             named, decided = (
-                _without_blanks(report, places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention)
+                _without_blanks(report, places[one.start], places[one.end - 1] + 1)
+                for one in (mention, cue or mention)
             )
             last = mention.row.findings or last
-            mentions += (Mention(*named, finding, polarity, decided if cue else None) for finding in last)
+            mentions += (
+                Mention(*named, finding, polarity, decided if cue else None) for finding in last
+            )
     return mentions
 
 
 def _without_blanks(report: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span without the blanks at its ends: a pattern or an abbreviation may take one with it."""
+    """Return the span without the blanks at its ends: a pattern or an abbreviation may take one
+    with it."""
     words = report[start:end]
     return end - len(words.lstrip()), start + len(words.rstrip())
 
@@ -89,29 +103,40 @@ def _segment_readings(segment: str, commas: list[int]) -> list[tuple[Match, Read
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
                 words.append("/")
-    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain, words), commas), strict=True)
+    readings = zip(
+        mentions, read_mentions(plain, mentions, _CUES.find(plain, words), commas), strict=True
+    )
     return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
 def _segment_findings(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
-    """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
+    """Return the findings (none: those named last) and the polarity of each mention of one segment,
+    in order."""
     text, _, commas = expand_abbreviations(segment.split(), None)
-    return tuple((mention.row.findings, reading.polarity) for mention, reading in _segment_readings(text, commas))
+    return tuple(
+        (mention.row.findings, reading.polarity)
+        for mention, reading in _segment_readings(text, commas)
+    )
 
 
 @lru_cache(maxsize=1 << 14)
 def _anchor_of(verdict: frozenset[tuple[str, str]]) -> Anchor:
     states = dict(verdict)
-    return Anchor.of(*([finding for finding, state in states.items() if state == name] for name in POLARITIES))
+    return Anchor.of(
+        *([finding for finding, state in states.items() if state == name] for name in POLARITIES)
+    )
 
 
 #: Characters around a name in which a negation counts. The paper names no size.
 WINDOW = 40
 
-_UNCERTAIN = re.compile(r"\b(?:possible|probable|may represent|could represent|questionable|suspect)")
+_UNCERTAIN = re.compile(
+    r"\b(?:possible|probable|may represent|could represent|questionable|suspect)"
+)
 _NEGATIVE = re.compile(
-    r"\b(?:no|not|without|absent|negative for|no evidence of)\b(?! (?:interval |significant )*change\b)"
+    r"\b(?:no|not|without|absent|negative for|no evidence of)\b(?! (?:interval |significant "
+    r")*change\b)"
 )
 _SEGMENT_END = re.compile(r"[.;](?!\d)")
 _DEVICES = r"\b(?:tubes?|catheters?|picc|central(?: venous)? lines?|devices?|pacemakers?)\b"
@@ -119,27 +144,37 @@ _DEVICES = r"\b(?:tubes?|catheters?|picc|central(?: venous)? lines?|devices?|pac
 
 #: The names of each finding are those of our table, since the paper has only the devices'.
 _PAPER_WORDS = {
-    finding: [row.words for row in NAMES if row.says == "names" and finding in row.findings] for finding in FINDINGS
+    finding: [row.words for row in NAMES if row.says == "names" and finding in row.findings]
+    for finding in FINDINGS
 } | {"support devices": [_DEVICES]}
 _PAPER_NAMES = {
-    finding: re.compile("|".join(rf"\b(?:{name})" for name in names)) for finding, names in _PAPER_WORDS.items()
+    finding: re.compile("|".join(rf"\b(?:{name})" for name in names))
+    for finding, names in _PAPER_WORDS.items()
 }
 
 
 def extract_paper_anchor(report: str) -> Anchor:
-    """Extract the findings as the paper's fallback does: a hedge anywhere in the sentence counts before a negation
-    nearby, and the first mention that is positive or uncertain ends the search for its finding."""
+    """Extract the findings as the paper's fallback does: a hedge anywhere in the sentence counts
+    before a negation nearby, and the first mention that is positive or uncertain ends the search
+    for its finding."""
     fields: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
     sentences = _SEGMENT_END.split(" ".join(report.lower().split()))
     for finding, names in _PAPER_NAMES.items():
-        read = [_paper_polarity(text, mention) for text in sentences for mention in names.finditer(text)]
+        read = [
+            _paper_polarity(text, mention) for text in sentences for mention in names.finditer(text)
+        ]
         if read:
-            fields[next((polarity for polarity in read if polarity != "negative"), "negative")].append(finding)
+            fields[
+                next((polarity for polarity in read if polarity != "negative"), "negative")
+            ].append(finding)
     return Anchor.of(**fields)
 
 
 def _paper_polarity(text: str, mention: re.Match[str]) -> str:
     if _UNCERTAIN.search(text):
         return "uncertain"
-    near = text[max(0, mention.start() - WINDOW) : mention.start()], text[mention.end() : mention.end() + WINDOW]
+    near = (
+        text[max(0, mention.start() - WINDOW) : mention.start()],
+        text[mention.end() : mention.end() + WINDOW],
+    )
     return "negative" if any(map(_NEGATIVE.search, near)) else "positive"

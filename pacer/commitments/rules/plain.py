@@ -1,6 +1,8 @@
-"""Foreign characters, markup and structured text as plain text, in which every character knows its place in the report.
+"""Foreign characters, markup and structured text as plain text, in which every character knows its
+place in the report.
 
-Models and web pages write bullets, tags, entities, JSON and tables; none of them may hide a cue or join two statements.
+Models and web pages write bullets, tags, entities, JSON and tables; none of them may hide a cue or
+join two statements.
 """
 
 import html
@@ -15,14 +17,27 @@ from pacer.commitments.rules.table import GROUPS, expand, lines
 Places = list[int] | None
 
 #: A report in ASCII without these is plain already.
-_MARKS = (*'<>&\\|~#*{"`\t', "_x000", "[ ]", "[x]", "[X]", "[/INST]", "ser:", "SER:", "uman:", "UMAN:")
+_MARKS = (
+    *'<>&\\|~#*{"`\t',
+    "_x000",
+    "[ ]",
+    "[x]",
+    "[X]",
+    "[/INST]",
+    "ser:",
+    "SER:",
+    "uman:",
+    "UMAN:",
+)
 #: What the tables call the signs that they cannot show.
 _SIGNS = {"line": "\n\n", "blank": " ", "nothing": ""}
 #: Characters with a special plain form.
 _SPELLINGS = {
     letter: _SIGNS.get(row["plain"], row["plain"]).replace("\\xad", "\xad")
     for row in lines("letters.tsv")
-    for letter in re.sub(r"\\(?:u\w{4}|x\w\w)", lambda code: chr(int(code[0][2:], 16)), row["letters"])
+    for letter in re.sub(
+        r"\\(?:u\w{4}|x\w\w)", lambda code: chr(int(code[0][2:], 16)), row["letters"]
+    )
 }
 
 
@@ -46,19 +61,29 @@ def _plain_letter(letter: str) -> str:
 
 #: The content of a cell of a table.
 _CELL = re.compile(r"[^|\s](?:[^|\n]*[^|\s])?")
-#: Markup in the order of its replacement: the sign that a text needs to have it, its pattern, the new text.
+#: Markup in the order of its replacement: the sign that a text needs to have it, its pattern, the
+#: new text.
 _MARKUP = [
-    (row["sign"], re.compile(expand(row["pattern"]), re.IGNORECASE | re.MULTILINE), _SIGNS.get(row["new"], row["new"]))
+    (
+        row["sign"],
+        re.compile(expand(row["pattern"]), re.IGNORECASE | re.MULTILINE),
+        _SIGNS.get(row["new"], row["new"]),
+    )
     for row in lines("markup.tsv")
 ]
 
 
 def plain(report: str, places: Places) -> tuple[str, Places]:
-    """Return a report as plain text, with the places of its characters if ``places`` has those of the report."""
+    """Return a report as plain text, with the places of its characters if ``places`` has those of
+    the report."""
     if report.isascii() and not has_any(report, _MARKS):
         return report, places
     if places is not None:
-        places = [place for place, letter in zip(places, report, strict=True) for _ in _plain_letter(letter)]
+        places = [
+            place
+            for place, letter in zip(places, report, strict=True)
+            for _ in _plain_letter(letter)
+        ]
     text = "".join(map(_plain_letter, report))
     for sign, pattern, new in _MARKUP:
         if sign in text and new == "columns":
@@ -83,7 +108,9 @@ def _by_column(pattern: re.Pattern[str], text: str, places: Places) -> tuple[str
         order.extend([*range(start, end), *[end - 1] * len(after)])
 
     for table in pattern.finditer(text):
-        names, cells = (list(_CELL.finditer(text, *table.span(part))) for part in ("names", "cells"))
+        names, cells = (
+            list(_CELL.finditer(text, *table.span(part))) for part in ("names", "cells")
+        )
         if len(names) == len(cells):
             put(done, table.start())
             for name, cell in zip(names, cells, strict=True):
@@ -105,8 +132,9 @@ def has_any(text: str, pieces: Sequence[str]) -> bool:
 def substitute(
     pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str, places: Places
 ) -> tuple[str, Places]:
-    """Replace the matches of a pattern. New letters have the places of the old ones in order, from the start of the
-    group that has matched; without a group, more letters than the old ones share their places evenly."""
+    """Replace the matches of a pattern. New letters have the places of the old ones in order, from
+    the start of the group that has matched; without a group, more letters than the old ones share
+    their places evenly."""
     if places is None:
         return pattern.sub(new, text), None
     pieces, origin, done = list[str](), list[int](), 0
@@ -119,7 +147,10 @@ def substitute(
             step = (end - start) / len(letters)
         pieces += text[done:start], letters
         origin += places[done:start]
-        origin += (places[min(max(begin, int(first + step * number)), end - 1)] for number in range(len(letters)))
+        origin += (
+            places[min(max(begin, int(first + step * number)), end - 1)]
+            for number in range(len(letters))
+        )
         done = end
     return "".join([*pieces, text[done:]]), origin + places[done:]
 
@@ -135,13 +166,17 @@ _WORDS = 40
 
 
 def without_prompt(text: str) -> str:
-    """Return the report in a generated text; unchanged if the text repeats no prompt, empty if it holds nothing else.
+    """Return the report in a generated text; unchanged if the text repeats no prompt, empty if it
+    holds nothing else.
 
-    Cut off are turns (all before ``[/INST]`` and similar marks, and thoughts); an indication up to the next heading, or
-    to the end of its sentence; and a task within the first 40 words, up to a mark such as ``Findings:`` or
-    ``Response:``. A task without such a mark leaves nothing, because nobody can tell where it ends.
+    Cut off are turns (all before ``[/INST]`` and similar marks, and thoughts); an indication up to
+    the next heading, or to the end of its sentence; and a task within the first 40 words, up to a
+    mark such as ``Findings:`` or ``Response:``. A task without such a mark leaves nothing, because
+    nobody can tell where it ends.
     """
-    answer = _TURNS.sub(lambda turns: "" if re.search(r"\w", _MARK.sub("", turns[0])) else turns[0], text)
+    answer = _TURNS.sub(
+        lambda turns: "" if re.search(r"\w", _MARK.sub("", turns[0])) else turns[0], text
+    )
     if _TASK.search(" ".join(answer.split(maxsplit=_WORDS)[:_WORDS])):
         begins = _REPORT.search(answer)
         return answer[begins.end() :].strip() if begins else ""

@@ -1,7 +1,8 @@
 """Polarity of a mention from the cues around it.
 
-Uncertainty is checked before negation, and a mention without a cue is positive (a statement of normality is negative).
-The paper's "local window" of a mention is its clause, and any list of findings that a cue introduces or closes.
+Uncertainty is checked before negation, and a mention without a cue is positive (a statement of
+normality is negative). The paper's "local window" of a mention is its clause, and any list of
+findings that a cue introduces or closes.
 """
 
 import re
@@ -31,22 +32,29 @@ class _Passage(NamedTuple):
     commas: list[int]
 
 
-#: What cues can say of a finding, the deciding kinds first; other cues (exceptions, clauses, ...) limit their reach.
+#: What cues can say of a finding, the deciding kinds first; other cues (exceptions, clauses, ...)
+#: limit their reach.
 _DECIDING = (("uncertain",), ("negative", "instead"), ("hint",), ("silent",))
 _DECIDING_KINDS = frozenset().union(*_DECIDING)
-#: Characters around a mention that are read: twice the longest reach, as the list of a finding goes on behind it.
+#: Characters around a mention that are read: twice the longest reach, as the list of a finding goes
+#: on behind it.
 _WINDOW = 300
 _START = attrgetter("start")
 
 
-def read_mentions(segment: str, mentions: list[Match], cues: list[Match], commas: list[int]) -> list[Reading]:
+def read_mentions(
+    segment: str, mentions: list[Match], cues: list[Match], commas: list[int]
+) -> list[Reading]:
     """Read each mention by the cues that reach it."""
     if not any(cue.row.says in _DECIDING_KINDS for cue in cues):
         return [_decide(mention, []) for mention in mentions]
     readings = []
     for index, mention in enumerate(mentions):
         low, high = mention.start - _WINDOW, mention.end + _WINDOW
-        first, last = bisect_left(mentions, low, key=_START), bisect_right(mentions, high, key=_START)
+        first, last = (
+            bisect_left(mentions, low, key=_START),
+            bisect_right(mentions, high, key=_START),
+        )
         around = cues[bisect_left(cues, low, key=_START) : bisect_right(cues, high, key=_START)]
         before, after = mentions[first:index], mentions[index + 1 : last]
         readings.append(_read(_Passage(segment, before, mention, after, around, commas)))
@@ -54,10 +62,13 @@ def read_mentions(segment: str, mentions: list[Match], cues: list[Match], commas
 
 
 def _decide(mention: Match, cues: list[Match]) -> Reading:
-    """Decide: uncertain before negative before the mention's own polarity; the nearest of several cues is returned."""
+    """Decide: uncertain before negative before the mention's own polarity; the nearest of several
+    cues is returned."""
     if not cues:
         return Reading("negative" if mention.row.says == "denies" else "positive", None)
-    uncertain, negative, hint, silent = ([cue for cue in cues if cue.row.says in kinds] for kinds in _DECIDING)
+    uncertain, negative, hint, silent = (
+        [cue for cue in cues if cue.row.says in kinds] for kinds in _DECIDING
+    )
     deciding = uncertain or negative or hint
     if silent and not any(cue.start > silent[-1].start for cue in deciding):
         return Reading(None, silent[-1])
@@ -84,30 +95,42 @@ def _read(passage: _Passage) -> Reading:
         and _reaches(cue, passage.mention, floor, ceiling)
         and not (cue.end <= start and _no_longer_applies(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
-        and not (cue.row.side == "between" and (cue.start > limit or not _between_two(passage, cue)))
+        and not (
+            cue.row.side == "between" and (cue.start > limit or not _between_two(passage, cue))
+        )
     ]
     return _decide(passage.mention, reaching)
 
 
 def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
-    """Whether a mention stands on the cue's side, within its reach and its clause, which lasts from ``floor`` to
-    ``ceiling``. A cue inside the mention counts as before it."""
+    """Whether a mention stands on the cue's side, within its reach and its clause, which lasts from
+    ``floor`` to ``ceiling``. A cue inside the mention counts as before it."""
     forwards, backwards = cue.row.reach
     if cue.start < mention.end:
         return cue.start >= max(floor, mention.start - forwards) and forwards > 0
     return cue.start < min(ceiling, mention.end + backwards)
 
 
-_LISTED, _COURSE, _TO_OR, _VERB = (re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb"))
-_PART_OF, _ITS_PART, _PLACE, _PLACED = (re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed"))
-_ALTERNATIVE, _CONJUNCTION = re.compile(r"\b(?:or|nor|andor)\b"), re.compile(r"\b(?:or|nor|andor|and)\b")
-_SUBJECT, _PLURAL_VERB, _DENIAL = (re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial"))
+_LISTED, _COURSE, _TO_OR, _VERB = (
+    re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb")
+)
+_PART_OF, _ITS_PART, _PLACE, _PLACED = (
+    re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed")
+)
+_ALTERNATIVE, _CONJUNCTION = (
+    re.compile(r"\b(?:or|nor|andor)\b"),
+    re.compile(r"\b(?:or|nor|andor|and)\b"),
+)
+_SUBJECT, _PLURAL_VERB, _DENIAL = (
+    re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial")
+)
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 
 def _end_of_list(passage: _Passage, subjects: int) -> int:
-    """Return where the text after a mention stops referring to it: at the next finding that is not listed with it
-    ("effusion or pneumothorax is not seen" refers to both, "effusion, pneumothorax is not seen" does not)."""
+    """Return where the text after a mention stops referring to it: at the next finding that is not
+    listed with it ("effusion or pneumothorax is not seen" refers to both, "effusion, pneumothorax
+    is not seen" does not)."""
     here, joined = passage.mention, False
     for following in passage.after:
         listed = _LISTED.fullmatch(passage.text, here.end, following.start)
@@ -116,15 +139,17 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
             continue
         if not listed:
             return following.start if joined else passage.after[0].start
-        one_thing = following.start == here.end + 1 and here.row.findings == following.row.findings  # "mass lesion"
+        one_thing = (
+            following.start == here.end + 1 and here.row.findings == following.row.findings
+        )  # "mass lesion"
         joined = joined or listed[1] is not None or one_thing
         here = following
     return passage.after[0].start if passage.after and not joined else len(passage.text)
 
 
 def _end_of_subjects(passage: _Passage) -> int:
-    """Return the end of the last finding that shares its verb with the mention ("the left effusion and right
-    pneumothorax have resolved"); the end of the mention if none does."""
+    """Return the end of the last finding that shares its verb with the mention ("the left effusion
+    and right pneumothorax have resolved"); the end of the mention if none does."""
     last = here = passage.mention
     for following in passage.after:
         if not _SUBJECT.fullmatch(passage.text, here.end, following.start):
@@ -136,59 +161,87 @@ def _end_of_subjects(passage: _Passage) -> int:
 
 
 def _between_two(passage: _Passage, cue: Match) -> bool:
-    """Whether a hint such as "and/or" stands between two findings that exclude each other. An opacity is no such
-    finding: "atelectasis/infiltrate" gives the cause of what is seen."""
+    """Whether a hint such as "and/or" stands between two findings that exclude each other. An
+    opacity is no such finding: "atelectasis/infiltrate" gives the cause of what is seen."""
     if cue.row.says != "hint":
         return True
     mentions = [*passage.before, passage.mention, *passage.after]
-    sides = [m for m in mentions if m.end <= cue.start][-1:] + [m for m in mentions if m.start >= cue.end][:1]
+    sides = [m for m in mentions if m.end <= cue.start][-1:] + [
+        m for m in mentions if m.start >= cue.end
+    ][:1]
     findings = {mention.row.findings for mention in sides}
     return len(findings) == 2 and ("lung opacity",) not in findings
 
 
 def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
-    """Whether a cue before a mention applies to an earlier phrase, and a new statement has begun since."""
+    """Whether a cue before a mention applies to an earlier phrase, and a new statement has begun
+    since."""
     text, (start, end, row) = passage.text, passage.mention
     findings_between = [earlier for earlier in passage.before if earlier.start >= cue.end]
     denies = _DENIAL.match(text, cue.start)
     hedges = cue.row.says in ("hint", "uncertain")
-    if (denies or hedges) and denies_a_property(text, cue, passage.mention, listed=bool(findings_between)):
+    if (denies or hedges) and denies_a_property(
+        text, cue, passage.mention, listed=bool(findings_between)
+    ):
         return True
     if denies or text.startswith("history of", cue.start):
-        statements = [other.start for other in passage.cues if other.row.says in ("statement", "degree")]
-        first = next((one for one in findings_between if one.row.says != "nothing"), passage.mention)
+        statements = [
+            other.start for other in passage.cues if other.row.says in ("statement", "degree")
+        ]
+        first = next(
+            (one for one in findings_between if one.row.says != "nothing"), passage.mention
+        )
         if ends_before(text, cue, first, passage.commas, statements):
             return True
     # (a name may itself begin with its degree: "increased markings")
     for other in (other for other in passage.cues if cue.end <= other.start <= start):
         # "likely atelectasis, no pneumothorax": a denial also begins a new statement
-        denial = cue.row.says != "negative" and other.row.says == "negative" and other.row.side == "before"
-        # a hedge needs any phrase to hedge: "possible scarring, no pneumothorax", unlike "probably no pneumothorax"
+        denial = (
+            cue.row.says != "negative"
+            and other.row.says == "negative"
+            and other.row.side == "before"
+        )
+        # a hedge needs any phrase to hedge: "possible scarring, no pneumothorax", unlike "probably
+        # no pneumothorax"
         if denial and text.count(" ", cue.end, other.start) > 2:
             return True
-        # "no consolidation, small effusion, or pneumothorax": a word of degree within the list that the cue introduces
+        # "no consolidation, small effusion, or pneumothorax": a word of degree within the list that
+        # the cue introduces
         if other.row.says == "degree" and _TO_OR.match(text, other.start):
             begins = _CONJUNCTION.search(text, cue.end, other.start) is not None
         else:
             begins = denial or other.row.says in ("statement", "degree")
         # "resolution of the effusion and right consolidation": one denial of both
-        listed = text.endswith(" of", cue.start, cue.end) and "and " in text[other.start - 4 : other.start + 4]
-        if begins and not listed and any(earlier.end <= other.start for earlier in findings_between):
+        listed = (
+            text.endswith(" of", cue.start, cue.end)
+            and "and " in text[other.start - 4 : other.start + 4]
+        )
+        if (
+            begins
+            and not listed
+            and any(earlier.end <= other.start for earlier in findings_between)
+        ):
             return True
     if not findings_between:
         return False
     last, following = findings_between[-1], end + _WINDOW
     # "no effusion or edema, cardiomegaly": the "or" has closed the list, unless another one follows
     new = start == last.end + 1 and last.row.findings != row.findings
-    closed = _ALTERNATIVE.search(text, cue.end, last.end) and not _ALTERNATIVE.search(text, end, following)
+    closed = _ALTERNATIVE.search(text, cue.end, last.end) and not _ALTERNATIVE.search(
+        text, end, following
+    )
     if (cue.row.says == "negative" and new and closed) or _VERB.search(text, start, end):
         return True
-    # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is unchanged"
-    return _COURSE.match(text, end) is not None and _ALTERNATIVE.search(text, last.end, start) is None
+    # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is
+    # unchanged"
+    return (
+        _COURSE.match(text, end) is not None and _ALTERNATIVE.search(text, last.end, start) is None
+    )
 
 
 def _beside_the_device(passage: _Passage, cue: Match) -> bool:
-    """Whether a cue near a device refers to something else: its tip, its place, or another finding."""
+    """Whether a cue near a device refers to something else: its tip, its place, or another
+    finding."""
     text, (start, end, _) = passage.text, passage.mention
     previous = passage.before[-1] if passage.before else Match(0, 0, passage.mention.row)
     if cue.row.says == "silent":
@@ -197,7 +250,8 @@ def _beside_the_device(passage: _Passage, cue: Match) -> bool:
         return True
     if cue.start >= end:
         return _PLACE.match(text, cue.end) is not None
-    # "no pneumothorax, right PICC in place": devices are rarely denied, and never at the end of such a list
+    # "no pneumothorax, right PICC in place": devices are rarely denied, and never at the end of
+    # such a list
     another = cue.end <= previous.end and previous.row.findings != ("support devices",)
     list_ended = another and not _ALTERNATIVE.search(text, previous.end, start)
     return list_ended or _PLACED.match(text, end) is not None
@@ -210,25 +264,32 @@ _PROPERTY_OF, _EVIDENCE, _DENIED_DEGREE = (
     re.compile(GROUPS[name]) for name in ("property_of", "evidence", "denied_degree")
 )
 #: A name that is a statement: "widened mediastinum", "heart enlarged".
-_STATEMENT = re.compile(rf"\b(?:{GROUPS['large']}|widened|thickened|collapsed|congested|engorged)\b")
+_STATEMENT = re.compile(
+    rf"\b(?:{GROUPS['large']}|widened|thickened|collapsed|congested|engorged)\b"
+)
 _AND, _TO_BE = re.compile(r" and\b(?! or\b)"), re.compile(r" (?:is|are|was|were) ")
 
 
 def denies_a_property(text: str, denial: Match, finding: Match, listed: bool) -> bool:
-    """Whether a denial before a finding denies something of, in or near the finding. ``listed``: other findings stand
-    between them, which an "or" may join with this one."""
+    """Whether a denial before a finding denies something of, in or near the finding. ``listed``:
+    other findings stand between them, which an "or" may join with this one."""
     found = _PROPERTY_OF.fullmatch(text, denial.end, finding.start)
     if found is None or (listed and _ALTERNATIVE.search(found["object"])):
         return False
     return not _EVIDENCE.fullmatch(found["object"].strip())
 
 
-def ends_before(text: str, denial: Match, finding: Match, commas: Sequence[int], statements: Sequence[int]) -> bool:
-    """Whether a denial has an object of its own, which ends before the first finding behind it: at a comma, at "and",
-    or where one of the ``statements`` begins. In "no focal process, effusion or pneumothorax" the list goes on."""
+def ends_before(
+    text: str, denial: Match, finding: Match, commas: Sequence[int], statements: Sequence[int]
+) -> bool:
+    """Whether a denial has an object of its own, which ends before the first finding behind it: at
+    a comma, at "and", or where one of the ``statements`` begins. In "no focal process, effusion or
+    pneumothorax" the list goes on."""
     begin, start, end = denial.end, finding.start, finding.end
     joined = _AND.search(text, begin, start)
-    ends = [place for place in commas if begin <= place < start] + ([joined.start()] if joined else [])
+    ends = [place for place in commas if begin <= place < start] + (
+        [joined.start()] if joined else []
+    )
     ends += [place - 1 for place in statements if begin + 1 < place <= start]
     if not ends:
         return False

@@ -1,4 +1,5 @@
-"""Segmentation of a report into lower-case sentences, clauses and items, with their positions in the report."""
+"""Segmentation of a report into lower-case sentences, clauses and items, with their positions in
+the report."""
 
 import re
 from collections.abc import Iterator
@@ -12,14 +13,19 @@ from pacer.commitments.rules.table import ABBREVIATIONS, GROUPS
 ADDENDUM = "§"
 #: Ends of segments, and the name on a line of a name and its value.
 _END, _PAIR = re.compile(GROUPS["end"]), re.compile(GROUPS["pair"])
-#: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a number.
+#: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a
+#: number.
 _SPACED = {*punctuation, *map(chr, range(32))} - set(".,;!?-='/")
-_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0") | dict.fromkeys("()", ","))
+_PLAIN = str.maketrans(
+    dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0") | dict.fromkeys("()", ",")
+)
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
-    re.compile(GROUPS[name]) for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
+    re.compile(GROUPS[name])
+    for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
 _DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM = (
-    re.compile(GROUPS[name]) for name in ("divided", "values", "value_normal", "break", "dash", "item")
+    re.compile(GROUPS[name])
+    for name in ("divided", "values", "value_normal", "break", "dash", "item")
 )
 _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
@@ -27,28 +33,47 @@ _ABBREVIATION = re.compile(
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
 #: The first words of all abbreviations, also beside commas.
 _ABBREVIATED = frozenset(
-    before + short.split()[0] + after for short in ABBREVIATIONS for before in ("", ",") for after in ("", ",")
+    before + short.split()[0] + after
+    for short in ABBREVIATIONS
+    for before in ("", ",")
+    for after in ("", ",")
 )
 #: What commas and dashes divide, and a comma within a number.
 _PHRASE, _IN_NUMBER = re.compile(r"[^, ](?:[^,]*[^, ])?"), re.compile(r",(?=\d)")
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
 #: The longest line of a list of short lines.
 _ITEM_LENGTH = 40
-#: Pieces of which a text has one if it is to be searched for an addendum, divided words, and values.
+#: Pieces of which a text has one if it is to be searched for an addendum, divided words, and
+#: values.
 _HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
-_IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", " no,", " yes,", "sent,", "tive,", "tain,", "mentioned,")
+_IN_VALUES = (
+    ":",
+    "(",
+    "|",
+    "- ",
+    "?!",
+    "•",
+    "\t",
+    " no,",
+    " yes,",
+    "sent,",
+    "tive,",
+    "tain,",
+    "mentioned,",
+)
 _IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,")
 
 
 def segments(report: str) -> list[str]:
-    """Split a report into lower-case segments without punctuation; some may be empty or have consecutive spaces."""
+    """Split a report into lower-case segments without punctuation; some may be empty or have
+    consecutive spaces."""
     return _END.split(_normalise(report, None)[0])
 
 
 def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
-    """Yield the words of the non-empty segments, and the place in the report of each character of the words with single
-    spaces. A space has the place of the first one that it replaces."""
+    """Yield the words of the non-empty segments, and the place in the report of each character of
+    the words with single spaces. A space has the place of the first one that it replaces."""
     text, origin = _normalise(report, list(range(len(report))))
     bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
     for first, last in list(pairwise(bounds))[::2]:
@@ -62,11 +87,13 @@ def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
 
 
 def expand_abbreviations(words: list[str], places: Places) -> tuple[str, Places, list[int]]:
-    """Write the abbreviations of a segment in full, strokes without spaces, and commas as spaces; also return where the
-    commas stood."""
+    """Write the abbreviations of a segment in full, strokes without spaces, and commas as spaces;
+    also return where the commas stood."""
     segment = " ".join(words)
     if "/" in segment or "?" in segment or not _ABBREVIATED.isdisjoint(words):
-        segment, places = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], segment, places)
+        segment, places = substitute(
+            _ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], segment, places
+        )
         segment, places = substitute(_STROKE, lambda _: "/", segment, places)
     if "," not in segment:
         return segment, places, []
@@ -82,7 +109,8 @@ def expand_abbreviations(words: list[str], places: Places) -> tuple[str, Places,
 
 
 def _normalise(report: str, places: Places) -> tuple[str, Places]:
-    """Lower-case a report, mark ends of segments, replace punctuation and digits; return the places of letters too."""
+    """Lower-case a report, mark ends of segments, replace punctuation and digits; return the places
+    of letters too."""
     text, places = plain(report, places)
     dashed = _DASHED.match(text)
     if "\n" in text and _PAIRS.fullmatch(text):
@@ -119,7 +147,11 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
 
 def _loose(mark: re.Match[str]) -> str:
     """Return how a loose mark is read: a dash after a space as a comma."""
-    return "," if mark[0] == "-" and mark.string[max(0, mark.start() - 1) : mark.start()].isspace() else " "
+    return (
+        ","
+        if mark[0] == "-" and mark.string[max(0, mark.start() - 1) : mark.start()].isspace()
+        else " "
+    )
 
 
 def _end(gap: re.Match[str]) -> str:

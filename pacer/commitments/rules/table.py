@@ -1,9 +1,10 @@
-"""The tables of the rules: names of findings (``names.tsv``), cues about them (``cues.tsv``), ``abbreviations.tsv``;
-and the search for their rows in a text.
+"""The tables of the rules: names of findings (``names.tsv``), cues about them (``cues.tsv``),
+``abbreviations.tsv``; and the search for their rows in a text.
 
-A row is one name or cue. Its words are a short regular expression for lower-case text without punctuation; ``{degree}``
-stands for a group of ``words.tsv``. Matches begin at the start of a word. Every row has an example with its reading,
-which the tests check, and ``docs/commitments.md`` explains the columns.
+A row is one name or cue. Its words are a short regular expression for lower-case text without
+punctuation; ``{degree}`` stands for a group of ``words.tsv``. Matches begin at the start of a word.
+Every row has an example with its reading, which the tests check, and ``docs/commitments.md``
+explains the columns.
 """
 
 import re
@@ -17,12 +18,14 @@ from typing import NamedTuple
 class Rule(NamedTuple):
     """One row of a table.
 
-    ``says`` is the meaning: of a cue ``negative``, ``uncertain``, ``hint``, ``silent``, ``instead``, ``nothing``, or
-    ``clause``, ``statement``, ``degree``, which end the reach of others; of a name ``names``, ``denies``, ``same`` (the
-    finding named last) or ``nothing`` (a look-alike). ``side`` is where a cue stands: ``before`` or ``after`` the
-    finding, ``around`` (either), ``between`` two. ``reach``: in how many characters a finding after and before the cue
-    must stand. The name of a finding has no comma in it, unless ``with_commas``. ``pieces``: at most two sets of pieces
-    of words; every match contains a piece of each set, so other texts need not be searched.
+    ``says`` is the meaning: of a cue ``negative``, ``uncertain``, ``hint``, ``silent``,
+    ``instead``, ``nothing``, or ``clause``, ``statement``, ``degree``, which end the reach of
+    others; of a name ``names``, ``denies``, ``same`` (the finding named last) or ``nothing`` (a
+    look-alike). ``side`` is where a cue stands: ``before`` or ``after`` the finding, ``around``
+    (either), ``between`` two. ``reach``: in how many characters a finding after and before the cue
+    must stand. The name of a finding has no comma in it, unless ``with_commas``. ``pieces``: at
+    most two sets of pieces of words; every match contains a piece of each set, so other texts need
+    not be searched.
     """
 
     says: str
@@ -38,9 +41,12 @@ class Rule(NamedTuple):
 
 
 def lines(name: str, package: str = "pacer.commitments.rules") -> list[dict[str, str]]:
-    """Read a table of a package. The first line has the names of the columns; lines with # are comments."""
+    """Read a table of a package. The first line has the names of the columns; lines with # are
+    comments."""
     text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
-    head, *lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
+    head, *lines = [
+        line.split("\t") for line in text.splitlines() if line and not line.startswith("#")
+    ]
     return [dict(zip(head, line, strict=True)) for line in lines]
 
 
@@ -58,25 +64,36 @@ for _line in lines("words.tsv"):
 
 
 def pieces(column: str) -> tuple[frozenset[str], ...]:
-    """Read a table's column of pieces: ``no, without & effusion``. Empty: every text is searched."""
+    """Read a table's column of pieces: ``no, without & effusion``. Empty: every text is
+    searched."""
     return tuple(frozenset(choices.split(", ")) for choices in column.split(" & ") if choices)
 
 
 def _row(line: dict[str, str]) -> Rule:
-    side, numbers = line.get("side", ""), [int(number) for number in line.get("reach", "").split(", ") if number]
+    side, numbers = (
+        line.get("side", ""),
+        [int(number) for number in line.get("reach", "").split(", ") if number],
+    )
     return Rule(
         *(line["says"], expand(line["words"]), line["example"], line["reading"]),
         findings=tuple(filter(None, line.get("findings", "").split(", "))),
         anywhere=line["start"] == "anywhere",
         with_commas=line["says"] != "names" or line["start"] == "word, with commas",
         side=side,
-        reach=(numbers[0] if side and side != "after" else 0, numbers[-1] if side and side != "before" else 0),
+        reach=(
+            numbers[0] if side and side != "after" else 0,
+            numbers[-1] if side and side != "before" else 0,
+        ),
         pieces=pieces(line["pieces"]),
     )
 
 
 #: The words in full of each abbreviation.
-ABBREVIATIONS = {short: line["words"] for line in lines("abbreviations.tsv") for short in line["short"].split(", ")}
+ABBREVIATIONS = {
+    short: line["words"]
+    for line in lines("abbreviations.tsv")
+    for short in line["short"].split(", ")
+}
 NAMES, CUES = (tuple(map(_row, lines(table))) for table in ("names.tsv", "cues.tsv"))
 
 
@@ -95,8 +112,8 @@ class Match(NamedTuple):
 class Patterns:
     """The rows of a table. If two matches overlap, the earlier start wins, then the earlier row.
 
-    The words of a text determine which rows can match, and this is cached by word: so a text costs one look-up per
-    word, and only the few searches that its words require.
+    The words of a text determine which rows can match, and this is cached by word: so a text costs
+    one look-up per word, and only the few searches that its words require.
     """
 
     def __init__(self, rows: Sequence[Rule]):
@@ -110,11 +127,13 @@ class Patterns:
                 for piece in choices:
                     self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
         self._candidate_rows = lru_cache(maxsize=_WORDS)(self._rows_of)
-        self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
+        self._of_mask = lru_cache(maxsize=_WORDS)(
+            lambda mask: [s for s in self._searches if mask >> s[0] & 1]
+        )
 
     def find(self, text: str, words: list[str], commas: Sequence[int] = ()) -> list[Match]:
-        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps. The name of
-        a finding has no comma, which may stand at the blanks ``commas``."""
+        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without
+        overlaps. The name of a finding has no comma, which may stand at the blanks ``commas``."""
         bits = reduce(or_, map(self._candidate_rows, words), 0)
         mask = bits & bits >> len(self._rows)
         if not mask:
@@ -125,7 +144,9 @@ class Patterns:
                 start, end = match.span()
                 comma = next((comma for comma in commas if start < comma < end - 1), None)
                 if comma is not None and not self._rows[rank].with_commas:
-                    shorter = pattern.match(padded, start, comma + 1)  # what stands before the comma may be a name
+                    shorter = pattern.match(
+                        padded, start, comma + 1
+                    )  # what stands before the comma may be a name
                     if shorter is None:
                         continue
                     end = shorter.end()
@@ -138,5 +159,6 @@ class Patterns:
         return matches
 
     def _rows_of(self, word: str) -> int:
-        """Return the rows of which a word can hold a first piece, one bit each, then those of a second piece."""
+        """Return the rows of which a word can hold a first piece, one bit each, then those of a
+        second piece."""
         return reduce(or_, (bits for piece, bits in self._bits.items() if piece in word), 0)

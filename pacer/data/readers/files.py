@@ -1,5 +1,5 @@
-"""Files of several formats: annotation files ``{"train": [record, ...], "val": [...], "test": [...]}`` of MIMIC-RG4 and
-R2Gen, and folders or archives of reports of MIMIC-CXR and Open-I."""
+"""Files of several formats: annotation files ``{"train": [record, ...], "val": [...], "test":
+[...]}`` of MIMIC-RG4 and R2Gen, and folders or archives of reports of MIMIC-CXR and Open-I."""
 
 import json
 import tarfile
@@ -24,7 +24,10 @@ from pacer.data.schemas import SPLITS
 from pacer.data.values import quoted, shown
 
 #: Types of the fields that are not text.
-_KINDS: dict[str, pl.DataType] = {"new_scores": pl.List(pl.Float32()), "image_path": pl.List(pl.String())}
+_KINDS: dict[str, pl.DataType] = {
+    "new_scores": pl.List(pl.Float32()),
+    "image_path": pl.List(pl.String()),
+}
 
 
 def _text(text: str) -> str:
@@ -48,27 +51,38 @@ Unread = Annotated[None, BeforeValidator(lambda value: None)]
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs) and content.keys() <= set(SPLITS):
-        raise ValueError(f"a split appears twice ({', '.join(name for name, _ in pairs)}); merge its lists")
+        raise ValueError(
+            f"a split appears twice ({', '.join(name for name, _ in pairs)}); merge its lists"
+        )
     return content
 
 
 def read_annotations(path: Path) -> dict[str, list[Any]]:
-    """Read the records of each split, in the order of a file in UTF-8, with or without a byte order mark, maybe
-    compressed by gzip. Raises a DataError if it cannot be read as JSON, or is not an object of splits with lists."""
+    """Read the records of each split, in the order of a file in UTF-8, with or without a byte order
+    mark, maybe compressed by gzip. Raises a DataError if it cannot be read as JSON, or is not an
+    object of splits with lists."""
     try:
         with opened(path) as file:
             splits = json.load(file, object_pairs_hook=_without_repeats)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
-    lists = isinstance(splits, dict) and all(isinstance(records, list) for records in splits.values())
+        raise DataError(
+            f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    lists = isinstance(splits, dict) and all(
+        isinstance(records, list) for records in splits.values()
+    )
     if not lists or not splits or not splits.keys() <= set(SPLITS):
-        raise DataError(f"{path} must be a JSON object that maps splits ({', '.join(SPLITS)}) to lists of records")
+        raise DataError(
+            f"{path} must be a JSON object that maps splits ({', '.join(SPLITS)}) to lists of "
+            "records"
+        )
     return splits
 
 
 def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:
-    """Return a row per valid record: the fields of ``model``, and ``file``, ``row``, ``split``; list the other records.
-    Rows, and fields that the model lacks, are counted under the input ``source``."""
+    """Return a row per valid record: the fields of ``model``, and ``file``, ``row``, ``split``;
+    list the other records. Rows, and fields that the model lacks, are counted under the input
+    ``source``."""
     columns = ("file", "row", "split", *model.model_fields)
     rows, problems = list[tuple[Any, ...]](), list[dict[str, Any]]()
     for split, records in read_annotations(path).items():
@@ -84,15 +98,20 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
                 problems.append(place | _problem(raw, error))
     listed = ("file", "row", "id", "field", "reason", "value")
     account.add(pl.DataFrame(problems, dict.fromkeys(listed, pl.String())))
-    return pl.DataFrame(rows, {name: _KINDS.get(name, pl.String()) for name in columns}, orient="row")
+    return pl.DataFrame(
+        rows, {name: _KINDS.get(name, pl.String()) for name in columns}, orient="row"
+    )
 
 
 def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
-    """Return a record's id, and field, reason and value of its first problem; pydantic's reasons quote no value."""
+    """Return a record's id, and field, reason and value of its first problem; pydantic's reasons
+    quote no value."""
     first = error.errors(include_url=False)[0]
     id = raw.get("id") if isinstance(raw, dict) else None
     return {
-        "id": str(id).encode("utf-8", "backslashreplace").decode() if isinstance(id, str | int) else None,
+        "id": str(id).encode("utf-8", "backslashreplace").decode()
+        if isinstance(id, str | int)
+        else None,
         "field": str(first["loc"][0]) if first["loc"] else "-",
         "reason": first["msg"].removeprefix("Value error, "),
         "value": None if first["type"] == "missing" else shown(first["input"]),
@@ -100,8 +119,9 @@ def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
 
 
 def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file with an ending in a folder (sorted by name) or a zip or tar archive of it (in
-    stored order), without hidden files. Raises a DataError if the path cannot be read, or has no such file."""
+    """Yield name and content of each file with an ending in a folder (sorted by name) or a zip or
+    tar archive of it (in stored order), without hidden files. Raises a DataError if the path cannot
+    be read, or has no such file."""
     number = 0
     with Ticker("reports", None) as ticker:
         try:
@@ -110,9 +130,18 @@ def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
                     number += 1
                     yield name, content()
                     ticker.advance()
-        except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+        except (
+            tarfile.TarError,
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            RuntimeError,
+        ) as error:
             reason = str(getattr(error, "strerror", None) or error).partition("\n")[0]
-            raise DataError(f"{path} cannot be read as a folder, a zip or a tar archive: {reason}") from None
+            raise DataError(
+                f"{path} cannot be read as a folder, a zip or a tar archive: {reason}"
+            ) from None
     if not number:
         raise DataError(f"{path} contains no {ending} files")
 

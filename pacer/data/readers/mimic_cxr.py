@@ -1,7 +1,9 @@
-"""Reader of MIMIC-CXR as PhysioNet ships it: the report files, and MIMIC-CXR-JPG's tables of metadata and splits.
+"""Reader of MIMIC-CXR as PhysioNet ships it: the report files, and MIMIC-CXR-JPG's tables of
+metadata and splits.
 
-The rows are those of the metadata, one per image. Each row gets its split and the sections of its study's report. The
-rows are then processed like a table of studies (:mod:`pacer.data.readers.image_rows`).
+The rows are those of the metadata, one per image. Each row gets its split and the sections of its
+study's report. The rows are then processed like a table of studies
+(:mod:`pacer.data.readers.image_rows`).
 """
 
 import re
@@ -26,18 +28,25 @@ _STUDY = ["subject", "study"]
 _IMAGE = [*_STUDY, "dicom"]
 #: The columns of the two tables, and our names for them.
 _IDS = {"subject_id": "subject", "study_id": "study", "dicom_id": "dicom"}
-_METADATA = _IDS | {"ViewPosition": "view", "StudyDate": "date", "StudyTime": "time", VIEW_IN_FULL: "view in full"}
+_METADATA = _IDS | {
+    "ViewPosition": "view",
+    "StudyDate": "date",
+    "StudyTime": "time",
+    VIEW_IN_FULL: "view in full",
+}
 _SPLIT = _IDS | {"split": "split"}
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """Return every study of the metadata; list images and reports that belong to no study. Raises a DataError also if a
-    study has two reports, or an image two splits."""
+    """Return every study of the metadata; list images and reports that belong to no study. Raises a
+    DataError also if a study has two reports, or an image two splits."""
     metadata, split, reports = (source.files[role] for role in ("metadata", "split", "reports"))
     images = _table(metadata, _METADATA)
     if "view in full" in images.columns:
         has_position = ~pl.col("view").str.contains(EMPTY_CELL)
-        images = images.with_columns(view=pl.when(has_position).then("view").otherwise("view in full"))
+        images = images.with_columns(
+            view=pl.when(has_position).then("view").otherwise("view in full")
+        )
     account.read["metadata"] += images.height
     splits = _table(split, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
     _check_once(splits, "dicom", f"{split} lists more than one split for image")
@@ -52,45 +61,69 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             account.read[role] += lost.height
         account.divert(lost, "", pl.lit(True), reason, LEFT_OUT)
     images = images.join(splits.drop("file", "row"), on=_IMAGE, how="left", maintain_order="left")
-    # an image without a split is an omission if another image of the study has one; else the study is not in the table
+    # an image without a split is an omission if another image of the study has one; else the study
+    # is not in the table
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
     images = images.with_columns(id="study", splits=listed)
     slip = pl.col("split").is_null() & (pl.col("splits") > 0)
     images = account.divert(images, "", slip, "the image is not in the split table", LEFT_OUT)
-    # a time is a number without leading zeros; the time parser refuses other forms that are ambiguous
-    time = pl.col("time").str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2").str.replace(r"^0+(\d{6})\b", "$1")
-    images = images.with_columns(time).join(texts.drop("file", "row"), on="study", how="left", maintain_order="left")
+    # a time is a number without leading zeros; the time parser refuses other forms that are
+    # ambiguous
+    time = (
+        pl.col("time")
+        .str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2")
+        .str.replace(r"^0+(\d{6})\b", "$1")
+    )
+    images = images.with_columns(time).join(
+        texts.drop("file", "row"), on="study", how="left", maintain_order="left"
+    )
     unused = (
-        pl.when(pl.col("splits") == 0).then(pl.lit("none of its images is in the split table"))
-        .when(pl.col("splits") > 1).then(pl.lit("its images are in two splits"))
-        .when(pl.col("has_file").is_null()).then(pl.lit("there is no report"))
-    )  # fmt: skip
-    path = pl.format("p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom")
+        pl.when(pl.col("splits") == 0)
+        .then(pl.lit("none of its images is in the split table"))
+        .when(pl.col("splits") > 1)
+        .then(pl.lit("its images are in two splits"))
+        .when(pl.col("has_file").is_null())
+        .then(pl.lit("there is no report"))
+    )
+    path = pl.format(
+        "p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom"
+    )
     one_split = pl.when(pl.col("splits") == 1).then("split")
     images = images.with_columns(path.alias("image"), unused.alias(UNUSED), one_split)
     return studies_of(images, "metadata", account)
 
 
 def read_reports(path: Path) -> pl.DataFrame:
-    """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its ``file``, at any depth
-    of a folder or of an archive of it. Raises a DataError if there is no text file, or one cannot be read."""
+    """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its
+    ``file``, at any depth of a folder or of an archive of it. Raises a DataError if there is no
+    text file, or one cannot be read."""
     rows = []
     for name, content in read_files(path, ".txt"):
         if match := _REPORT_FILE.search(name):
             try:
                 sections = find_sections(content.decode("utf-8"))
             except UnicodeDecodeError as error:
-                # another encoding would be a guess, and a wrong guess silently changes the references
+                # another encoding would be a guess, and a wrong guess silently changes the
+                # references
                 reason = f"{error.reason} at byte {error.start}"
-                raise DataError(f"{path}/{name} is not valid UTF-8 ({reason}); save it as UTF-8") from None
-            rows.append((f"{path}/{name}", match[1], *(getattr(sections, section) for section in TEXTS)))
+                raise DataError(
+                    f"{path}/{name} is not valid UTF-8 ({reason}); save it as UTF-8"
+                ) from None
+            rows.append(
+                (f"{path}/{name}", match[1], *(getattr(sections, section) for section in TEXTS))
+            )
     columns = dict.fromkeys(("file", "study", *TEXTS), pl.String())
-    return pl.DataFrame(rows, columns, orient="row").with_columns(row=pl.lit(""), has_file=True).sort("study", "file")
+    return (
+        pl.DataFrame(rows, columns, orient="row")
+        .with_columns(row=pl.lit(""), has_file=True)
+        .sort("study", "file")
+    )
 
 
 def read_original_findings(path: Path | None) -> pl.DataFrame:
-    """Read ``study_id`` (unique) and ``findings_original`` from report files (:func:`read_reports`), for scores against
-    the original reports; the first text of a study counts. No rows if there is no path."""
+    """Read ``study_id`` (unique) and ``findings_original`` from report files
+    (:func:`read_reports`), for scores against the original reports; the first text of a study
+    counts. No rows if there is no path."""
     if path is None:
         return pl.DataFrame(schema={"study_id": pl.String(), "findings_original": pl.String()})
     originals = read_reports(path).unique("study", keep="first", maintain_order=True)
@@ -98,12 +131,15 @@ def read_original_findings(path: Path | None) -> pl.DataFrame:
 
 
 def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
-    """Read the columns as text under our names, with their places. A copy of the metadata may lack views in full."""
+    """Read the columns as text under our names, with their places. A copy of the metadata may lack
+    views in full."""
     table = open_table(path)
     theirs = {name: column for name in columns if (column := table.only(name)) is not None}
     missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
     if missing:
-        raise DataError(f"{path}: missing columns {', '.join(missing)}; it has {shown_columns(table.columns)}")
+        raise DataError(
+            f"{path}: missing columns {', '.join(missing)}; it has {shown_columns(table.columns)}"
+        )
     table.check_ids([column for name, column in theirs.items() if name in _IDS])
     frame = table.frame(list(theirs.values()))
     frame.columns = [columns[name] for name in theirs]

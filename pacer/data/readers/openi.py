@@ -1,8 +1,8 @@
 """Reader of Open-I, Indiana University's collection of XML reports, as distributed.
 
-A report names its images but not their views, so a table of projections identifies the frontal one. Study and subject
-are the report's number in Open-I's form (``CXR1``): the collection does not identify reports of the same patient, and
-its COMPARISON section is not a previous report.
+A report names its images but not their views, so a table of projections identifies the frontal one.
+Study and subject are the report's number in Open-I's form (``CXR1``): the collection does not
+identify reports of the same patient, and its COMPARISON section is not a previous report.
 """
 
 import json
@@ -33,7 +33,8 @@ _TEXTS = ("file", "id", "field", "reason", "frontal", "lateral", "view", *SECTIO
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return one study per report, with the first frontal and the first lateral image.
 
-    An image that is not in the image folder keeps its name in the distribution, so that the image check reports it.
+    An image that is not in the image folder keeps its name in the distribution, so that the image
+    check reports it.
     """
     path, projections = source.files["reports"], source.files["projections"]
     views, files = read_views(projections), _image_files(source.images)
@@ -50,20 +51,38 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         named += images
         frontal, view, lateral = choose_images(images, views)
         chosen = {"frontal": frontal, "lateral": lateral}
-        shown = {kind: image and files.get(image_key(image), f"{image}.png") for kind, image in chosen.items()}
+        shown = {
+            kind: image and files.get(image_key(image), f"{image}.png")
+            for kind, image in chosen.items()
+        }
         rows.append({"file": f"{path}/{name}", "id": uid, "view": view} | texts | shown)
-    account.count("unknown_views", projections.name, "images", sum(image_key(name) not in views for name in named))
+    account.count(
+        "unknown_views",
+        projections.name,
+        "images",
+        sum(image_key(name) not in views for name in named),
+    )
     studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String()))
     studies = studies.with_columns(row=pl.lit(""), study_id="id", subject_id="id")
     broken = pl.col("reason").is_not_null()
     account.add(studies.filter(broken))
     studies = studies.filter(~broken)
     if config.openi.split is not None:
-        packaged = resources.files("pacer.data.readers").joinpath("r2gen_iu_split.json").read_text(encoding="utf-8")
-        pairs = [(f"CXR{number}", split) for split, numbers in json.loads(packaged).items() for number in numbers]
+        packaged = (
+            resources.files("pacer.data.readers")
+            .joinpath("r2gen_iu_split.json")
+            .read_text(encoding="utf-8")
+        )
+        pairs = [
+            (f"CXR{number}", split)
+            for split, numbers in json.loads(packaged).items()
+            for number in numbers
+        ]
         splits = pl.DataFrame(pairs, ["id", "split"], orient="row")
         studies = studies.join(splits, on="id", how="left", maintain_order="left")
-        studies = account.divert(studies, "", pl.col("split").is_null(), "not in the split", LEFT_OUT)
+        studies = account.divert(
+            studies, "", pl.col("split").is_null(), "not in the split", LEFT_OUT
+        )
     return account.divert(studies, "", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
 
 
@@ -73,13 +92,15 @@ def _image_files(folder: Path) -> dict[str, str]:
     for path in files_below(folder):
         ending, relative = path.suffix.lower(), path.relative_to(folder).as_posix()
         if ending in _FORMATS:
-            ranked.append((_FORMATS.index(ending), relative.count("/"), relative, image_key(path.name)))
+            ranked.append(
+                (_FORMATS.index(ending), relative.count("/"), relative, image_key(path.name))
+            )
     return {key: relative for _, _, relative, key in sorted(ranked, reverse=True)}
 
 
 def parse_report(content: bytes) -> tuple[str, list[str], dict[str, str | None]]:
-    """Return a report's id, its images by their names in the distribution, and its texts by section. Raises a
-    ValueError(field, reason) if the report is not valid XML, or has no number."""
+    """Return a report's id, its images by their names in the distribution, and its texts by
+    section. Raises a ValueError(field, reason) if the report is not valid XML, or has no number."""
     try:
         root = ET.fromstring(content)
     except (ET.ParseError, ValueError, LookupError):
@@ -93,4 +114,8 @@ def parse_report(content: bytes) -> tuple[str, list[str], dict[str, str | None]]
     for section in root.iter("AbstractText"):
         if (text := "".join(section.itertext())).strip():
             texts.setdefault(section.get("Label", "").strip().lower(), []).append(text)
-    return f"CXR{match[1]}", images, {name: " ".join(texts.get(name, ())) or None for name in SECTIONS}
+    return (
+        f"CXR{match[1]}",
+        images,
+        {name: " ".join(texts.get(name, ())) or None for name in SECTIONS},
+    )

@@ -1,7 +1,8 @@
 """Reader of R2Gen's ``annotation.json``, for IU X-Ray and for MIMIC-CXR.
 
-An IU X-Ray record has two images, the frontal first; a MIMIC-CXR record has a single image of either view. A table
-gives the view of each image; without one, its place in the record does. ``report`` is the findings section.
+An IU X-Ray record has two images, the frontal first; a MIMIC-CXR record has a single image of
+either view. A table gives the view of each image; without one, its place in the record does.
+``report`` is the findings section.
 """
 
 import re
@@ -48,7 +49,10 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     if table is None:
         account.count("assumed_views", "annotation", "images", sum(map(len, images)))
         # in MIMIC-CXR the order of images means nothing
-        pairs = [None if len(names) == 1 or re.search(MIMIC_PATH, names[0]) else names[1] for names in images]
+        pairs = [
+            None if len(names) == 1 or re.search(MIMIC_PATH, names[0]) else names[1]
+            for names in images
+        ]
         rows = [(names[0], "other", second) for names, second in zip(images, pairs, strict=True)]
     else:
         views = read_views(table)

@@ -1,9 +1,10 @@
 """Reader of MIMIC-RG4's annotation files: one file per context, one record per examination.
 
-Conventions of the released files: the text ``'s'`` marks an absent section, the number ``0`` an absent indication or
-history, and a view other than AP or PA (another text, ``0`` or null) an unknown view. Subject and study come from
-``subject_id`` and ``study_id`` if a record has them, else from the MIMIC path
-(``.../p10000032/s50414267/name.jpg``); MIMIC's letters are left out (``50414267``), as in MIMIC's own tables.
+Conventions of the released files: the text ``'s'`` marks an absent section, the number ``0`` an
+absent indication or history, and a view other than AP or PA (another text, ``0`` or null) an
+unknown view. Subject and study come from ``subject_id`` and ``study_id`` if a record has them, else
+from the MIMIC path (``.../p10000032/s50414267/name.jpg``); MIMIC's letters are left out
+(``50414267``), as in MIMIC's own tables.
 """
 
 from pathlib import Path
@@ -31,17 +32,20 @@ NAMES = {
     "emphasis": "new_scores",
 }
 _NO_IDS = (
-    "the path does not name a subject and a study; expected .../p<subject>/s<study>/..., or the fields subject_id and "
-    "study_id"
+    "the path does not name a subject and a study; expected .../p<subject>/s<study>/..., or the "
+    "fields subject_id and study_id"
 )
 
 #: Text, or 0 for none.
-_Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]
+_Note = Annotated[
+    Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)
+]
 _Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
 
 
 class Record(BaseModel):
-    """A record; only contexts with a lateral view or a previous report have the last four fields."""
+    """A record; only contexts with a lateral view or a previous report have the last four
+    fields."""
 
     id: Identifier
     finding: Text
@@ -61,14 +65,18 @@ class Record(BaseModel):
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return the studies in the files of ``config.contexts``, one context after the other."""
-    return pl.concat(_context(source.files[context], context, account) for context in config.contexts)
+    return pl.concat(
+        _context(source.files[context], context, account) for context in config.contexts
+    )
 
 
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     has_lateral, has_prior = availability(context)
     has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
     unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in has if not has[name]}
-    records = read_records(path, context, create_model("Record", __base__=Record, **unread), account)
+    records = read_records(
+        path, context, create_model("Record", __base__=Record, **unread), account
+    )
     records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     for name in filter(has.get, has):
         records = account.divert(records, NAMES[name], pl.col(name).is_null(), "Field required")
@@ -76,7 +84,9 @@ def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     records = records.with_columns(pl.col("frontal", "lateral").str.strip_chars_start("/"))
     subject, study = (pl.col("frontal").str.extract(MIMIC_PATH, group) for group in (1, 2))
     records = records.with_columns(
-        pl.col("findings", "impression", "prior_findings", "prior_impression").replace(ABSENT_TEXT, None),
+        pl.col("findings", "impression", "prior_findings", "prior_impression").replace(
+            ABSENT_TEXT, None
+        ),
         subject_id=pl.coalesce(bare_id("subject_id"), subject),
         study_id=pl.coalesce(bare_id("study_id"), study),
         contexts=pl.lit([context]),

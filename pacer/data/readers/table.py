@@ -1,6 +1,8 @@
-"""Reader of a user's table of studies: CSV, Excel, Parquet or JSONL, one row per image or one row per study.
+"""Reader of a user's table of studies: CSV, Excel, Parquet or JSONL, one row per image or one row
+per study.
 
-The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any row is converted.
+The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any
+row is converted.
 """
 
 import os
@@ -17,7 +19,15 @@ from pacer.core.hygiene import is_empty
 from pacer.core.io import yaml_beside
 from pacer.data.account import Account
 from pacer.data.priors import YEAR_FIRST
-from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, SPLITS, WHOLE, studies_of
+from pacer.data.readers.image_rows import (
+    COLUMNS,
+    OF_PREVIOUS,
+    REPORT,
+    REQUIRED,
+    SPLITS,
+    WHOLE,
+    studies_of,
+)
 from pacer.data.readers.views import parse_view
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
@@ -27,9 +37,12 @@ from pacer.data.values import mapped, quoted
 _IMAGES = ("frontal", "lateral")
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = yaml_beside(__file__, "table.yaml")
-#: Columns with at most so many values, or of such a name, may hold the split; folders of images may only hint at it.
+#: Columns with at most so many values, or of such a name, may hold the split; folders of images may
+#: only hint at it.
 _FEW, _FOLDERS = 10, "image folders"
-_NAMED_SPLIT = r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)"
+_NAMED_SPLIT = (
+    r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)"
+)
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -44,20 +57,39 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         if have is not None and set(table.columns) != have:
             differ = shown_columns(sorted(set(table.columns) ^ have))
             raise DataError(
-                f"{path} and {files[0]} differ in the columns {differ}; all files of a table must have the same columns"
+                f"{path} and {files[0]} differ in the columns {differ}; all files of a table must "
+                "have the same columns"
             )
         have, names = set(table.columns), _columns(path, table.columns, settings.columns)
         if script := _script(table, names, str(source.files["file"]), str(source.images)):
             raise DataError(
-                f"{path} contains images or lists; run this script, then use the .files.parquet it writes:{script}"
+                f"{path} contains images or lists; run this script, then use the .files.parquet it "
+                f"writes:{script}"
             )
-        others = {column: table.values(column) for column in table.columns if column not in names.values()}
-        unused.update({column: sum(value is not None for value in values) for column, values in others.items()})
-        few = {name: [*map(str, cells)] for name, cells in others.items() if len({*map(str, cells)}) <= _FEW}
+        others = {
+            column: table.values(column) for column in table.columns if column not in names.values()
+        }
+        unused.update(
+            {
+                column: sum(value is not None for value in values)
+                for column, values in others.items()
+            }
+        )
+        few = {
+            name: [*map(str, cells)]
+            for name, cells in others.items()
+            if len({*map(str, cells)}) <= _FEW
+        }
         images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
         images.columns = list(names)
-        images = images.with_columns(pl.Series(f"column {name}", few[name], pl.String) for name in few)
-        parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))
+        images = images.with_columns(
+            pl.Series(f"column {name}", few[name], pl.String) for name in few
+        )
+        parts.append(
+            images.with_columns(
+                file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)
+            )
+        )
     images = _with_whole_ids(pl.concat(parts, how="diagonal"), account)
     if "frontal" in images.columns:
         images = _image_rows(images, account)
@@ -68,37 +100,63 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         account.count("unknown_fields", "table", quoted(column), unused[column])
     account.read["table"] = images.height
     if settings.dates is not None and "date" in images.columns:
-        # to YYYY-MM-DD, with or without zeros; other cells, and any text after a date, are unchanged
-        mark, (day, month) = re.escape(settings.dates[2]), (2, 1) if settings.dates.startswith("MM") else (1, 2)
+        # to YYYY-MM-DD, with or without zeros; other cells, and any text after a date, are
+        # unchanged
+        mark, (day, month) = (
+            re.escape(settings.dates[2]),
+            (2, 1) if settings.dates.startswith("MM") else (1, 2),
+        )
         form = rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})"
-        images = images.with_columns(pl.col("date").str.replace(form, f"$3-${month}-${day}").alias(YEAR_FIRST))
+        images = images.with_columns(
+            pl.col("date").str.replace(form, f"$3-${month}-${day}").alias(YEAR_FIRST)
+        )
     return studies_of(images, "table", account, source.images)
 
 
 def _image_rows(studies: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row per image; a study
-    without images keeps a row. ``view`` is that of the frontal image."""
-    absent = {name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns}
-    filled = [mapped(name, lambda cell: None if is_empty(cell) else cell) for name in (*_IMAGES, "view")]
+    """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row
+    per image; a study without images keeps a row. ``view`` is that of the frontal image."""
+    absent = {
+        name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns
+    }
+    filled = [
+        mapped(name, lambda cell: None if is_empty(cell) else cell) for name in (*_IMAGES, "view")
+    ]
     studies = studies.with_columns(**absent).with_columns(*filled)
-    is_other = mapped("view", lambda view: (parsed := parse_view(view)) is None or parsed.kind != "frontal", pl.Boolean)
+    is_other = mapped(
+        "view",
+        lambda view: (parsed := parse_view(view)) is None or parsed.kind != "frontal",
+        pl.Boolean,
+    )
     for view in studies.filter(is_other)["view"]:
         account.count("unknown_views", "table", f"{quoted(view)} of a frontal image")
-    studies = studies.with_columns(view=pl.when(~is_other).then("view").otherwise(pl.lit("FRONTAL")))
+    studies = studies.with_columns(
+        view=pl.when(~is_other).then("view").otherwise(pl.lit("FRONTAL"))
+    )
     has_none = pl.all_horizontal(pl.col(_IMAGES).is_null())
-    frontals = studies.filter(pl.col("frontal").is_not_null() | has_none).with_columns(image="frontal")
+    frontals = studies.filter(pl.col("frontal").is_not_null() | has_none).with_columns(
+        image="frontal"
+    )
     laterals = studies.drop_nulls("lateral").with_columns(image="lateral", view=pl.lit("LATERAL"))
     return pl.concat([frontals, laterals]).drop(_IMAGES)
 
 
 def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFrame:
-    """Add the split, if another column, or the names of the files and of their folders below ``top``, give one for each
-    row; else count what may give it."""
+    """Add the split, if another column, or the names of the files and of their folders below
+    ``top``, give one for each row; else count what may give it."""
     texts = {name: images[name] for name in images.columns if name.startswith("column ")}
-    texts |= {"file names": images["file"].str.strip_prefix(top), _FOLDERS: images["image"].str.extract(r"(.*)[/\\]")}
+    texts |= {
+        "file names": images["file"].str.strip_prefix(top),
+        _FOLDERS: images["image"].str.extract(r"(.*)[/\\]"),
+    }
     known = pl.element().replace_strict(SPLITS, default=None)
     for source, text in texts.items():
-        split = text.str.to_lowercase().str.extract_all("[a-z]+").list.eval(known.drop_nulls()).list.last()
+        split = (
+            text.str.to_lowercase()
+            .str.extract_all("[a-z]+")
+            .list.eval(known.drop_nulls())
+            .list.last()
+        )
         if split.n_unique() > 1 and not split.null_count() and source != _FOLDERS:
             account.count("other_split", "table", quoted(source, words=9), images.height)
             return images.with_columns(split=split)
@@ -108,11 +166,17 @@ def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFram
 
 
 def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """Remove blanks, and the .0 of whole numbers in a column that had gaps; where other ids have decimals, it stays."""
+    """Remove blanks, and the .0 of whole numbers in a column that had gaps; where other ids have
+    decimals, it stays."""
     for name in ("subject", "study"):
         ids = pl.col(name).str.strip_chars()
         is_decimal = ids.str.contains(r"^\d+[.,]\d*[1-9]\d*$").any()
-        whole = pl.when(is_decimal).then(ids).otherwise(ids.str.replace(r"^(\d{1,15})[.,]0+$", "$1")).alias(name)
+        whole = (
+            pl.when(is_decimal)
+            .then(ids)
+            .otherwise(ids.str.replace(r"^(\d{1,15})[.,]0+$", "$1"))
+            .alias(name)
+        )
         changed = images.filter(whole != pl.col(name)).select(pl.lit(name), name)
         account.count_first("mended_ids", "table", changed.iter_rows())
         images = images.with_columns(whole)
@@ -120,28 +184,37 @@ def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
 
 
 def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:
-    """Return Python that makes a table of paths, one row per image, of pictures as Hugging Face's Parquet has them
-    (``{bytes, path}``, or only the bytes) and of lists; None if the table is one."""
+    """Return Python that makes a table of paths, one row per image, of pictures as Hugging Face's
+    Parquet has them (``{bytes, path}``, or only the bytes) and of lists; None if the table is
+    one."""
     if "image" not in names:  # a row per study
         return None
-    first = {name: next(filter(None, table.values(names[name])), None) for name in ("image", "view")}
+    first = {
+        name: next(filter(None, table.values(names[name])), None) for name in ("image", "view")
+    }
     lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
     picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
     kind = "pictures" if isinstance(picture, dict | bytes) else "lists" if lists else "none"
     explode = f".explode({', '.join(lists)})" if lists else ""
     content = 'picture["bytes"] or b""' if isinstance(picture, dict) else "picture"
-    return _SCRIPTS[kind].format(files=files, folder=folder, explode=explode, content=content, image=names["image"])
+    return _SCRIPTS[kind].format(
+        files=files, folder=folder, explode=explode, content=content, image=names["image"]
+    )
 
 
 def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, str]:
     """Map our column names to the table's names, for the columns that the table has.
 
-    A name without a mapping maps to itself, unless the column of that name is mapped to another name.
+    A name without a mapping maps to itself, unless the column of that name is mapped to another
+    name.
     """
     # a column named order may hold anything
     known = (*COLUMNS, *_IMAGES)
     names = {name: name for name in known if name not in (*mapping.values(), "order")} | mapping
-    problems = [f"unknown key {name} (expected one of {', '.join(known)})" for name in names.keys() - set(known)]
+    problems = [
+        f"unknown key {name} (expected one of {', '.join(known)})"
+        for name in names.keys() - set(known)
+    ]
     is_by_study = names.get("frontal") in have and names.get("image") not in have
     required = ("subject", "study", "frontal") if is_by_study else REQUIRED
     for name in ("image",) if is_by_study else _IMAGES:
@@ -153,15 +226,20 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
         problems.append("no column for findings, impression or whole_report")
     twice = [
-        column for column in dict.fromkeys(named) if column in have and have.count(column) + named.count(column) > 2
+        column
+        for column in dict.fromkeys(named)
+        if column in have and have.count(column) + named.count(column) > 2
     ]
     problems += [f"column {column} appears, or is mapped, more than once" for column in twice]
     if "order" in mapping and names.get("date") in have:
-        problems.append(f"order and {names['date']} both give the order of studies; remove one from table or mapping")
+        problems.append(
+            f"order and {names['date']} both give the order of studies; remove one from table or "
+            "mapping"
+        )
     if (separator := other_separator(have)) is not None:
         raise DataError(
-            f"{path}: the name of its only column contains a {separator}; if that character separates the cells, "
-            f"set corpus.table.delimiter: {separator}"
+            f"{path}: the name of its only column contains a {separator}; if that character "
+            f"separates the cells, set corpus.table.delimiter: {separator}"
         )
     if problems:
         raise DataError(

@@ -1,7 +1,8 @@
-"""Views of images from a table: Kaggle's projections of Open-I, MIMIC-CXR-JPG's metadata, or a table with columns
-``image`` and ``view``.
+"""Views of images from a table: Kaggle's projections of Open-I, MIMIC-CXR-JPG's metadata, or a
+table with columns ``image`` and ``view``.
 
-The same image has a different name in each distribution; :func:`image_key` maps these names to a common key.
+The same image has a different name in each distribution; :func:`image_key` maps these names to a
+common key.
 """
 
 import re
@@ -27,7 +28,8 @@ VIEW_IN_FULL = "ViewCodeSequence_CodeMeaning"
 
 _NO_DICOM = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
-#: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
+#: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and
+#: ``1_IM-…``.
 _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
 #: Directions of the beam in full, as in :data:`VIEW_IN_FULL`.
@@ -39,19 +41,23 @@ _WORDS: dict[str, list] = yaml_beside(__file__, "views.yaml")
 _FRONTAL, _LATERAL, _DECUBITUS, _OBLIQUE = (
     set(_WORDS[kind]) for kind in ("frontal", "lateral", "decubitus", "oblique")
 )
-_SPECIAL = re.compile(rf"(?<![A-Z])(?:{'|'.join(chain(*_WORDS['special']))})(?![A-Z])", re.IGNORECASE)
+_SPECIAL = re.compile(
+    rf"(?<![A-Z])(?:{'|'.join(chain(*_WORDS['special']))})(?![A-Z])", re.IGNORECASE
+)
 
 
 class View(NamedTuple):
-    """The view of an image; ``view`` is ``other`` for a lateral, and for a frontal of unknown direction."""
+    """The view of an image; ``view`` is ``other`` for a lateral, and for a frontal of unknown
+    direction."""
 
     kind: Literal["frontal", "lateral"]
     view: Literal["AP", "PA", "other"]
 
 
 def parse_view(text: Any) -> View | None:
-    """Parse a view as written in tables and DICOM files (``PA``, ``AP SUPINE``, ``LL``, ``postero-anterior``, …).
-    Return None for anything else: no text, an oblique view, another part of the body, or both kinds of view."""
+    """Parse a view as written in tables and DICOM files (``PA``, ``AP SUPINE``, ``LL``,
+    ``postero-anterior``, …). Return None for anything else: no text, an oblique view, another part
+    of the body, or both kinds of view."""
     return _parse(text) if isinstance(text, str) else None
 
 
@@ -76,12 +82,14 @@ def _parse(text: str) -> View | None:
 
 
 def is_special(text: str) -> bool:
-    """Whether a text names a decubitus, cross-table, axial or lordotic view, or a processed image."""
+    """Whether a text names a decubitus, cross-table, axial or lordotic view, or a processed
+    image."""
     return _SPECIAL.search(text) is not None
 
 
 def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, str]]:
-    """Return what the headers of the DICOM files among images in ``folder`` say (:func:`header_view`), by path."""
+    """Return what the headers of the DICOM files among images in ``folder`` say
+    (:func:`header_view`), by path."""
 
     def read(image: str) -> tuple[str, str]:
         name = name_on_disk(image, folder)
@@ -97,22 +105,27 @@ def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, st
 
 
 def image_key(name: str) -> str:
-    """Return the name of an image without the parts that differ between distributions; folders are kept.
-    ``CXR1_1_IM-0001-4001``, ``1_IM-0001-4001.dcm.png`` and ``1_IM-0001-4001.jpg`` all become ``1_IM-0001-4001``."""
+    """Return the name of an image without the parts that differ between distributions; folders are
+    kept. ``CXR1_1_IM-0001-4001``, ``1_IM-0001-4001.dcm.png`` and ``1_IM-0001-4001.jpg`` all become
+    ``1_IM-0001-4001``."""
     folder, slash, last = name.strip().rpartition("/")
     return folder + slash + _OPENI.sub(r"\1_", _ENDINGS.sub("", last))
 
 
 def view_of(views: Mapping[str, View], image: str) -> View | None:
-    """Look up an image path in a table of :func:`read_views`, by its key or the longest known suffix of the key."""
+    """Look up an image path in a table of :func:`read_views`, by its key or the longest known
+    suffix of the key."""
     key = image_key(image)
     while key not in views and "/" in key:
         key = key.partition("/")[2]
     return views.get(key)
 
 
-def choose_images(images: Sequence[str], views: Mapping[str, View]) -> tuple[str | None, str | None, str | None]:
-    """Return the first frontal image, its view, and the first lateral image; those of unknown view are not used."""
+def choose_images(
+    images: Sequence[str], views: Mapping[str, View]
+) -> tuple[str | None, str | None, str | None]:
+    """Return the first frontal image, its view, and the first lateral image; those of unknown view
+    are not used."""
     chosen: dict[str, tuple[str, str]] = {}
     for image in images:
         if (view := view_of(views, image)) is not None:
@@ -122,11 +135,12 @@ def choose_images(images: Sequence[str], views: Mapping[str, View]) -> tuple[str
 
 
 def read_views(path: Path) -> dict[str, View]:
-    """Read a table of views (of a kind of :func:`~pacer.data.tables.open_table`): the view of each :func:`image_key`,
-    in the table's order, without images whose view is not understood.
+    """Read a table of views (of a kind of :func:`~pacer.data.tables.open_table`): the view of each
+    :func:`image_key`, in the table's order, without images whose view is not understood.
 
-    The image is in the first column named ``image``, ``filename`` or ``dicom_id``, and its view in ``view``,
-    ``projection`` or ``ViewPosition``. Where it is empty, ``ViewCodeSequence_CodeMeaning`` counts.
+    The image is in the first column named ``image``, ``filename`` or ``dicom_id``, and its view in
+    ``view``, ``projection`` or ``ViewPosition``. Where it is empty,
+    ``ViewCodeSequence_CodeMeaning`` counts.
     """
     table = open_table(path)
     columns = [
@@ -145,8 +159,12 @@ def read_views(path: Path) -> dict[str, View]:
             if any(written):
                 raise DataError(f"{path}, {place}: no image is given in column {named[0]}")
             continue
-        view = parse_view(next((text for text in written if not re.search(EMPTY_CELL, text or "")), None))
+        view = parse_view(
+            next((text for text in written if not re.search(EMPTY_CELL, text or "")), None)
+        )
         if view is not None and views.setdefault(image_key(image), view) != view:
             key = quoted(image_key(image))
-            raise DataError(f"{path}, {place}: the view of image {key} differs from that in an earlier row")
+            raise DataError(
+                f"{path}, {place}: the view of image {key} differs from that in an earlier row"
+            )
     return views

@@ -1,8 +1,10 @@
-"""The inputs of a source-use test for any system: records as they are, and twins with one source changed.
+"""The inputs of a source-use test for any system: records as they are, and twins with one source
+changed.
 
-``inputs.csv`` names files and texts; a system writes one report per row. ``key.parquet`` says what each row is; it
-stays with the owner of the references. Findings are covered where they are, or a control region of the same size is. A
-box has its upper left corner, width and height in shares of the image.
+``inputs.csv`` names files and texts; a system writes one report per row. ``key.parquet`` says what
+each row is; it stays with the owner of the references. Findings are covered where they are, or a
+control region of the same size is. A box has its upper left corner, width and height in shares of
+the image.
 """
 
 from collections import Counter
@@ -26,9 +28,11 @@ from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.tables import open_table
 from pacer.data.twins import exchange, without
 
-#: What the thorax fills of a radiograph, and how far a box may reach across the midline of a frontal one.
+#: What the thorax fills of a radiograph, and how far a box may reach across the midline of a
+#: frontal one.
 _THORAX, _ACROSS = (0.08, 0.92), 0.06
-#: Step of the search for a control region, and width of the ring around a covered box, in shares of the image.
+#: Step of the search for a control region, and width of the ring around a covered box, in shares of
+#: the image.
 _STEP, _RING = 0.02, 0.04
 INPUTS, KEY, MANIFEST, IMAGES = "inputs.csv", "key.parquet", "manifest.json", "images"
 #: The records as they are.
@@ -78,18 +82,22 @@ def boxes_of_truth(truth: Path, records: pl.DataFrame) -> Boxes:
     images = records.select("study_id", "frontal", "lateral").unpivot(
         index="study_id", variable_name="view", value_name="image"
     )
-    named = boxes.join(images.drop_nulls("image").unique(), on=["study_id", "view"], maintain_order="left")
+    named = boxes.join(
+        images.drop_nulls("image").unique(), on=["study_id", "view"], maintain_order="left"
+    )
     return _by_image(named.select("image", "finding", *Box._fields))
 
 
 def read_boxes(path: Path, images: set[str]) -> Boxes:
-    """Read a table of boxes: ``image`` (an id of ``images``, others are of no record), ``finding``, ``x``, ``y``,
-    ``width`` and ``height``. Raises a DataError if a column is missing; a finding is unknown; a number is none, or no
-    share of the image; no box is on one of the images."""
+    """Read a table of boxes: ``image`` (an id of ``images``, others are of no record), ``finding``,
+    ``x``, ``y``, ``width`` and ``height``. Raises a DataError if a column is missing; a finding is
+    unknown; a number is none, or no share of the image; no box is on one of the images."""
     names = ("image", "finding", *Box._fields)
     file = open_table(path)
     if missing := [name for name in names if name not in file.columns]:
-        raise DataError(f"{path} has no column {missing[0]}; a table of bounding boxes needs {', '.join(names)}")
+        raise DataError(
+            f"{path} has no column {missing[0]}; a table of bounding boxes needs {', '.join(names)}"
+        )
     table = file.frame(names)
     boxes = table.with_columns(pl.col(Box._fields).cast(pl.Float64, strict=False))
     inside = pl.all_horizontal(
@@ -98,18 +106,28 @@ def read_boxes(path: Path, images: set[str]) -> Boxes:
         pl.col("x") + pl.col("width") <= 1.001,
         pl.col("y") + pl.col("height") <= 1.001,
     ).fill_null(False)
-    for place, finding, good in zip(file.places, table["finding"], boxes.select(inside).to_series(), strict=True):
+    for place, finding, good in zip(
+        file.places, table["finding"], boxes.select(inside).to_series(), strict=True
+    ):
         if finding is None or normalize_finding(finding) is None:
-            raise DataError(f"{path}, {place}: {finding!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")
+            raise DataError(
+                f"{path}, {place}: {finding!r:.40} is not a finding; choose from "
+                f"{', '.join(FINDINGS)}"
+            )
         if not good:
             raise DataError(
-                f"{path}, {place}: x, y, width and height must be fractions of the image, with the box inside it; "
-                "divide pixel coordinates by the image's width and height"
+                f"{path}, {place}: x, y, width and height must be fractions of the image, with the "
+                "box inside it; divide pixel coordinates by the image's width and height"
             )
     findings = [normalize_finding(finding) for finding in table["finding"]]
-    known = boxes.with_columns(pl.Series("finding", findings, pl.String)).filter(pl.col("image").is_in(images))
+    known = boxes.with_columns(pl.Series("finding", findings, pl.String)).filter(
+        pl.col("image").is_in(images)
+    )
     if known.is_empty():
-        raise DataError(f"{path}: no box matches an image in the records; `image` must be an id, e.g. {min(images)}")
+        raise DataError(
+            f"{path}: no box matches an image in the records; `image` must be an id, e.g. "
+            f"{min(images)}"
+        )
     return _by_image(known)
 
 
@@ -121,9 +139,10 @@ def _by_image(rows: pl.DataFrame) -> Boxes:
 
 
 def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> list[Box] | None:
-    """Return a region of the same shape that has nothing of the finding's ``boxes``: their mirror image if no finding
-    is there (``others``: boxes of the image's other findings), else the region in the thorax that has least of other
-    findings, the nearest to the mirror image. None if there is none, or if a finding lies across a frontal view."""
+    """Return a region of the same shape that has nothing of the finding's ``boxes``: their mirror
+    image if no finding is there (``others``: boxes of the image's other findings), else the region
+    in the thorax that has least of other findings, the nearest to the mirror image. None if there
+    is none, or if a finding lies across a frontal view."""
     places = np.array(boxes)
     left, right = places[:, 0], places[:, 0] + places[:, 2]
     if frontal and left.min() < 0.5 - _ACROSS and right.max() > 0.5 + _ACROSS:
@@ -135,24 +154,31 @@ def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> lis
     starts = mirrored[None, :, :2] + shifts[:, None]
     ends = starts + mirrored[None, :, 2:]
     least, most = mirrored[:, :2].min(axis=0), (mirrored[:, :2] + mirrored[:, 2:]).max(axis=0)
-    inside = (starts >= np.minimum(least, _THORAX[0]) - 1e-9) & (ends <= np.maximum(most, _THORAX[1]) + 1e-9)
+    inside = (starts >= np.minimum(least, _THORAX[0]) - 1e-9) & (
+        ends <= np.maximum(most, _THORAX[1]) + 1e-9
+    )
     free = inside.all(axis=(1, 2)) & (_overlap(starts, ends, places) < 1e-9)
     if not free.any():
         return None
     taken = _overlap(starts, ends, np.array(others)) if others else np.zeros(len(starts))
     nearest = int(np.argmin(np.where(free, taken, np.inf)))
-    return [Box(*map(float, (*start, *size))) for start, size in zip(starts[nearest], mirrored[:, 2:], strict=True)]
+    return [
+        Box(*map(float, (*start, *size)))
+        for start, size in zip(starts[nearest], mirrored[:, 2:], strict=True)
+    ]
 
 
 def _overlap(starts: np.ndarray, ends: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Return the area that regions share with boxes ``[m, 4]``; starts and ends ``[n, k, 2]`` -> ``[n]``."""
+    """Return the area that regions share with boxes ``[m, 4]``; starts and ends ``[n, k, 2]`` ->
+    ``[n]``."""
     low = np.maximum(starts[:, :, None], boxes[:, :2])
     high = np.minimum(ends[:, :, None], boxes[:, :2] + boxes[:, 2:])
     return np.clip(high - low, 0, None).prod(axis=-1).sum(axis=(1, 2))
 
 
 def covered(image: Image.Image, boxes: list[Box]) -> Image.Image:
-    """Return a grey image in which each box has the mean grey of the ring around it, with a soft edge."""
+    """Return a grey image in which each box has the mean grey of the ring around it, with a soft
+    edge."""
     pixels = np.array(image.convert("L"), dtype=float)
     height, width = pixels.shape
     reach = max(2.0, _RING * max(height, width))
@@ -180,28 +206,45 @@ def make_probe(
     boxes: Boxes | None = None,
     states: pl.DataFrame | None = None,
 ) -> dict:
-    """Write the probe of some records into the folder ``out``, and return its manifest. ``paths``: file of each image
-    id. ``limit``: records of each context, chosen at random; None: all. ``boxes``: of findings; None: nothing is
-    covered. ``states``: ``study_id``, ``finding``, ``side`` and ``severity`` of all findings; None: as the reports have
-    them. Raises a DataError if there is no record, or an image cannot be read."""
+    """Write the probe of some records into the folder ``out``, and return its manifest. ``paths``:
+    file of each image id. ``limit``: records of each context, chosen at random; None: all.
+    ``boxes``: of findings; None: nothing is covered. ``states``: ``study_id``, ``finding``,
+    ``side`` and ``severity`` of all findings; None: as the reports have them. Raises a DataError if
+    there is no record, or an image cannot be read."""
     chosen = _sample(records, seed, limit)
     if chosen.is_empty():
         raise DataError("no records to make a probe from; choose a different split or context")
     affirmed = _affirmed(chosen, states)
     groups = {GIVEN: chosen} | _twins(chosen, seed)
-    groups[SAME_FINDING] = exchange(affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed)
+    groups[SAME_FINDING] = exchange(
+        affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed
+    )
     pictures, twins = _coverings(affirmed, boxes or {})
     sided = affirmed.filter(pl.col("side").is_in(["left", "right"])).select("record_id")
     turned = chosen.join(sided, on="record_id", how="semi", maintain_order="left")
     names = {image: hash_json([MIRRORED, image])[:16] for image in turned["frontal"]}
     pictures |= {name: (image, None) for image, name in names.items()}
-    groups |= twins | {MIRRORED: turned.with_columns(pl.col("frontal").replace_strict(names, return_dtype=pl.String))}
+    groups |= twins | {
+        MIRRORED: turned.with_columns(
+            pl.col("frontal").replace_strict(names, return_dtype=pl.String)
+        )
+    }
     key = pl.concat(
         [
             part.select(
                 pl.lit(twin).alias("twin"),
-                pl.col("finding") if "finding" in part.columns else pl.lit(None, pl.String).alias("finding"),
-                *("record_id", "study_id", "subject_id", "view", "frontal", "lateral", "prior_report"),
+                pl.col("finding")
+                if "finding" in part.columns
+                else pl.lit(None, pl.String).alias("finding"),
+                *(
+                    "record_id",
+                    "study_id",
+                    "subject_id",
+                    "view",
+                    "frontal",
+                    "lateral",
+                    "prior_report",
+                ),
                 *("indication", "history", "sections"),
                 pl.col("report").alias("reference"),
             )
@@ -211,14 +254,27 @@ def make_probe(
     # reports written for another probe do not pair with this one
     inputs = hash_json(key.to_dicts())[:8]
     of_finding = pl.col("finding").str.replace_all(" ", "_")
-    name = pl.concat_str(pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True)
+    name = pl.concat_str(
+        pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True
+    )
     key = key.select(name.alias("probe_id"), pl.all())
-    sizes = {twin: len(affirmed) if "finding" in part.columns else len(chosen) for twin, part in groups.items()}
-    reports = {twin: {"reports": len(part), "without": sizes[twin] - len(part)} for twin, part in groups.items()}
+    sizes = {
+        twin: len(affirmed) if "finding" in part.columns else len(chosen)
+        for twin, part in groups.items()
+    }
+    reports = {
+        twin: {"reports": len(part), "without": sizes[twin] - len(part)}
+        for twin, part in groups.items()
+    }
     uncovered = Counter(affirmed["finding"].to_list())
     uncovered.subtract(twins[COVERED]["finding"].to_list())
     manifest = {
-        **{"seed": seed, "records": len(chosen), "reports": reports, "key": hash_json(key.to_dicts())},
+        **{
+            "seed": seed,
+            "records": len(chosen),
+            "reports": reports,
+            "key": hash_json(key.to_dicts()),
+        },
         "boxes": bool(boxes),
         "not_covered": {finding: count for finding, count in uncovered.items() if count},
     }
@@ -231,7 +287,13 @@ def make_probe(
         ]
         known |= {Path(name).stem: str(out.absolute() / IMAGES / name) for name in written}
         file = {view: pl.col(view).replace_strict(known, return_dtype=pl.String) for view in _VIEWS}
-        columns = ("probe_id", *file.values(), pl.col("prior_report").alias("prior"), "indication", "history")
+        columns = (
+            "probe_id",
+            *file.values(),
+            pl.col("prior_report").alias("prior"),
+            "indication",
+            "history",
+        )
         key.select(*columns, "view", "sections").write_csv(folder / INPUTS)
         key.write_parquet(folder / KEY)
         write_json(folder / MANIFEST, manifest)
@@ -251,12 +313,17 @@ def _sample(records: pl.DataFrame, seed: int, limit: int | None) -> pl.DataFrame
 
 
 def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
-    """Return the records of each kind of :data:`TITLES`, with their new inputs; ``seed``: the order of the patients."""
+    """Return the records of each kind of :data:`TITLES`, with their new inputs; ``seed``: the order
+    of the patients."""
     with_lateral, with_prior = records.drop_nulls("lateral"), records.drop_nulls("prior_report")
-    mean_lateral = pl.when(pl.col("lateral").is_not_null()).then(pl.lit("mean-lateral")).alias("lateral")
+    mean_lateral = (
+        pl.when(pl.col("lateral").is_not_null()).then(pl.lit("mean-lateral")).alias("lateral")
+    )
     return {
         "another_radiograph": exchange(records, _VIEWS, ["context", "view"], seed),
-        "mean_radiograph": records.with_columns(pl.format("mean-{}", "view").alias("frontal"), mean_lateral),
+        "mean_radiograph": records.with_columns(
+            pl.format("mean-{}", "view").alias("frontal"), mean_lateral
+        ),
         "no_lateral": without("lateral", records),
         "another_frontal": exchange(with_lateral, ["frontal"], ["context", "view"], seed),
         "another_lateral": exchange(with_lateral, ["lateral"], ["context"], seed),
@@ -266,15 +333,22 @@ def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
 
 
 def _affirmed(records: pl.DataFrame, states: pl.DataFrame | None) -> pl.DataFrame:
-    """Return a row for each record and finding that its report affirms, with ``finding``, ``side`` and ``severity``."""
+    """Return a row for each record and finding that its report affirms, with ``finding``, ``side``
+    and ``severity``."""
     findings = [list(extract_anchor(report).positive) for report in records["report"]]
-    rows = records.with_columns(pl.Series("finding", findings, pl.List(pl.String))).explode("finding")
+    rows = records.with_columns(pl.Series("finding", findings, pl.List(pl.String))).explode(
+        "finding"
+    )
     rows = rows.drop_nulls("finding")
     if states is not None:
         return rows.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
-    read = [read_attributes(report)[finding] for report, finding in rows.select("report", "finding").iter_rows()]
+    read = [
+        read_attributes(report)[finding]
+        for report, finding in rows.select("report", "finding").iter_rows()
+    ]
     return rows.with_columns(
-        pl.Series(name, [" ".join(sorted(getattr(one, name))) for one in read]) for name in ("side", "severity")
+        pl.Series(name, [" ".join(sorted(getattr(one, name))) for one in read])
+        for name in ("side", "severity")
     )
 
 
@@ -283,7 +357,8 @@ _Pictures = dict[str, tuple[str, list | None]]
 
 
 def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
-    """Return the twins with the finding covered, and those with as much covered elsewhere, if every view has both."""
+    """Return the twins with the finding covered, and those with as much covered elsewhere, if every
+    view has both."""
     pictures: _Pictures = {}
     rows: dict[str, list[dict]] = {COVERED: [], ELSEWHERE: []}
     for row in affirmed.iter_rows(named=True):
@@ -292,7 +367,10 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
             of_image = dict(boxes.get(row[view], {}))
             if place := of_image.pop(finding, None):
                 others = [box for of_finding in of_image.values() for box in of_finding]
-                regions[view] = {COVERED: place, ELSEWHERE: control_region(place, others, frontal=view == "frontal")}
+                regions[view] = {
+                    COVERED: place,
+                    ELSEWHERE: control_region(place, others, frontal=view == "frontal"),
+                }
         if regions and all(region[ELSEWHERE] is not None for region in regions.values()):
             for twin, twins in rows.items():
                 changed = {view: hash_json([twin, finding, row[view]])[:16] for view in regions}
@@ -312,15 +390,25 @@ def _write_changed(pictures: _Pictures, paths: Mapping[str, str], folder: Path) 
             ticker.advance()
 
 
-def _write_means(records: pl.DataFrame, paths: Mapping[str, str], folder: Path, seed: int) -> Iterator[str]:
-    """Write the mean radiograph of each view, of the records' median size, and yield the names of the files."""
-    images = {f"mean-{view}": part["frontal"] for (view,), part in records.group_by("view", maintain_order=True)}
-    images |= {"mean-lateral": records["lateral"].drop_nulls()} if records["lateral"].count() else {}
+def _write_means(
+    records: pl.DataFrame, paths: Mapping[str, str], folder: Path, seed: int
+) -> Iterator[str]:
+    """Write the mean radiograph of each view, of the records' median size, and yield the names of
+    the files."""
+    images = {
+        f"mean-{view}": part["frontal"]
+        for (view,), part in records.group_by("view", maintain_order=True)
+    }
+    images |= (
+        {"mean-lateral": records["lateral"].drop_nulls()} if records["lateral"].count() else {}
+    )
     for name, column in images.items():
         ids = column.unique().sort().to_list()
         draw = np.random.default_rng(seed).permutation(len(ids))[:_AVERAGED]
         read = [open_image(paths[ids[place]]).convert("L") for place in draw]
         width, height = (int(np.median([image.size[axis] for image in read])) for axis in (0, 1))
-        mean = np.mean([np.asarray(image.resize((width, height)), dtype=float) for image in read], axis=0)
+        mean = np.mean(
+            [np.asarray(image.resize((width, height)), dtype=float) for image in read], axis=0
+        )
         Image.fromarray(np.rint(mean).astype(np.uint8)).save(folder / f"{name}.png")
         yield f"{name}.png"

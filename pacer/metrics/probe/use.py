@@ -1,8 +1,10 @@
-"""A system's use of each source, from its reports on a probe: records as they are given against their twins.
+"""A system's use of each source, from its reports on a probe: records as they are given against
+their twins.
 
-Each finding has a verdict on whether the system looks at the right place, from rates at which reports affirm it, all
-over records whose reference affirms the finding. The intervals resample patients, with all changes of a patient's
-records together; the p values, of an effect and of none, are corrected for the number of findings (Holm).
+Each finding has a verdict on whether the system looks at the right place, from rates at which
+reports affirm it, all over records whose reference affirms the finding. The intervals resample
+patients, with all changes of a patient's records together; the p values, of an effect and of none,
+are corrected for the number of findings (Holm).
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +24,16 @@ from pacer.core.io import read_json
 from pacer.data.twins import exchange
 from pacer.metrics.cases import UNKNOWN, check_pairs
 from pacer.metrics.commitments import KINDS, anchor_columns, attribute_counts
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, KEY, MANIFEST, MIRRORED, SAME_FINDING, TITLES
+from pacer.metrics.probe.make import (
+    COVERED,
+    ELSEWHERE,
+    GIVEN,
+    KEY,
+    MANIFEST,
+    MIRRORED,
+    SAME_FINDING,
+    TITLES,
+)
 from pacer.metrics.report_files import reports_of
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
@@ -32,9 +43,13 @@ from pacer.metrics.statistics.intervals import Units, gains, units_of
 LACKING = "another_without_finding"
 MEAN_PICTURE = "mean_radiograph"
 #: Effects by name: rate with the first change minus rate with the second.
-EFFECTS = {"place": (ELSEWHERE, COVERED), "picture": (GIVEN, LACKING), "any picture": (GIVEN, MEAN_PICTURE)}
-#: Level of the tests; patients that they need; least effect that counts as one; least rate that counts as saying a
-#: finding; effect and power for which records are counted.
+EFFECTS = {
+    "place": (ELSEWHERE, COVERED),
+    "picture": (GIVEN, LACKING),
+    "any picture": (GIVEN, MEAN_PICTURE),
+}
+#: Level of the tests; patients that they need; least effect that counts as one; least rate that
+#: counts as saying a finding; effect and power for which records are counted.
 _LEVEL, LEAST, _NONE, _SAID, _EFFECT, _POWER = 0.05, 20, 0.1, 0.1, 0.2, 0.8
 _RESAMPLES = 5_000
 #: The score of the reports: F1 of positive findings, read by the rules in report and reference.
@@ -56,10 +71,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class FindingUse:
-    """What the twins show of one finding. ``records``: whose reference affirms it. ``rates``: of reports that affirm
-    it, by change, over all records that have it. ``effects``: by :data:`EFFECTS`, over the records that have both
-    changes, whose number is in ``pairs``; p after Holm's correction. ``needed``: records at which an effect of .2 on
-    the first effect that can be measured would be shown with power .8; None: it cannot be measured."""
+    """What the twins show of one finding. ``records``: whose reference affirms it. ``rates``: of
+    reports that affirm it, by change, over all records that have it. ``effects``: by
+    :data:`EFFECTS`, over the records that have both changes, whose number is in ``pairs``; p after
+    Holm's correction. ``needed``: records at which an effect of .2 on the first effect that can be
+    measured would be shown with power .8; None: it cannot be measured."""
 
     finding: str
     records: int
@@ -71,11 +87,14 @@ class FindingUse:
 
 
 def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
-    """Return the verdict of each affirmed finding from the key with ``reference_positive`` and ``report_positive``."""
+    """Return the verdict of each affirmed finding from the key with ``reference_positive`` and
+    ``report_positive``."""
     given = cases.filter(twin=GIVEN)
     units = units_of(given)
     unit = given.select("record_id", pl.Series("unit", units.codes))
-    tables = {finding: _table(cases, given, finding).join(unit, on="record_id") for finding in FINDINGS}
+    tables = {
+        finding: _table(cases, given, finding).join(unit, on="record_id") for finding in FINDINGS
+    }
     tables = {finding: table for finding, table in tables.items() if len(table)}
     pairs = {
         (finding, effect): table.drop_nulls(list(changes))
@@ -89,17 +108,29 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
         for key, p in zip(tested, holm([compared[key].p for key in tested]), strict=True):
             compared[key] = replace(compared[key], p=p)
         none = holm([_no_effect(pairs[key], *EFFECTS[effect]) for key in tested])
-        absent |= {key for key, p in zip(tested, none, strict=True) if p is not None and p <= _LEVEL / 2}
-    return [_judged(finding, table, compared, absent, pairs, len(tables)) for finding, table in tables.items()]
+        absent |= {
+            key for key, p in zip(tested, none, strict=True) if p is not None and p <= _LEVEL / 2
+        }
+    return [
+        _judged(finding, table, compared, absent, pairs, len(tables))
+        for finding, table in tables.items()
+    ]
 
 
 def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
-    """Return p of an effect of at least :data:`_NONE`, from the score test of paired proportions (Tango, Stat. Med. 17,
-    1998: 891). As records of a patient are alike, fewer count, by the design effect; at least the patients."""
-    gaps, units, spread = (part[first] - part[second]).to_numpy(), part["unit"].to_numpy(), _NONE * (1 - _NONE)
+    """Return p of an effect of at least :data:`_NONE`, from the score test of paired proportions
+    (Tango, Stat. Med. 17, 1998: 891). As records of a patient are alike, fewer count, by the design
+    effect; at least the patients."""
+    gaps, units, spread = (
+        (part[first] - part[second]).to_numpy(),
+        part["unit"].to_numpy(),
+        _NONE * (1 - _NONE),
+    )
     rows = (gaps - gaps.mean())[:, None]
     alike = (by_unit(rows, units, units.max() + 1) ** 2).sum()
-    count = min(len(part), max(part["unit"].n_unique(), len(part) * (rows**2).sum() / max(alike, 1e-9)))
+    count = min(
+        len(part), max(part["unit"].n_unique(), len(part) * (rows**2).sum() / max(alike, 1e-9))
+    )
     fewer, more = sorted(float((side * gaps > 0).mean()) for side in (1, -1))
     b = (2 - more + fewer) * _NONE - more - fewer
     deviation = sqrt((sqrt(b * b + 8 * fewer * spread) - b) / 2 + spread)
@@ -107,24 +138,34 @@ def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
 
 
 def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFrame:
-    """Return a row for each record whose reference affirms the finding: whether the report does, by change."""
+    """Return a row for each record whose reference affirms the finding: whether the report does, by
+    change."""
     has = pl.col("reference_positive").list.contains(finding)
-    lacking = given.filter(~has, ~pl.col("reference_uncertain").list.contains(finding)).select("context", "frontal")
+    lacking = given.filter(~has, ~pl.col("reference_uncertain").list.contains(finding)).select(
+        "context", "frontal"
+    )
     affirms = pl.col("report_positive").list.contains(finding).cast(pl.Float64)
 
     def rates(part: pl.DataFrame, change: str) -> pl.DataFrame:
         return part.filter(has).select("record_id", affirms.alias(change)).unique("record_id")
 
     table = rates(given, GIVEN)
-    another = cases.filter(twin="another_radiograph").join(lacking, on=["context", "frontal"], how="semi")
-    of_finding = {change: cases.filter(twin=change, finding=finding) for change in (SAME_FINDING, ELSEWHERE, COVERED)}
+    another = cases.filter(twin="another_radiograph").join(
+        lacking, on=["context", "frontal"], how="semi"
+    )
+    of_finding = {
+        change: cases.filter(twin=change, finding=finding)
+        for change in (SAME_FINDING, ELSEWHERE, COVERED)
+    }
     parts = {LACKING: another, **of_finding, MEAN_PICTURE: cases.filter(twin=MEAN_PICTURE)}
     for change, part in parts.items():
         table = table.join(rates(part, change), on="record_id", how="left", maintain_order="left")
     return table
 
 
-def _differences(pairs: Mapping[tuple[str, str], pl.DataFrame], units: Units) -> dict[tuple[str, str], Difference]:
+def _differences(
+    pairs: Mapping[tuple[str, str], pl.DataFrame], units: Units
+) -> dict[tuple[str, str], Difference]:
     """Compare the two changes of each effect, on the same resamples of patients."""
     sides: tuple[dict[Key, Summed], ...] = ({}, {})
     for (finding, effect), part in pairs.items():
@@ -143,14 +184,22 @@ def _judged(
     pairs: Mapping[tuple[str, str], pl.DataFrame],
     tests: int,
 ) -> FindingUse:
-    changes = [change for change in table.columns if change not in ("record_id", "unit") and table[change].count()]
+    changes = [
+        change
+        for change in table.columns
+        if change not in ("record_id", "unit") and table[change].count()
+    ]
     rates = {change: float(table[change].drop_nulls().to_numpy().mean()) for change in changes}
-    effects = {effect: compared[finding, effect] for effect in EFFECTS if (finding, effect) in compared}
+    effects = {
+        effect: compared[finding, effect] for effect in EFFECTS if (finding, effect) in compared
+    }
     counts = {effect: len(pairs[finding, effect]) for effect in effects}
 
     def shown(effect: str) -> bool:
         one = effects.get(effect)
-        return one is not None and (one.difference or 0) > 0 and one.p is not None and one.p < _LEVEL
+        return (
+            one is not None and (one.difference or 0) > 0 and one.p is not None and one.p < _LEVEL
+        )
 
     verdict = Verdict.UNCLEAR
     if shown("place"):
@@ -165,8 +214,9 @@ def _judged(
 
 
 def records_needed(effect: Difference, records: int, tests: int) -> int | None:
-    """Return the records at which a difference of rates of .2 would be shown with power .8 by the strictest of the
-    ``tests``, with the spread seen here, but a variance of at least .16; None: the spread is not known."""
+    """Return the records at which a difference of rates of .2 would be shown with power .8 by the
+    strictest of the ``tests``, with the spread seen here, but a variance of at least .16; None: the
+    spread is not known."""
     if effect.low is None or effect.high is None:
         return None
     normal = NormalDist()
@@ -178,9 +228,10 @@ def records_needed(effect: Difference, records: int, tests: int) -> int | None:
 
 @dataclass(frozen=True)
 class Use:
-    """What one kind of twin shows over ``records`` pairs. ``score``: of twins (``first``), of the records as given
-    (``second``) and their difference: F1 (the mean over contexts), or the share of an attribute that agrees (over all
-    of them). ``unchanged``: share of identical reports; None for :data:`CHANCE` and attributes."""
+    """What one kind of twin shows over ``records`` pairs. ``score``: of twins (``first``), of the
+    records as given (``second``) and their difference: F1 (the mean over contexts), or the share of
+    an attribute that agrees (over all of them). ``unchanged``: share of identical reports; None for
+    :data:`CHANCE` and attributes."""
 
     records: int
     score: Difference
@@ -190,7 +241,9 @@ class Use:
     def verdict(self) -> str:
         """Whether the twin shows that the system uses the source."""
         low, high = self.score.low, self.score.high
-        if self.unchanged is None:  # chance: the reports are the same, and the references are others'
+        if (
+            self.unchanged is None
+        ):  # chance: the reports are the same, and the references are others'
             return "above chance" if low is not None and low > 0 else "not above chance"
         if self.unchanged == 1:
             return "ignored"
@@ -200,17 +253,23 @@ class Use:
 
 
 class Mirrored(Use):
-    """Agreement in side with mirrored references: of reports on mirrored views (``second``), as given (``first``)."""
+    """Agreement in side with mirrored references: of reports on mirrored views (``second``), as
+    given (``first``)."""
 
     @property
     def verdict(self) -> str:
-        words = {"used": "reads the side", "misled": "swaps the side", "ignored": "ignores the side"}
+        words = {
+            "used": "reads the side",
+            "misled": "swaps the side",
+            "ignored": "ignores the side",
+        }
         return words.get(super().verdict, "not shown to read the side")
 
 
 class SystemUse(NamedTuple):
-    """The use of sources by one system. ``uses``: kind of twin, :data:`CHANCE` or kind of attribute -> what it shows.
-    ``findings``: the verdict of each finding. ``empty``: number of reports without a text."""
+    """The use of sources by one system. ``uses``: kind of twin, :data:`CHANCE` or kind of attribute
+    -> what it shows. ``findings``: the verdict of each finding. ``empty``: number of reports
+    without a text."""
 
     name: str
     uses: dict[str, Use]
@@ -219,7 +278,8 @@ class SystemUse(NamedTuple):
 
 
 def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
-    """Return a probe's key, its kinds of twins with titles, and its manifest; raises a DataError if it is not whole."""
+    """Return a probe's key, its kinds of twins with titles, and its manifest; raises a DataError if
+    it is not whole."""
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
     key, manifest = pl.read_parquet(folder / KEY, glob=False), read_json(folder / MANIFEST)
@@ -227,13 +287,18 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, An
     return key, {name: title for name, title in TITLES.items() if name in present}, manifest
 
 
-def system_use(name: str, key: pl.DataFrame, reports: Path, columns: tuple[str | None, ...] = ()) -> SystemUse:
-    """Score the reports of one system, a file with ``probe_id`` (or ``case``) and ``report``, or the ``columns`` of ids
-    and reports, for each row of the key. Raises a DataError if it is unreadable, or ids do not pair one to one."""
+def system_use(
+    name: str, key: pl.DataFrame, reports: Path, columns: tuple[str | None, ...] = ()
+) -> SystemUse:
+    """Score the reports of one system, a file with ``probe_id`` (or ``case``) and ``report``, or
+    the ``columns`` of ids and reports, for each row of the key. Raises a DataError if it is
+    unreadable, or ids do not pair one to one."""
     cases = _cases(key, reports, columns)
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
-    others = exchange(given, ["reference", *(f"reference_{polarity}" for polarity in POLARITIES)], ["context"])
+    others = exchange(
+        given, ["reference", *(f"reference_{polarity}" for polarity in POLARITIES)], ["context"]
+    )
     uses = {}
     if len(others):  # else one patient has more than half of the records
         uses[CHANCE] = replace(_use(given, others), unchanged=None)
@@ -251,23 +316,35 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, columns: tuple[str |
 def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl.DataFrame:
     """Return the key with the reports and what was read in them."""
     read = reports_of(path, ("report", "hypothesis", "text"), *columns)
-    texts = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")  # nan and the like say nothing
+    texts = (
+        pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")
+    )  # nan and the like say nothing
     rows = read.rows.select(pl.col("id").alias("probe_id"), texts.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
-    expected, stated = anchor_columns(cases["reference"], "reference"), anchor_columns(cases["hypothesis"], "report")
+    expected, stated = (
+        anchor_columns(cases["reference"], "reference"),
+        anchor_columns(cases["hypothesis"], "report"),
+    )
     return cases.with_columns(expected + stated)
 
 
 def _with_attributes(cases: pl.DataFrame, mirrored: bool = False) -> pl.DataFrame:
-    """Add counts of attributes, in one context, since references without a previous report have no course."""
+    """Add counts of attributes, in one context, since references without a previous report have no
+    course."""
     counts = pl.Series("attributes", attribute_counts(cases, mirrored=mirrored), pl.List(pl.Int64))
     return cases.with_columns(counts, pl.lit(UNKNOWN).alias("context"))
 
 
-def _use(given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1, *, kind: type[Use] = Use) -> Use:
+def _use(
+    given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1, *, kind: type[Use] = Use
+) -> Use:
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
     # the mean, if there are several contexts
     *_, last = gains(given, twins, "llm-rg4", [score], _FEWER_RESAMPLES).values()
-    return kind(len(twins), last[score], int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins))
+    return kind(
+        len(twins),
+        last[score],
+        int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins),
+    )

@@ -1,5 +1,6 @@
-"""Comparison of scored runs on the same records, case by case: is the difference more than chance? Of several systems,
-each with the first: one table, one correction of p, and the losses that are shown."""
+"""Comparison of scored runs on the same records, case by case: is the difference more than chance?
+Of several systems, each with the first: one table, one correction of p, and the losses that are
+shown."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,14 +15,30 @@ from pacer.core.audits import number
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import MEAN, check_pairs, contexts_of, row_name
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.display import IN_BRACKETS, Displayed, Table, first_cell_changes, score_cell, signed
+from pacer.metrics.display import (
+    IN_BRACKETS,
+    Displayed,
+    Table,
+    first_cell_changes,
+    score_cell,
+    signed,
+)
 from pacer.metrics.scores import SCORES, score_of, summed_scores
 from pacer.metrics.signature import Signature, read_result, reading_notes
 from pacer.metrics.statistics import bootstrap
 from pacer.metrics.statistics.bootstrap import PERCENT, Difference, Key, Summed, differences, holm
-from pacer.metrics.statistics.intervals import UNITS, Intervals, context_sums, score_intervals, units_of, warnings
+from pacer.metrics.statistics.intervals import (
+    UNITS,
+    Intervals,
+    context_sums,
+    score_intervals,
+    units_of,
+    warnings,
+)
 
-_STANDIN = "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
+_STANDIN = (
+    "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
+)
 _LABELS_CHANGE = "this can change CheXbert labels that are nearly tied"
 #: What another version can change.
 _CHANGES = {
@@ -37,10 +54,11 @@ _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
-    """A comparison; tables call the ``first`` system A and the ``second`` B. ``scores``: context (and ``mean``) ->
-    score -> difference. ``versions``: name, both versions and what that can change, where the runs differ. ``partial``:
-    column of ``score.columns`` -> number of records with a value in both runs, if not all have one. ``left_out``:
-    columns that only one run has. ``is_standin``: this pipeline trained the labeller behind F1."""
+    """A comparison; tables call the ``first`` system A and the ``second`` B. ``scores``: context
+    (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
+    change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records
+    with a value in both runs, if not all have one. ``left_out``: columns that only one run has.
+    ``is_standin``: this pipeline trained the labeller behind F1."""
 
     convention: str
     unit: str
@@ -56,32 +74,52 @@ class Comparison(Displayed):
     @property
     def notes(self) -> list[str]:
         """What the scores count and are computed over, and in which versions the runs differ."""
-        counting = any(any(tested.counts) for scores in self.scores.values() for tested in scores.values())
-        least = f"an interval needs {bootstrap.LEAST_UNITS} {UNITS[self.unit]} that count in both runs"
+        counting = any(
+            any(tested.counts) for scores in self.scores.values() for tested in scores.values()
+        )
+        least = (
+            f"an interval needs {bootstrap.LEAST_UNITS} {UNITS[self.unit]} that count in both runs"
+        )
         notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {least}"] * counting
-        notes += [f"{name}: compared over {n:,} of {self.records:,} records" for name, n in self.partial.items()]
+        notes += [
+            f"{name}: compared over {n:,} of {self.records:,} records"
+            for name, n in self.partial.items()
+        ]
         notes += [f"{name} is left out: only one run has this score" for name in self.left_out]
         same = "score both with the same version"
-        notes += [f"{name}: {' and '.join(two)}; {change}; {same}" for name, two, change in self.versions]
+        notes += [
+            f"{name}: {' and '.join(two)}; {change}; {same}" for name, two, change in self.versions
+        ]
         return notes
 
     def table(self, first: str = "A", second: str = "B") -> Table:
-        """Return both scores, their difference with its interval, and the p value, by context and score."""
+        """Return both scores, their difference with its interval, and the p value, by context and
+        score."""
         rows = [
-            (row_name(context), score_of(key).heading, *_both(one), number(one.units), *one.cells(one.p))
+            (
+                row_name(context),
+                score_of(key).heading,
+                *_both(one),
+                number(one.units),
+                *one.cells(one.p),
+            )
             for context, scores in self.scores.items()
             for key, one in scores.items()
         ]
         labelled = any("f1" in scores for scores in self.scores.values())
         notes = [
             f"{self.records:,} records, {self.units:,} {UNITS[self.unit]} resampled; "
-            f"{self.resamples:,} bootstrap samples and as many randomizations, seed {bootstrap.SEED}; "
-            f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without --chexbert'}; "
-            "p values are not corrected for the number of rows"
+            f"{self.resamples:,} bootstrap samples and as many randomizations, seed "
+            f"{bootstrap.SEED}; "
+            f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without --chexbert'}; p "
+            "values are not corrected for the number of rows"
         ]
         if self.units < bootstrap.LEAST_UNITS:
             few = bootstrap.too_few(self.units, f"{self.unit} ids")
-            notes.append(f"{few}; p values are valid for any sample size, but only large differences can be detected")
+            notes.append(
+                f"{few}; p values are valid for any sample size, but only large differences can be "
+                "detected"
+            )
         units, change = UNITS[self.unit].capitalize(), f"{second} − {first}"
         heads = ("Context", "Score", first, second, units, change, f"{PERCENT} interval", "p")
         rules, notes = first_cell_changes(rows), (*notes, *self.notes)
@@ -90,13 +128,17 @@ class Comparison(Displayed):
 
 def _both(one: Difference) -> list[str]:
     """Return the cells of both scores of a difference."""
-    return [score_cell(value, count=count) for value, count in zip((one.first, one.second), one.counts, strict=True)]
+    return [
+        score_cell(value, count=count)
+        for value, count in zip((one.first, one.second), one.counts, strict=True)
+    ]
 
 
 @dataclass(frozen=True, repr=False)
 class Scores(Displayed):
-    """The scores of one system. ``scores``: context (``all`` unless the references name the four) -> score -> number.
-    ``cases``: one row per case. ``signature``: what each number means and was computed from."""
+    """The scores of one system. ``scores``: context (``all`` unless the references name the four)
+    -> score -> number. ``cases``: one row per case. ``signature``: what each number means and was
+    computed from."""
 
     scores: dict[str, dict[str, Any]]
     cases: pl.DataFrame
@@ -105,12 +147,20 @@ class Scores(Displayed):
 
     def table(self) -> Table:
         """Return the scores by context."""
-        contexts = {name: self.scores[name] for name in (*contexts_of(self.cases), MEAN) if name in self.scores}
+        contexts = {
+            name: self.scores[name]
+            for name in (*contexts_of(self.cases), MEAN)
+            if name in self.scores
+        }
         known = [score for score in SCORES if score.place in ("scores", "contents")]
 
         def cell(name: str, key: str) -> str:
             counted = self.signature.counted.get(name, {})
-            return score_cell(contexts[name][key], count=counted.get(key)) if key in contexts[name] else "–"
+            return (
+                score_cell(contexts[name][key], count=counted.get(key))
+                if key in contexts[name]
+                else "–"
+            )
 
         rows = [
             (score.heading, *(cell(name, score.key) for name in contexts))
@@ -127,13 +177,15 @@ class Scores(Displayed):
 
     @cached_property
     def intervals(self) -> Intervals:
-        """Bootstrap intervals (95 %) of the scores that are sums over cases; computed when first asked for."""
+        """Bootstrap intervals (95 %) of the scores that are sums over cases; computed when first
+        asked for."""
         return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
 
 
 @dataclass(frozen=True)
 class SystemDifference:
-    """A difference in the mean over contexts, or in the only one; ``p_holm``: corrected for all systems and scores."""
+    """A difference in the mean over contexts, or in the only one; ``p_holm``: corrected for all
+    systems and scores."""
 
     score: str
     system: str
@@ -143,65 +195,91 @@ class SystemDifference:
 
 @dataclass(frozen=True, repr=False)
 class Comparisons(Displayed):
-    """Systems compared with the ``first``; ``others``: the comparison of each by name, with all contexts."""
+    """Systems compared with the ``first``; ``others``: the comparison of each by name, with all
+    contexts."""
 
     first: str
     tested: list[SystemDifference]
     others: dict[str, Comparison]
 
     def losses(self, max_loss: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each system that is shown to be worse than the first: the whole interval of its
-        difference is beyond the allowed loss (score -> from 0 on), an increase where lower values are better. Raises a
-        ConfigError if a system is not compared by the score, or a loss is negative; a DataError if there is no
-        interval."""
+        """Return a sentence for each system that is shown to be worse than the first: the whole
+        interval of its difference is beyond the allowed loss (score -> from 0 on), an increase
+        where lower values are better. Raises a ConfigError if a system is not compared by the
+        score, or a loss is negative; a DataError if there is no interval."""
         return [sentence for sentence, is_certain in self.beyond(max_loss) if is_certain]
 
     def beyond(self, max_loss: Mapping[str, float]) -> list[tuple[str, bool]]:
-        """Return a sentence for each loss beyond the allowed one, and whether its whole interval is; raises as
-        :meth:`losses`."""
+        """Return a sentence for each loss beyond the allowed one, and whether its whole interval
+        is; raises as :meth:`losses`."""
         counts, sentences = Counter(row.score for row in self.tested), []
         known = [key for key, count in counts.items() if count == len(self.others)]
         for key, most in max_loss.items():
             if key not in known:
-                raise ConfigError(f"--max-loss={key}: not a score of all systems; choose from {', '.join(known)}")
+                raise ConfigError(
+                    f"--max-loss={key}: not a score of all systems; choose from {', '.join(known)}"
+                )
             if not most >= 0:
                 raise ConfigError(f"--max-loss={key}: expected a non-negative loss, got {most:g}")
-            for system, found in ((row.system, row.difference) for row in self.tested if row.score == key):
+            for system, found in (
+                (row.system, row.difference) for row in self.tested if row.score == key
+            ):
                 if found.difference is None or found.low is None or found.high is None:
                     raise DataError(
-                        f"--max-loss={key}: {system} has no interval: the difference is undefined, or there are too "
-                        "few patients"
+                        f"--max-loss={key}: {system} has no interval: the difference is undefined, "
+                        "or there are too few patients"
                     )
                 lower = score_of(key).better == "lower"
-                loss, least = (found.difference, found.low) if lower else (-found.difference, -found.high)
+                loss, least = (
+                    (found.difference, found.low) if lower else (-found.difference, -found.high)
+                )
                 if max(loss, least) > most:
                     interval = f"({PERCENT} interval {signed(found.low)}…{signed(found.high)})"
                     doubt = "" if least > most else ", which may be chance, so the check passes"
                     said = f"{system} loses more than {most:g} in {key} against {self.first}: "
-                    sentences.append((f"{said}{signed(found.difference)} {interval}{doubt}", least > most))
+                    sentences.append(
+                        (f"{said}{signed(found.difference)} {interval}{doubt}", least > most)
+                    )
         return sentences
 
     def table(self) -> Table:
         """Return a row for each score and system."""
         rows = [
-            (score_of(row.score).heading, row.system, *_both(row.difference), *row.difference.cells(row.p_holm))
+            (
+                score_of(row.score).heading,
+                row.system,
+                *_both(row.difference),
+                *row.difference.cells(row.p_holm),
+            )
             for row in self.tested
         ]
         one = next(iter(self.others.values()))
         tests = sum(row.p_holm is not None for row in self.tested)
         notes = [
-            f"{one.records:,} records, {one.units:,} {UNITS[one.unit]} resampled; context {list(one.scores)[-1]}; p is "
-            f"corrected for all {tests} differences from {self.first} (Holm)"
+            f"{one.records:,} records, {one.units:,} {UNITS[one.unit]} resampled; context "
+            f"{list(one.scores)[-1]}; p is corrected for all {tests} differences from {self.first} "
+            "(Holm)"
         ]
         systems: dict[str, list[str]] = {}
         for name, other in self.others.items():
             for note in other.notes:
                 systems.setdefault(note, []).append(name)
         notes += (
-            note if len(named) == len(self.others) else f"{', '.join(named)}: {note}" for note, named in systems.items()
+            note if len(named) == len(self.others) else f"{', '.join(named)}: {note}"
+            for note, named in systems.items()
         )
-        heads = ("Score", "System", self.first, "Value", "Change", f"{PERCENT} interval", "p (Holm)")
-        return Table(heads, tuple(rows), text_columns=2, rules=first_cell_changes(rows), notes=tuple(notes))
+        heads = (
+            "Score",
+            "System",
+            self.first,
+            "Value",
+            "Change",
+            f"{PERCENT} interval",
+            "p (Holm)",
+        )
+        return Table(
+            heads, tuple(rows), text_columns=2, rules=first_cell_changes(rows), notes=tuple(notes)
+        )
 
 
 #: A scored system: in memory, or the path of its folder.
@@ -209,9 +287,13 @@ System = Scores | str | Path
 
 
 @overload
-def compare(first: System, second: System, *, convention: str = ..., resamples: int = ...) -> Comparison: ...
+def compare(
+    first: System, second: System, *, convention: str = ..., resamples: int = ...
+) -> Comparison: ...
 @overload
-def compare(first: Mapping[str, System], *, convention: str = ..., resamples: int = ...) -> Comparisons: ...
+def compare(
+    first: Mapping[str, System], *, convention: str = ..., resamples: int = ...
+) -> Comparisons: ...
 def compare(
     first: System | Mapping[str, System],
     second: System | None = None,
@@ -219,19 +301,22 @@ def compare(
     convention: str = "llm-rg4",
     resamples: int = 10_000,
 ) -> Comparison | Comparisons:
-    """Compare two scored systems case by case, or each of several with the first; differences are minus the first.
-    Compared are the tested scores of the registry and the numbers of ``score.columns``, by context and for the mean
-    over contexts. Systems without a labeller are compared without CE F1.
+    """Compare two scored systems case by case, or each of several with the first; differences are
+    minus the first. Compared are the tested scores of the registry and the numbers of
+    ``score.columns``, by context and for the mean over contexts. Systems without a labeller are
+    compared without CE F1.
 
     Args:
-        first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and ``signature.json``, or
-            folders that have them in ``metrics/``; or ``{name: system}`` alone, the first system first.
+        first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and
+            ``signature.json``, or folders that have them in ``metrics/``; or ``{name: system}``
+            alone, the first system first.
         convention: of the F1; one with a micro or weighted headline.
         resamples: of patients if these are known, else of examinations, else of records; see
             :func:`~pacer.metrics.statistics.bootstrap.differences`.
 
     Raises:
-        DataError: a folder has no cases, ids do not pair one to one, or labellers or references differ.
+        DataError: a folder has no cases, ids do not pair one to one, or labellers or references
+            differ.
         ConfigError: an argument has a value that is not allowed.
     """
     if convention not in CONVENTIONS:
@@ -240,10 +325,20 @@ def compare(
         if not isinstance(first, Mapping) or second is not None or len(first) < 2:
             raise ConfigError("expected two systems, or a mapping of names to at least two systems")
         (name, baseline), *rest = first.items()
-        others = {other: compare(baseline, run, convention=convention, resamples=resamples) for other, run in rest}
-        means = {other: list(comparison.scores.values())[-1] for other, comparison in others.items()}
+        others = {
+            other: compare(baseline, run, convention=convention, resamples=resamples)
+            for other, run in rest
+        }
+        means = {
+            other: list(comparison.scores.values())[-1] for other, comparison in others.items()
+        }
         keys = dict.fromkeys(key for scores in means.values() for key in scores)
-        rows = [(key, other, scores[key]) for key in keys for other, scores in means.items() if key in scores]
+        rows = [
+            (key, other, scores[key])
+            for key in keys
+            for other, scores in means.items()
+            if key in scores
+        ]
         corrected = holm([difference.p for *_, difference in rows])
         tested = [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)]
         return Comparisons(name, tested, others)
@@ -251,33 +346,45 @@ def compare(
     return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
 
 
-def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: int = 10_000) -> dict[str, Difference]:
-    """Compare two systems that were each run several times (training seeds) on the same records. ``runs``: folders
-    (first, second) of each repeat. F1 uses the first run's convention. Raises as :func:`compare`, and a DataError if
-    the repeats do not have the same records.
+def compare_repeats(
+    runs: Sequence[tuple[str | Path, str | Path]], resamples: int = 10_000
+) -> dict[str, Difference]:
+    """Compare two systems that were each run several times (training seeds) on the same records.
+    ``runs``: folders (first, second) of each repeat. F1 uses the first run's convention. Raises as
+    :func:`compare`, and a DataError if the repeats do not have the same records.
 
-    A score is the mean over runs of the mean over contexts. A patient is resampled, or exchanged between the systems,
-    with all their records in all contexts and runs, so repeats do not count as additional patients. The interval and
-    the p value therefore generalise to other patients with these models, not to other models.
+    A score is the mean over runs of the mean over contexts. A patient is resampled, or exchanged
+    between the systems, with all their records in all contexts and runs, so repeats do not count as
+    additional patients. The interval and the p value therefore generalise to other patients with
+    these models, not to other models.
     """
     convention = read_result(runs[0][0], with_scores=False).signature.convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
-    records = [repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id") for repeat in repeats]
+    records = [
+        repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id")
+        for repeat in repeats
+    ]
     for (first, _), rows in zip(runs, records, strict=True):
         if not rows.sort("record_id").equals(records[0].sort("record_id")):
-            raise DataError(f"{first} has different patients or contexts from {runs[0][0]}; repeats must match")
+            raise DataError(
+                f"{first} has different patients or contexts from {runs[0][0]}; repeats must match"
+            )
     shared = set.intersection(*({name for _, name in repeat.sums[0]} for repeat in repeats))
     sides: tuple[dict[Key, Summed], ...] = ({}, {})
     for repetition, repeat in enumerate(repeats):
         for side, sums in zip(sides, repeat.sums, strict=True):
             common = {key: summed for key, summed in sums.items() if key[1] in shared}
-            side |= {(f"{context} {repetition}", name): summed for (context, name), summed in common.items()}
+            side |= {
+                (f"{context} {repetition}", name): summed
+                for (context, name), summed in common.items()
+            }
     result = differences(*sides, resamples)
     return result[MEAN] if MEAN in result else next(iter(result.values()))
 
 
 class _Paired(NamedTuple):
-    """The ``cases`` of the first run, the tested scores of both as ``sums`` over units, and an empty comparison."""
+    """The ``cases`` of the first run, the tested scores of both as ``sums`` over units, and an
+    empty comparison."""
 
     cases: pl.DataFrame
     sums: tuple[dict[Key, Summed], dict[Key, Summed]]
@@ -286,37 +393,54 @@ class _Paired(NamedTuple):
 
 def _paired(one: System, other: System, convention: str) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare`."""
-    first, second = ("first" if isinstance(one, Scores) else one, "second" if isinstance(other, Scores) else other)
+    first, second = (
+        "first" if isinstance(one, Scores) else one,
+        "second" if isinstance(other, Scores) else other,
+    )
     (_, cases, signature), (_, other_cases, other_signature) = (
-        (run.scores, run.cases, run.signature) if isinstance(run, Scores) else read_result(run, with_scores=False)
+        (run.scores, run.cases, run.signature)
+        if isinstance(run, Scores)
+        else read_result(run, with_scores=False)
         for run in (one, other)
     )
-    check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
-    other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
+    check_pairs(
+        cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second)
+    )
+    other_cases = cases.select("record_id").join(
+        other_cases, on="record_id", how="left", maintain_order="left"
+    )
     if _labeller(signature) != _labeller(other_signature):
         raise DataError(
-            f"{first} and {second} have different or unrecorded labellers, or one has none; score both with the same "
-            "--chexbert"
+            f"{first} and {second} have different or unrecorded labellers, or one has none; score "
+            "both with the same --chexbert"
         )
     for column in ("context", "reference", "reference_labels"):
         unequal = cases.filter(cases[column].ne_missing(other_cases[column]))
         if len(unequal):
             raise DataError(
                 f"{first} and {second} differ in the {column} of {len(unequal)} records, such as "
-                f"{unequal['record_id'][0]}; score both against the same references, with the same cleaning"
+                f"{unequal['record_id'][0]}; score both against the same references, with the same "
+                "cleaning"
             )
     scores, other_scores = signature.score_columns, other_signature.score_columns
     columns = [name for name in scores if name in other_scores]
     for name in columns:
         in_both = cases[name].is_not_null() & other_cases[name].is_not_null()
         cases, other_cases = (
-            table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name)) for table in (cases, other_cases)
+            table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name))
+            for table in (cases, other_cases)
         )
     units = units_of(cases)
     absent = {*signature.left_out, *other_signature.left_out}
     known = [score.key for score in summed_scores(other_cases) if score.key not in absent]
-    tested = [score for score in summed_scores(cases, columns) if score.tested and score.key in [*known, *columns]]
-    sums, other_sums = (context_sums(table, convention, tested, units) for table in (cases, other_cases))
+    tested = [
+        score
+        for score in summed_scores(cases, columns)
+        if score.tested and score.key in [*known, *columns]
+    ]
+    sums, other_sums = (
+        context_sums(table, convention, tested, units) for table in (cases, other_cases)
+    )
     comparison = Comparison(
         convention,
         units.name,
@@ -331,17 +455,32 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
 
 
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
-    """Return the versions and changes to reports in which results differ; no labeller: not those of its packages."""
+    """Return the versions and changes to reports in which results differ; no labeller: not those of
+    its packages."""
     names = [
-        name for name in {**first.versions, **second.versions} if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
+        name
+        for name in {**first.versions, **second.versions}
+        if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
     ]
-    pairs = {name: tuple(run.versions.get(name) or "not recorded" for run in (first, second)) for name in names}
-    known = [name for name in first.score_columns if name in {*second.score_columns} and name in first.scores]
+    pairs = {
+        name: tuple(run.versions.get(name) or "not recorded" for run in (first, second))
+        for name in names
+    }
+    known = [
+        name
+        for name in first.score_columns
+        if name in {*second.score_columns} and name in first.scores
+    ]
     pairs |= {name: (first.scores[name], second.scores.get(name, "not recorded")) for name in known}
     if first.protocol and second.protocol:
-        pairs |= {name: (str(first.protocol.get(name)), str(second.protocol.get(name))) for name in _REWRITTEN}
+        pairs |= {
+            name: (str(first.protocol.get(name)), str(second.protocol.get(name)))
+            for name in _REWRITTEN
+        }
     changes = _CHANGES | dict.fromkeys(known, "they may compute different values")
-    changes |= dict.fromkeys(_REWRITTEN, "the reports were preprocessed differently, which is part of the difference")
+    changes |= dict.fromkeys(
+        _REWRITTEN, "the reports were preprocessed differently, which is part of the difference"
+    )
     return [
         (name, (one, other), changes.get(name, "this can change any score"))
         for name, (one, other) in pairs.items()
@@ -350,5 +489,6 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
 
 
 def _labeller(signature: Signature) -> Any:
-    """Return what two runs must share: the labeller's files. ``None``: no labeller; unequal to all if unknown."""
+    """Return what two runs must share: the labeller's files. ``None``: no labeller; unequal to all
+    if unknown."""
     return None if signature.clinical is None else signature.labeller.get("files") or object()

@@ -1,7 +1,9 @@
-"""Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals.
+"""Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their
+intervals.
 
-Also F1 of groups of records (which are reported worse?), the reliability of the probabilities of findings (is what is
-stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses its sources.
+Also F1 of groups of records (which are reported worse?), the reliability of the probabilities of
+findings (is what is stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses
+its sources.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +21,15 @@ from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
 from pacer.metrics.commitments import REPORTS, cells
 from pacer.metrics.score_kinds import Score, mean, mean_rows
 from pacer.metrics.scores import score_of, summed_scores
-from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, intervals
+from pacer.metrics.statistics.bootstrap import (
+    Difference,
+    Interval,
+    Key,
+    Summed,
+    by_unit,
+    differences,
+    intervals,
+)
 
 #: Units that may be resampled, the coarsest first, with their names in tables.
 UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
@@ -29,13 +39,17 @@ POOLED = "pooled"
 BINS = 10
 #: What is said of a share, and when, given it and that of the references.
 _BESIDE_REFERENCES: dict[str, tuple[str, Callable[[float, float], bool]]] = {
-    "most_frequent_share": ("Many reports are identical", lambda share, expected: share - expected >= 0.25),
+    "most_frequent_share": (
+        "Many reports are identical",
+        lambda share, expected: share - expected >= 0.25,
+    ),
     "repetition": (
         "Many words repeat the words just before them, or an earlier sentence",
         lambda share, expected: share - expected >= 0.05,
     ),
     "affirms_nothing": (
-        "Commitments affirm nothing far more or less often than references; see decode.list_bias and decode.threshold",
+        "Commitments affirm nothing far more or less often than references; see decode.list_bias "
+        "and decode.threshold",
         lambda share, expected: abs(share - expected) > max(expected / 2, 0.05),
     ),
 }
@@ -47,7 +61,8 @@ _CONTROL = "another_patient"
 
 @dataclass(frozen=True)
 class Intervals:
-    """``scores``: context (and ``mean``) -> score -> interval. ``unit``: what was resampled; ``units``: how many."""
+    """``scores``: context (and ``mean``) -> score -> interval. ``unit``: what was resampled;
+    ``units``: how many."""
 
     scores: dict[str, dict[str, Interval]]
     unit: str
@@ -57,8 +72,9 @@ class Intervals:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """One observation: the number of records with it in the reference and in the report; precision, recall and F1 with
-    intervals over all contexts together; and F1 in each context (None: undefined)."""
+    """One observation: the number of records with it in the reference and in the report; precision,
+    recall and F1 with intervals over all contexts together; and F1 in each context (None:
+    undefined)."""
 
     name: str
     present: int
@@ -76,17 +92,26 @@ def score_intervals(
     return Intervals(intervals(scores, resamples), units.name, units.count, resamples)
 
 
-def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
-    """Return every observation of the convention, sorted by its number of references, most first."""
+def label_intervals(
+    cases: pl.DataFrame, convention: str, resamples: int = 10_000
+) -> list[LabelScores]:
+    """Return every observation of the convention, sorted by its number of references, most
+    first."""
     rule = CONVENTIONS[convention]
     units = units_of(cases)
     rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
-    contexts = {context: rows[(cases["context"] == context).to_numpy()].sum(axis=0) for context in contexts_of(cases)}
+    contexts = {
+        context: rows[(cases["context"] == context).to_numpy()].sum(axis=0)
+        for context in contexts_of(cases)
+    }
     labels = []
     summed: dict[Key, Summed] = {}
     for column, name in enumerate(rule.observations):
         table = by_unit(rows[:, :, column], units.codes, units.count)
-        summed |= {(POOLED, f"{name}/{ratio}"): Summed(table, partial(averaged, ratio=ratio)) for ratio in RATIOS}
+        summed |= {
+            (POOLED, f"{name}/{ratio}"): Summed(table, partial(averaged, ratio=ratio))
+            for ratio in RATIOS
+        }
     estimates = intervals(summed, resamples)[POOLED]
     for column, name in enumerate(rule.observations):
         _, predicted, present = rows[:, :, column].sum(axis=0)
@@ -98,7 +123,8 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
 
 
 class Units(NamedTuple):
-    """The resampled unit, one of :data:`UNITS`; ``codes``: its index in each row ``[n]``; ``count``: how many."""
+    """The resampled unit, one of :data:`UNITS`; ``codes``: its index in each row ``[n]``;
+    ``count``: how many."""
 
     name: str
     codes: np.ndarray
@@ -108,12 +134,16 @@ class Units(NamedTuple):
 def units_of(cases: pl.DataFrame) -> Units:
     """Return the coarsest unit that is known for every record (a blank id counts as unknown)."""
     ids = {unit: cases[f"{unit}_id"] for unit in UNITS if f"{unit}_id" in cases.columns}
-    unit = next(unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all())
+    unit = next(
+        unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all()
+    )
     codes = ids[unit].rank("dense").to_numpy().astype(int) - 1
     return Units(unit, codes, int(codes.max()) + 1)
 
 
-def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], units: Units) -> dict[Key, Summed]:
+def context_sums(
+    cases: pl.DataFrame, convention: str, scores: Iterable[Score], units: Units
+) -> dict[Key, Summed]:
     """Return the ``scores`` that have sums, by context and over units."""
     rule = CONVENTIONS[convention]
     known = {score.key: score.sums for score in scores if score.sums is not None}
@@ -141,28 +171,43 @@ class GroupScore(NamedTuple):
 def group_scores(
     cases: pl.DataFrame, convention: str, columns: Sequence[str], resamples: int = 10_000
 ) -> list[GroupScore]:
-    """Return F1 of the records of each view and of each value of ``columns``, with intervals; none without labels. A
-    column with one value makes no groups, a record without a value is in none, and small groups have no interval."""
-    named = [name for name in ("view", *columns) if name in cases.columns and cases[name].drop_nulls().n_unique() > 1]
+    """Return F1 of the records of each view and of each value of ``columns``, with intervals; none
+    without labels. A column with one value makes no groups, a record without a value is in none,
+    and small groups have no interval."""
+    named = [
+        name
+        for name in ("view", *columns)
+        if name in cases.columns and cases[name].drop_nulls().n_unique() > 1
+    ]
     if not named or not is_labelled(cases):
         return []
     rule, units = CONVENTIONS[convention], units_of(cases)
-    rows, f1 = label_rows(cases, rule), lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0])
+    rows, f1 = (
+        label_rows(cases, rule),
+        lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0]),
+    )
     members: list[tuple[str, str, np.ndarray]] = [
         (name, value, (cases[name] == value).fill_null(False).to_numpy())
         for name in named
         for value in cases[name].drop_nulls().unique().sort()
     ]
     sums: dict[Key, Summed] = {}
-    for place, (_, _, chosen) in enumerate(members):  # records outside a group add nothing to its sums
-        of_units = by_unit(np.column_stack([rows * chosen[:, None], chosen]), units.codes, units.count)
+    for place, (_, _, chosen) in enumerate(
+        members
+    ):  # records outside a group add nothing to its sums
+        of_units = by_unit(
+            np.column_stack([rows * chosen[:, None], chosen]), units.codes, units.count
+        )
         sums[POOLED, str(place)] = Summed(of_units, f1, counted=(rows.shape[1],))
     scored = zip(members, intervals(sums, resamples)[POOLED].values(), strict=True)
-    return [GroupScore(name, value, int(chosen.sum()), score) for (name, value, chosen), score in scored]
+    return [
+        GroupScore(name, value, int(chosen.sum()), score) for (name, value, chosen), score in scored
+    ]
 
 
 class Reliability(NamedTuple):
-    """A reliability curve: by bin the mean ``probabilities`` and the ``shares`` of positive cells."""
+    """A reliability curve: by bin the mean ``probabilities`` and the ``shares`` of positive
+    cells."""
 
     probabilities: list[float]
     shares: list[Interval]
@@ -175,16 +220,21 @@ def reliability(cases: pl.DataFrame) -> Reliability:
     patients = np.repeat(units.codes, len(FINDINGS))
     bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
     tables = (by_unit(mean_rows(positive[part]), patients[part], units.count) for part in bins)
-    shares = intervals({("", str(place)): Summed(table, mean) for place, table in enumerate(tables)})[""]
+    shares = intervals(
+        {("", str(place)): Summed(table, mean) for place, table in enumerate(tables)}
+    )[""]
     means = [float(probability[part].mean()) for part in bins]
     return Reliability(means, list(shares.values()))
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
-    """Return a sentence for each reason not to trust the scores; none for a model that uses its sources."""
+    """Return a sentence for each reason not to trust the scores; none for a model that uses its
+    sources."""
     sentences = []
     for key, (words, is_off) in _BESIDE_REFERENCES.items():
-        shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts_of(cases)}
+        shares = {
+            c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts_of(cases)
+        }
         beyond = [
             f"{context.upper()} {share:.0%} (references {expected:.0%})"
             for context, (share, expected) in shares.items()
@@ -195,34 +245,48 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
     below = []
     for context in contexts_of(cases):
         f1 = scores[context].get("prior_f1") or 0.0
-        known = {end: scores[context].get(f"prior_f1{end}") or 0.0 for end in ("_itself", "_united")}
+        known = {
+            end: scores[context].get(f"prior_f1{end}") or 0.0 for end in ("_itself", "_united")
+        }
         above = [f"{REPORTS[end]} {floor:.3f}" for end, floor in known.items() if floor > f1]
         below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
     if below:
-        sentences.append(f"F1 of affirmed findings is below that of baselines without training: {'; '.join(below)}.")
+        sentences.append(
+            "F1 of affirmed findings is below that of baselines without training: "
+            f"{'; '.join(below)}."
+        )
     control = scores.get("controls", {}).get(_CONTROL, {})
     same = {context: values["unchanged_share"] for context, values in control.items()}
-    if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
-        sentences.append(f"Reports stay the same with another patient's sources: {', '.join(unmoved)}.")
-    blind = [context.upper() for context, gain in source_gains(cases, convention).items() if (gain.low or 0) <= 0]
+    if unmoved := [
+        f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED
+    ]:
+        sentences.append(
+            f"Reports stay the same with another patient's sources: {', '.join(unmoved)}."
+        )
+    blind = [
+        context.upper()
+        for context, gain in source_gains(cases, convention).items()
+        if (gain.low or 0) <= 0
+    ]
     if blind:
         sentences.append(
-            "F1 with the case's own sources is not shown to be above F1 with another patient's (the 95 % interval of "
-            f"the difference includes 0): {', '.join(blind)}."
+            "F1 with the case's own sources is not shown to be above F1 with another patient's "
+            f"(the 95 % interval of the difference includes 0): {', '.join(blind)}."
         )
     for name, contexts in at_chance(cases, convention).items():
         if name == "Reports" and control:  # the sentences above say it
             continue
         sentences.append(
-            f"F1 of {name.lower()} is not shown to be above F1 with other patients' references: {', '.join(contexts)}."
+            f"F1 of {name.lower()} is not shown to be above F1 with other patients' references: "
+            f"{', '.join(contexts)}."
         )
     return sentences
 
 
 def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
-    """Return the contexts in which commitments, or reports, agree with their own references no better than with those
-    of other patients; not those that affirm nothing. Cases without a commitment, or of unknown patients, do not
-    count."""
+    """Return the contexts in which commitments, or reports, agree with their own references no
+    better than with those of other patients; not those that affirm nothing. Cases without a
+    commitment, or of unknown patients, do not count."""
     if "subject_id" not in cases.columns:
         return {}
     without_gain = {}
@@ -235,7 +299,9 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
         others = others.filter(pl.col("reference_positive").list.len().sum().over("context") > 0)
         if others.is_empty():  # also where one patient has more than half of the records
             continue
-        given = others.select("record_id").join(known, on="record_id", how="left", maintain_order="left")
+        given = others.select("record_id").join(
+            known, on="record_id", how="left", maintain_order="left"
+        )
         score = f"{side}_positive_f1"
         compared = gains(given, others, convention, [score])
         low = {context: compared[context][score].low for context in contexts_of(given)}
@@ -245,7 +311,8 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
 
 
 def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
-    """Return F1 with another patient's and with the case's own sources, by context; empty without the control."""
+    """Return F1 with another patient's and with the case's own sources, by context; empty without
+    the control."""
     column = f"{_CONTROL}_labels"
     if column not in cases.columns:
         return {}
@@ -255,10 +322,14 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
 
 
 def gains(
-    given: pl.DataFrame, twins: pl.DataFrame, convention: str, scores: Sequence[str], resamples: int = 10_000
+    given: pl.DataFrame,
+    twins: pl.DataFrame,
+    convention: str,
+    scores: Sequence[str],
+    resamples: int = 10_000,
 ) -> dict[str, dict[str, Difference]]:
-    """Return scores of twins (``first``), of the same records in the same order as given (``second``), and their
-    differences, by context and for the mean."""
+    """Return scores of twins (``first``), of the same records in the same order as given
+    (``second``), and their differences, by context and for the mean."""
     chosen, units = list(map(score_of, scores)), units_of(given)
     first, second = (context_sums(cases, convention, chosen, units) for cases in (twins, given))
     return differences(first, second, resamples)

@@ -1,4 +1,5 @@
-"""Stand-ins side by side: a failure is one clear error, and what was finished is not trained again."""
+"""Stand-ins side by side: a failure is one clear error, and what was finished is not trained
+again."""
 
 import os
 import signal
@@ -25,11 +26,26 @@ SMALL = Backbones.model_validate(
     profile("phantom").backbones.model_dump()
     | {role: {"provider": "standin"} for role in MODELS}
     | {
-        "vision_standin": {"width": 24, "image_size": 56, "patch_size": 14, "heads": 2, "images": 64, "steps": 4}
+        "vision_standin": {
+            "width": 24,
+            "image_size": 56,
+            "patch_size": 14,
+            "heads": 2,
+            "images": 64,
+            "steps": 4,
+        }
         | {"batch_size": 16, "learning_rate": 1.5e-3},
-        "language_standin": {"width": 32, "layers": 2, "slots": 4, "batch_size": 8, "learning_rate": 3e-3} | _TEXTS,
+        "language_standin": {
+            "width": 32,
+            "layers": 2,
+            "slots": 4,
+            "batch_size": 8,
+            "learning_rate": 3e-3,
+        }
+        | _TEXTS,
         "text_standin": {"width": 24, "layers": 2, "batch_size": 8, "learning_rate": 1e-3} | _TEXTS,
-        "chexbert_standin": {"width": 32, "layers": 3, "batch_size": 8, "learning_rate": 1e-3} | _TEXTS,
+        "chexbert_standin": {"width": 32, "layers": 3, "batch_size": 8, "learning_rate": 1e-3}
+        | _TEXTS,
     }
 )
 NOTHING = pl.DataFrame(schema={"split": pl.String})
@@ -37,7 +53,11 @@ NOTHING = pl.DataFrame(schema={"split": pl.String})
 
 def make(out: Path, **settings) -> dict[str, str]:
     make_standins(SMALL.model_copy(update=settings), NOTHING, NOTHING, instruction, out)
-    return {str(file.relative_to(out)): hash_file(file) for file in sorted(out.rglob("*")) if file.is_file()}
+    return {
+        str(file.relative_to(out)): hash_file(file)
+        for file in sorted(out.rglob("*"))
+        if file.is_file()
+    }
 
 
 def test_the_first_error_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,17 +65,23 @@ def test_the_first_error_ends_the_others(tmp_path: Path, monkeypatch: pytest.Mon
     changes = {role: Backbone(provider="bundled") for role in ("vision", "chexbert")}
     changes |= {"language_standin": SMALL.language_standin.model_copy(update={"steps": 10**9})}
     changes |= {"text_standin": SMALL.text_standin.model_copy(update={"texts": 1})}
-    with pytest.raises(BackboneError, match=r"could not be trained: .*DataError: .* at least 2 texts .*, got 1"):
+    with pytest.raises(
+        BackboneError, match=r"could not be trained: .*DataError: .* at least 2 texts .*, got 1"
+    ):
         make(tmp_path, **changes)
     for role in ("language", "text"):
         write_json(tmp_path / role / PROVENANCE, {})
     make(tmp_path, **changes)  # what was finished is not trained again
 
 
-def test_a_killed_process_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
     monkeypatch.setattr(make_backbones, "_train_share", killed)
-    with pytest.raises(BackboneError, match=r"a stand-in could not be trained: .* terminated with signal SIGKILL"):
+    with pytest.raises(
+        BackboneError, match=r"a stand-in could not be trained: .* terminated with signal SIGKILL"
+    ):
         make(tmp_path)
 
 
@@ -63,14 +89,23 @@ def killed(number: int, *arguments: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("role", "stop"), [("vision", 35), ("language", 15), ("chexbert", 15), ("text", 15)])
-def test_an_interrupted_training_continues(role: str, stop: int, tmp_path: Path, monkeypatch) -> None:
-    """``stop``: steps until then; of vision, 11 are the second training's. The model is the same to the byte."""
+@pytest.mark.parametrize(
+    ("role", "stop"), [("vision", 35), ("language", 15), ("chexbert", 15), ("text", 15)]
+)
+def test_an_interrupted_training_continues(
+    role: str, stop: int, tmp_path: Path, monkeypatch
+) -> None:
+    """``stop``: steps until then; of vision, 11 are the second training's. The model is the same to
+    the byte."""
     handlers: list[tuple] = []
     monkeypatch.setattr(signal, "signal", lambda *what: handlers.append(what))
     monkeypatch.setattr(training, "_SAVED_EVERY", 10)
     longer = getattr(SMALL, f"{role}_standin").model_copy(update={"steps": 24})
-    config, steps, advance = SMALL.model_copy(update={f"{role}_standin": longer}), count(1), training.Ticker.advance
+    config, steps, advance = (
+        SMALL.model_copy(update={f"{role}_standin": longer}),
+        count(1),
+        training.Ticker.advance,
+    )
     arguments = [[role]], config, load_data(config, NOTHING, NOTHING), instruction
 
     def interrupted(ticker: training.Ticker, **told: str) -> None:
@@ -84,9 +119,15 @@ def test_an_interrupted_training_continues(role: str, stop: int, tmp_path: Path,
     assert {file.suffix for file in (tmp_path / "again" / role).iterdir()} == {training.UNFINISHED}
     for out in ("again", "whole"):
         make_backbones._train_share(0, *arguments, tmp_path / out)
-    hashes = [{f.name: hash_file(f) for f in (tmp_path / out / role).iterdir()} for out in ("again", "whole")]
+    hashes = [
+        {f.name: hash_file(f) for f in (tmp_path / out / role).iterdir()}
+        for out in ("again", "whole")
+    ]
     assert hashes[0] == hashes[1]
-    assert (signal.SIGINT, signal.SIG_DFL) in handlers  # torch takes Python's handler for a normal end
+    assert (
+        signal.SIGINT,
+        signal.SIG_DFL,
+    ) in handlers  # torch takes Python's handler for a normal end
 
 
 def test_a_corpus_without_train_records_is_refused(tmp_path: Path) -> None:

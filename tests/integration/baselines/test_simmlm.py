@@ -11,7 +11,13 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import load_adapted
-from pacer.baselines.simmlm import PairedExamples, ResidualExperts, SimMLM, paired_objective, train_simmlm
+from pacer.baselines.simmlm import (
+    PairedExamples,
+    ResidualExperts,
+    SimMLM,
+    paired_objective,
+    train_simmlm,
+)
 from pacer.config.baselines import BaselineParams, load_baseline_params
 from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.core.errors import ConfigError
@@ -52,7 +58,9 @@ def model(micro: BaselineParams, parent: Path, backbones: Path) -> SimMLM:
 
 def test_experts_and_gate_follow_their_formulas() -> None:
     experts: Any = moved(ResidualExperts(D, rank=5, d_gate=7), 0.3, seed=1)
-    tokens = torch.randn(4, 3, Q, D, generator=torch.Generator().manual_seed(0))  # of absent sources too
+    tokens = torch.randn(
+        4, 3, Q, D, generator=torch.Generator().manual_seed(0)
+    )  # of absent sources too
     rows = {"lateral_rows": torch.tensor([2, 3]), "prior_rows": torch.tensor([1, 3])}
     sources = RefinedSources(availability=CONTEXTS, frontal=torch.empty(0), **rows)
     found, mixture = experts(tokens, sources), experts.mixture(tokens, CONTEXTS)
@@ -60,28 +68,38 @@ def test_experts_and_gate_follow_their_formulas() -> None:
     for row, (lateral, prior) in enumerate(CONTEXTS.tolist()):
         there = [True, lateral, prior]
         u = torch.cat([tokens[row, s].sum(0) / Q if there[s] else torch.zeros(D) for s in range(3)])
-        u = (u - u.mean()) / (u.var(unbiased=False) + 1e-5).sqrt() * weights["gate_norm.weight"] + weights[
-            "gate_norm.bias"
-        ]
+        u = (u - u.mean()) / (u.var(unbiased=False) + 1e-5).sqrt() * weights[
+            "gate_norm.weight"
+        ] + weights["gate_norm.bias"]
         inner = weights["gate_in.weight"] @ u + weights["gate_in.bias"]
         logits = weights["gate_out.weight"] @ F.gelu(inner) + weights["gate_out.bias"]
         odds = [logits[s].exp() if there[s] else torch.zeros(()) for s in range(3)]
         torch.testing.assert_close(mixture[row], torch.stack(odds) / sum(odds))
         for s in range(3):
-            normed = F.layer_norm(tokens[row, s], (D,), weights[f"norms.{s}.weight"], weights[f"norms.{s}.bias"])
+            normed = F.layer_norm(
+                tokens[row, s], (D,), weights[f"norms.{s}.weight"], weights[f"norms.{s}.bias"]
+            )
             expert = F.gelu(normed @ weights[f"down.{s}.weight"].T) @ weights[f"up.{s}.weight"].T
-            torch.testing.assert_close(found[row, s], odds[s] / sum(odds) * expert, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(
+                found[row, s], odds[s] / sum(odds) * expert, atol=1e-5, rtol=1e-4
+            )
 
 
 @pytest.fixture
-def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features) -> PairedExamples:
+def examples(
+    records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features
+) -> PairedExamples:
     # targets differ from context to context
-    table = record_table(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
+    table = record_table(
+        records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors
+    )
     return PairedExamples(table, load_tokenizer(backbones), features, specification())
 
 
 def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
-    return np.concatenate([numbers[:2] for numbers in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values()])
+    return np.concatenate(
+        [numbers[:2] for numbers in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values()]
+    )
 
 
 def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
@@ -95,10 +113,14 @@ def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
 def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given: Any) -> Objective:
     settings = load_baseline_params(ROOT / "baselines" / "micro.yaml").simmlm
     settings = settings.model_copy(update={"alpha": 3.0, "batch_size": 28})
-    return paired_objective(model, batch, LossWeights(lambda_q=0.35, lambda_tlw=0.75), settings=settings, **given)
+    return paired_objective(
+        model, batch, LossWeights(lambda_q=0.35, lambda_tlw=0.75), settings=settings, **given
+    )
 
 
-def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(examples: PairedExamples) -> None:
+def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
+    examples: PairedExamples,
+) -> None:
     batch = batch_of(examples)
     assert len(batch.ids) == 14 * 3
     pairs, visits = two_of_each_draw(examples), np.zeros(14)
@@ -134,7 +156,9 @@ def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
         refined = frozen.refine_sources(batch)[0]
         tokens = frozen.interface(refined).tokens
         mixed = tokens + model.added(tokens, refined)
-        expected = frozen.interface.fusion_norm(frozen.interface.fusion(mixed.transpose(1, 2).flatten(2)))
+        expected = frozen.interface.fusion_norm(
+            frozen.interface.fusion(mixed.transpose(1, 2).flatten(2))
+        )
     torch.testing.assert_close(model.embed(batch).sources.fused, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -152,14 +176,20 @@ def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float)
             total = total + weight[t] * nll[i, t]
         means.append(total / weight.sum())
     with_fewer, with_more = means[pairs : 2 * pairs], means[2 * pairs :]
-    ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
+    ranking = (
+        sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
+    )
     trained = slice(0, 2 * pairs)
-    trajectory = (omega[trained] * nll[trained]).sum() / (omega[trained].sum() + batch.kappa[trained].sum() + EPSILON)
+    trajectory = (omega[trained] * nll[trained]).sum() / (
+        omega[trained].sum() + batch.kappa[trained].sum() + EPSILON
+    )
     emphasis = (s[trained] * nll[trained]).sum() / (s[trained].sum() + EPSILON)
     return trajectory + lambda_tlw * emphasis + alpha * ranking
 
 
-def test_the_objective_and_its_gradient_are_those_of_the_formula(model: SimMLM, examples: PairedExamples) -> None:
+def test_the_objective_and_its_gradient_are_those_of_the_formula(
+    model: SimMLM, examples: PairedExamples
+) -> None:
     batch = batch_of(examples)
     result = objective_of(model, examples, batch)
     assert 0 < result.parts["violated"] < 1  # both sides of the ranking term are met
@@ -168,14 +198,24 @@ def test_the_objective_and_its_gradient_are_those_of_the_formula(model: SimMLM, 
     model.zero_grad()
     expected = plain_objective(model, batch, 3.0, 0.75)
     expected.backward()
-    named = result.parts["trajectory"] + 0.75 * result.parts["emphasis"] + 3.0 * result.parts["ranking"]
-    assert result.total.item() == pytest.approx(expected.item(), rel=1e-5) == pytest.approx(named.item(), rel=1e-5)
+    named = (
+        result.parts["trajectory"] + 0.75 * result.parts["emphasis"] + 3.0 * result.parts["ranking"]
+    )
+    assert (
+        result.total.item()
+        == pytest.approx(expected.item(), rel=1e-5)
+        == pytest.approx(named.item(), rel=1e-5)
+    )
     for mine, parameter in zip(found, model.added.parameters(), strict=True):
         torch.testing.assert_close(mine, parameter.grad, atol=1e-6, rtol=1e-3)
-    assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("added."))
+    assert all(
+        p.grad is None for name, p in model.named_parameters() if not name.startswith("added.")
+    )
 
 
-def test_shares_of_two_processes_add_up_to_the_whole(model: SimMLM, examples: PairedExamples) -> None:
+def test_shares_of_two_processes_add_up_to_the_whole(
+    model: SimMLM, examples: PairedExamples
+) -> None:
     rows = two_of_each_draw(examples)
     whole = objective_of(model, examples, batch_of(examples))
     whole_batch = divisors_of(batch_of(examples))
@@ -193,7 +233,9 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
 ) -> None:
     logged: list = []
     before = (parent / "model.safetensors").read_bytes()
-    train_simmlm(micro.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log(logged))
+    train_simmlm(
+        micro.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log(logged)
+    )
     weights = load_file(tmp_path / "simmlm" / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
     assert any(tensor.any() for name, tensor in weights.items() if ".up." in name)
@@ -208,7 +250,9 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
     for name, tensor in weights.items():
         assert torch.equal(dict(model.named_parameters())[name], tensor)
     train_simmlm(micro.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "again", log([]))
-    assert (tmp_path / "again/model.safetensors").read_bytes() == (tmp_path / "simmlm/model.safetensors").read_bytes()
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (
+        tmp_path / "simmlm/model.safetensors"
+    ).read_bytes()
 
 
 def test_no_weight_moves_for_a_source_that_no_row_has(
@@ -219,13 +263,23 @@ def test_no_weight_moves_for_a_source_that_no_row_has(
     blocks = [
         (f"added.{name}", index, contexts)
         for row, contexts in rows
-        for name, index in ((f"up.{row}.weight", ()), ("gate_out.weight", (row,)), ("gate_out.bias", (row,)))
+        for name, index in (
+            (f"up.{row}.weight", ()),
+            ("gate_out.weight", (row,)),
+            ("gate_out.bias", (row,)),
+        )
     ]
     steps = stepped(monkeypatch, blocks)
-    settings = micro.simmlm.model_copy(update={"updates": 14, "accumulation": 1, "warmup_updates": 0})
+    settings = micro.simmlm.model_copy(
+        update={"updates": 14, "accumulation": 1, "warmup_updates": 0}
+    )
     train_simmlm(settings, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log([]))
     for (name, index, contexts), taken in zip(blocks, steps, strict=True):
-        assert all(moved == bool(present & contexts) for present, moved in taken), (name, index, taken)
+        assert all(moved == bool(present & contexts) for present, moved in taken), (
+            name,
+            index,
+            taken,
+        )
         assert len(contexts) == 4 or {moved for _, moved in taken} == {False, True}
 
 

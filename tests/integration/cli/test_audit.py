@@ -1,4 +1,5 @@
-"""`pacer audit` and `pacer show` as a user types them, and how paths that do not exist are refused."""
+"""`pacer audit` and `pacer show` as a user types them, and how paths that do not exist are
+refused."""
 
 import csv
 import json
@@ -22,14 +23,20 @@ SECRET = "zephyrine opacity in the left lung base ."
 
 @pytest.fixture
 def corpus(repository: Path) -> dict[str, list[dict]]:
-    """Six examinations of a frontal view in MIMIC-RG4's layout, and ``mine.yaml`` that names them."""
+    """Six examinations of a frontal view in MIMIC-RG4's layout, and ``mine.yaml`` that names
+    them."""
     folder = repository / "mine"
     folder.mkdir()
     Image.new("L", (16, 16)).save(folder / "f.png")
     rows = {
         split: [
             record("sn", 0, 0)
-            | {"id": f"{split}{n}", "study_id": f"{split}{n}", "subject_id": f"{split}{n}", "indication": 0}
+            | {
+                "id": f"{split}{n}",
+                "study_id": f"{split}{n}",
+                "subject_id": f"{split}{n}",
+                "indication": 0,
+            }
             | {"finding": f"{SECRET} {n}{split}", "impression": "s", "APPA_imagepath": "f.png"}
             for n in range(2)
         ]
@@ -52,7 +59,9 @@ def test_a_sound_corpus(pacer, corpus):
     assert "Context train paper val paper test paper studies patients" in words
     assert "SN 2 172,608 2 1,391 2 2,357 6 6" in words
     assert "ok Rows read 6: 6 used" in words and "ok Bad rows or records none" in words
-    assert words.endswith("written to read; read/problems.csv lists what was rejected or left out (0)")
+    assert words.endswith(
+        "written to read; read/problems.csv lists what was rejected or left out (0)"
+    )
     assert {path.name for path in Path("read").iterdir()} == {
         "records.parquet",
         "images.parquet",
@@ -67,14 +76,20 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     pacer, corpus, backbones: Path, repository: Path
 ):
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
-    assert "check Training targets over 100 tokens unknown until you run `dvc repro backbones`" in words
+    assert (
+        "check Training targets over 100 tokens unknown until you run `dvc repro backbones`"
+        in words
+    )
     corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
     write(repository / "mine", corpus)
     language = repository / "models" / "backbones" / "language"
     shutil.copytree(backbones / "language", language)
     (language / "provenance.json").write_text('{"provider": "bundled"}')
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
-    assert "check Training targets over 100 tokens 1 of 2 (50.0 %): truncated, without an end token" in words
+    assert (
+        "check Training targets over 100 tokens 1 of 2 (50.0 %): truncated, without an end token"
+        in words
+    )
 
 
 def test_the_phantom_is_generated_first(pacer):
@@ -82,7 +97,9 @@ def test_the_phantom_is_generated_first(pacer):
     assert refused.code == 1 and "run `dvc repro source` first" in refused.error
 
 
-def test_what_deserves_a_check_is_marked_and_without_out_nothing_is_written(pacer, corpus, repository: Path):
+def test_what_deserves_a_check_is_marked_and_without_out_nothing_is_written(
+    pacer, corpus, repository: Path
+):
     corpus["train"].clear()
     corpus["val"][0]["[red]colour[/nonsense]"] = "grey"  # names of fields are no markup
     write(Path("mine"), corpus)
@@ -91,7 +108,9 @@ def test_what_deserves_a_check_is_marked_and_without_out_nothing_is_written(pace
     assert outcome.code == 0, outcome.error
     words = " ".join(outcome.out.split())
     assert "check Fields that are not used sn: 1 × [red]colour[/nonsense]" in words
-    assert "Context val paper test paper" in words and "train" not in words.lower()  # it is only evaluated
+    assert (
+        "Context val paper test paper" in words and "train" not in words.lower()
+    )  # it is only evaluated
     assert sorted(repository.rglob("*")) == before
 
 
@@ -101,7 +120,9 @@ def test_a_refused_corpus_leaves_the_table_of_problems_here(pacer, corpus):
     write(Path("mine"), corpus)
     outcome = pacer("audit", "--params", "mine.yaml")
     assert outcome.code == 1 and outcome.out == ""
-    assert "all are listed in audit.problems.csv" in outcome.error and "Traceback" not in outcome.error
+    assert (
+        "all are listed in audit.problems.csv" in outcome.error and "Traceback" not in outcome.error
+    )
     with open("audit.problems.csv", newline="") as file:
         problems = list(csv.DictReader(file))
     assert [(row["kind"], row["row"], row["id"]) for row in problems] == [
@@ -125,7 +146,10 @@ def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repo
     assert outcome.code == 1 and "read still contains the earlier corpus" in outcome.error
     assert (repository / "read" / "records.parquet").read_bytes() == before
     assert "read.problems.csv" in outcome.error and (repository / "read.problems.csv").exists()
-    assert not (repository / "audit.problems.csv").exists() and not (repository / "read.scratch").exists()
+    assert (
+        not (repository / "audit.problems.csv").exists()
+        and not (repository / "read.scratch").exists()
+    )
 
 
 __all__ = ["make_run"]
@@ -154,9 +178,14 @@ def test_a_study_by_two_runs_beside_radiograph_and_previous_report(pacer, run: R
     page = Path(f"shown/study-{study}.html")
     for shown in (">PACER<", ">theirs<", "<h3>SN ", "<h3>MW ", "Previous report", "in italics"):
         assert shown in page.read_text(), shown
-    prior = pl.read_parquet("data/corpus/records.parquet").filter(record_id=f"mw-{study}")["prior_report"][0]
+    prior = pl.read_parquet("data/corpus/records.parquet").filter(record_id=f"mw-{study}")[
+        "prior_report"
+    ][0]
     assert page.read_text().count('src="data:image/jpeg') == 2 and prior in page.read_text()
-    columns = [re.sub("<[^>]*>", "", text) for text in page.read_text().split('<section class="reading">')[1:]]
+    columns = [
+        re.sub("<[^>]*>", "", text)
+        for text in page.read_text().split('<section class="reading">')[1:]
+    ]
     for place, context in enumerate(("sn", "mw")):
         row = cases.filter(context=context, study_id=study)
         texts = row["reference"][0], row["hypothesis"][0], "small effusion ."

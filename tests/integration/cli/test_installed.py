@@ -48,17 +48,35 @@ def environment(tmp_path_factory) -> dict[str, str]:
     """The wheel, built and installed into a folder, in front of everything else."""
     folder = tmp_path_factory.mktemp("installed")
     clone(folder)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
-    options = ["--no-build-isolation", "--no-deps", "--ignore-installed", "--prefix", str(folder / "site")]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        "--no-index",
+    ]
+    options = [
+        "--no-build-isolation",
+        "--no-deps",
+        "--ignore-installed",
+        "--prefix",
+        str(folder / "site"),
+    ]
     subprocess.run([*pip, *options, str(folder)], check=True, capture_output=True)
     [site] = (folder / "site").glob("lib/python*/site-packages")
     (site / "sitecustomize.py").write_text(BLOCK)
     return dict(os.environ) | {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
 
 
-def ran(environment: dict[str, str], folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def ran(
+    environment: dict[str, str], folder: Path, code: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def score_and_compare(pacer: Callable[..., subprocess.CompletedProcess[str]], folder: Path) -> None:
@@ -84,17 +102,24 @@ def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("date", ["2180-05-06", ""])
-def test_the_profile_table_is_audited_with_its_own_keys_alone(environment, tmp_path: Path, date: str) -> None:
-    """A table with the profile's names of columns, and `corpus.root`, are all that it takes, outside a clone too;
-    dates may be missing. Of the checks only the token limit, which needs a tokenizer, is left open."""
+def test_the_profile_table_is_audited_with_its_own_keys_alone(
+    environment, tmp_path: Path, date: str
+) -> None:
+    """A table with the profile's names of columns, and `corpus.root`, are all that it takes,
+    outside a clone too; dates may be missing. Of the checks only the token limit, which needs a
+    tokenizer, is left open."""
     (tmp_path / "studies" / "radiographs").mkdir(parents=True)
     Image.new("L", (16, 16)).save(tmp_path / "studies" / "radiographs" / "f.png")
     rows = [f"p{number % 10},e{number},{date},PA,f.png,No acute disease." for number in range(20)]
-    (tmp_path / "studies" / "studies.csv").write_text("\n".join(["patient_id,exam_id,date,view,file,findings", *rows]))
+    (tmp_path / "studies" / "studies.csv").write_text(
+        "\n".join(["patient_id,exam_id,date,view,file,findings", *rows])
+    )
     (tmp_path / "mine.yaml").write_text("extends: table\ncorpus: {root: studies}\n")
     found = ran(environment, tmp_path, RUN, "audit", "--params", "mine.yaml", "--out", "read")
     assert found.returncode == 0, found.stderr
-    assert pl.read_parquet(tmp_path / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20
+    assert (
+        pl.read_parquet(tmp_path / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20
+    )
     printed = " ".join(found.stdout.split())  # a narrow terminal breaks the line
     assert "unknown without the `pipeline` extra; run `make setup`" in printed
     assert "no records have a previous report" in printed
@@ -103,10 +128,15 @@ def test_the_profile_table_is_audited_with_its_own_keys_alone(environment, tmp_p
 
 def test_a_command_of_the_extra_says_so_in_one_sentence(environment, tmp_path: Path) -> None:
     found = ran(
-        environment, tmp_path, "from pacer.core.errors import run_cleanly; run_cleanly(lambda: __import__('torch'))"
+        environment,
+        tmp_path,
+        "from pacer.core.errors import run_cleanly; run_cleanly(lambda: __import__('torch'))",
     )
     assert found.returncode == 1 and found.stderr.count("\n") == 1
-    assert "torch, which is not installed (it belongs to the extra" in found.stderr and "make setup" in found.stderr
+    assert (
+        "torch, which is not installed (it belongs to the extra" in found.stderr
+        and "make setup" in found.stderr
+    )
 
 
 def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: Path) -> None:
@@ -115,7 +145,11 @@ def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: 
         for package in BASE
         for path in sorted((ROOT / "pacer" / package).rglob("*.py"))
     ]
-    names = [name for name in names if not name.startswith(tuple(f"pacer.{module}" for module in OF_MODELS))]
+    names = [
+        name
+        for name in names
+        if not name.startswith(tuple(f"pacer.{module}" for module in OF_MODELS))
+    ]
     names += ["pacer.cli", *(f"pacer.reporting.{name}" for name in ("score_tables", "pages"))]
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     found = ran(environment, tmp_path, code)

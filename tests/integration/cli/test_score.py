@@ -1,4 +1,5 @@
-"""The commands that README.md states: two CSV files scored without a model, a trained model on a hospital's table."""
+"""The commands that README.md states: two CSV files scored without a model, a trained model on a
+hospital's table."""
 
 import csv
 import json
@@ -23,8 +24,18 @@ from tests.support.world import World, rehashed
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 
-REFERENCES = ["No effusion or pneumothorax.", "Small left effusion.", "Mild edema. No effusion.", "Normal heart."]
-REPORTS = ["No effusion.", "Small left pleural effusion.", "No edema. No effusion.", "Heart is normal."]
+REFERENCES = [
+    "No effusion or pneumothorax.",
+    "Small left effusion.",
+    "Mild edema. No effusion.",
+    "Normal heart.",
+]
+REPORTS = [
+    "No effusion.",
+    "Small left pleural effusion.",
+    "No edema. No effusion.",
+    "Heart is normal.",
+]
 
 
 #: The files that README.md scores.
@@ -34,7 +45,9 @@ FILES = ("docs/examples/references.csv", "docs/examples/pacer.csv")
 def stated() -> list[str]:
     """Arguments of README.md's `pacer score` of PACER's reports, into the folder `scores`."""
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    command = re.search(rf"^pacer (score --references .* {FILES[1]} --out) \S+$", text, re.MULTILINE)
+    command = re.search(
+        rf"^pacer (score --references .* {FILES[1]} --out) \S+$", text, re.MULTILINE
+    )
     assert command is not None
     return [*shlex.split(command[1]), "scores"]
 
@@ -47,10 +60,15 @@ def files(repository: Path) -> Path:
     return repository
 
 
-def test_two_files_are_scored_without_a_labeller(pacer: Callable[..., Outcome], files: Path) -> None:
+def test_two_files_are_scored_without_a_labeller(
+    pacer: Callable[..., Outcome], files: Path
+) -> None:
     outcome = pacer(*stated())
     assert outcome.code == 0, outcome.error
-    assert all(head in outcome.out for head in ("BLEU-4", "METEOR", "Positive F1", "Negative F1", "--chexbert"))
+    assert all(
+        head in outcome.out
+        for head in ("BLEU-4", "METEOR", "Positive F1", "Negative F1", "--chexbert")
+    )
     scores, signature = read_json("scores/scores.json")["all"], read_json("scores/signature.json")
     assert scores["n"] == 4 and 0 < scores["bleu1"] < 1
     # effusion is affirmed in one pair; edema in a reference alone
@@ -70,7 +88,11 @@ def test_files_are_scored_outside_the_repository(
     assert pacer(*stated()).code == 0 and read_json("scores/signature.json")["clinical"] is None
     numbers = read_json("scores/scores.json")
     shutil.copy(REPOSITORY / "params.yaml", "params.yaml")
-    text = Path("params.yaml").read_text(encoding="utf-8").replace("originals: upstream", "originals: unknown")
+    text = (
+        Path("params.yaml")
+        .read_text(encoding="utf-8")
+        .replace("originals: upstream", "originals: unknown")
+    )
     Path("params.yaml").write_text(text, encoding="utf-8")
     assert pacer(*stated()).code == 0 and read_json("scores/scores.json") == numbers
     assert pacer(*stated(), "--params", "params.yaml").code == 1
@@ -81,19 +103,35 @@ def test_files_are_scored_outside_the_repository(
 def test_f1_by_group_needs_a_labeller(
     pacer: Callable[..., Outcome], files: Path, chexbert_directory: Callable[..., Path]
 ) -> None:
-    columns = {"record_id": ["a", "b", "c", "d"], "sex": ["F", "F", "M", "M"], "site": ["x", "x", "x", "y"]}
+    columns = {
+        "record_id": ["a", "b", "c", "d"],
+        "sex": ["F", "F", "M", "M"],
+        "site": ["x", "x", "x", "y"],
+    }
     pl.DataFrame(columns | {"words": [1, 2, None, None]}).write_csv("columns.csv")
     refused = pacer(*stated(), "--labels", "labels.parquet")
     assert refused.code == 1 and "pass --chexbert" in refused.error
     without = pacer(*stated(), "--columns", "columns.csv")
     assert (
         without.code == 0
-        and "sex, site not used as groups: F1 by group needs a labeller; pass --chexbert" in without.out
+        and "sex, site not used as groups: F1 by group needs a labeller; pass --chexbert"
+        in without.out
     )
-    labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()), "--deduplicate")
+    labelled = pacer(
+        *stated(),
+        "--columns",
+        "columns.csv",
+        "--chexbert",
+        str(chexbert_directory()),
+        "--deduplicate",
+    )
     assert labelled.code == 0, labelled.error
-    assert all(shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences"))
-    assert ["ALL", "1.500", "(2)"] in [line.split() for line in labelled.out.splitlines()], "the mean over two records"
+    assert all(
+        shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences")
+    )
+    assert ["ALL", "1.500", "(2)"] in [line.split() for line in labelled.out.splitlines()], (
+        "the mean over two records"
+    )
     shown = labelled.out.partition("F1 by sex, site; other scores are not grouped")[2]
     assert re.findall(r"^(?:sex|site) +(\w) +(\d)", shown, re.MULTILINE) == [
         ("F", "2"),
@@ -105,15 +143,24 @@ def test_f1_by_group_needs_a_labeller(
     assert next(line for line in compared if line[:2] == ["ALL", "CE"])
 
 
-def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcome], files: Path) -> None:
+def test_runs_without_labels_are_compared_without_f1(
+    pacer: Callable[..., Outcome], files: Path
+) -> None:
     assert pacer(*stated()).code == 0
     pl.read_csv(FILES[0]).with_columns(report=pl.lit("No edema.")).write_csv("others.csv")
     second = ["others.csv" if word == FILES[1] else word for word in stated()]
     assert pacer(*[*second[:-1], "others"]).code == 0
     outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
-    assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
-    assert " scores " in outcome.out.splitlines()[0] and "others − scores" in outcome.out.splitlines()[0]
+    assert (
+        "ROUGE-L" in outcome.out
+        and "no CheXbert F1" in outcome.out
+        and "llm-rg4" not in outcome.out
+    )
+    assert (
+        " scores " in outcome.out.splitlines()[0]
+        and "others − scores" in outcome.out.splitlines()[0]
+    )
     assert "no intervals: 4 record ids are too few; at least" in outcome.out.replace("\n", " ")
     assert re.search(r"ROUGE-L .* – +[01]\.\d+$", outcome.out, re.MULTILINE)
     assert "p values are valid for any sample size" in outcome.out
@@ -121,15 +168,24 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     signature = Path("others/signature.json")
     signature.write_text(signature.read_text().replace('"numpy": "', '"numpy": "0.'))
     told = pacer("compare", "scores", "others").out.replace("\n", " ")
-    assert re.search(r"numpy: \S+ and 0\.\S+; this can change the last digits; score both with the same version", told)
-    signature.write_text(signature.read_text().replace('"clean_hypotheses": "none"', '"clean_hypotheses": "upstream"'))
+    assert re.search(
+        r"numpy: \S+ and 0\.\S+; this can change the last digits; score both with the same version",
+        told,
+    )
+    signature.write_text(
+        signature.read_text().replace(
+            '"clean_hypotheses": "none"', '"clean_hypotheses": "upstream"'
+        )
+    )
     told = pacer("compare", "scores", "others").out.replace("\n", " ")
     assert "clean_hypotheses: none and upstream; the reports were preprocessed differently" in told
     Path("others/scores.json").write_bytes(Path("scores/scores.json").read_bytes())
     assert "come from different runs" in pacer("compare", "scores", "others").error
 
 
-def test_the_file_for_continuous_integration_fails_on_a_loss(pacer: Callable[..., Outcome], repository: Path) -> None:
+def test_the_file_for_continuous_integration_fails_on_a_loss(
+    pacer: Callable[..., Outcome], repository: Path
+) -> None:
     """The file in docs/evaluation.md, with reports that are worse, and with the released ones."""
     page = (REPOSITORY / "docs" / "evaluation.md").read_text(encoding="utf-8")
     [block] = re.findall(r"```yaml\n(reports:.*?)```", page, re.DOTALL)
@@ -149,17 +205,27 @@ def test_the_file_for_continuous_integration_fails_on_a_loss(pacer: Callable[...
     assert [pacer(*shlex.split(line)[1:]).code for line in lines] == [0, 0, 0]
 
 
-def test_several_systems_are_compared_in_one_table(pacer: Callable[..., Outcome], repository: Path) -> None:
+def test_several_systems_are_compared_in_one_table(
+    pacer: Callable[..., Outcome], repository: Path
+) -> None:
     texts = [f"Small left effusion number {number} is seen." for number in range(12)]
     pl.DataFrame({"id": range(12), "report": texts}).write_csv("references.csv")
-    for name, reports in (("same", texts), ("a=b", ["No edema."] * 12), ("other", texts[:6] + ["Edema."] * 6)):
+    for name, reports in (
+        ("same", texts),
+        ("a=b", ["No edema."] * 12),
+        ("other", texts[:6] + ["Edema."] * 6),
+    ):
         pl.DataFrame({"id": range(12), "report": reports}).write_csv("reports.csv")
         scored = score("references.csv", "reports.csv", out=f"runs/{name}")
         assert scored.scores["all"]["n"] == 12
     command = ("compare", "runs/same", "runs/a=b", "half=runs/other")
     outcome = pacer(*command, "--out", "compared")
     table, _, notes = outcome.out.partition("\n\n")
-    assert outcome.code == 0 and "no CheXbert F1" not in notes and "differences from same (Holm)" in notes
+    assert (
+        outcome.code == 0
+        and "no CheXbert F1" not in notes
+        and "differences from same (Holm)" in notes
+    )
     head = re.sub(" +", " ", table.splitlines()[0])
     assert head == "Score System same Value Change 95 % interval p (Holm)"
     assert max(map(len, table.splitlines())) <= 80
@@ -168,13 +234,23 @@ def test_several_systems_are_compared_in_one_table(pacer: Callable[..., Outcome]
     told = json.loads(pacer(*command, "--json").out)
     assert told == read_json("compared/comparison.json") and list(told["others"]) == named
     assert set(told["others"]["half"]["scores"]["all"]) == {row["score"] for row in told["tested"]}
-    assert "| ROUGE-L" in Path("compared/table.md").read_text() and Path("compared/table.tex").is_file()
+    assert (
+        "| ROUGE-L" in Path("compared/table.md").read_text()
+        and Path("compared/table.tex").is_file()
+    )
     loss = pacer(*command, "--max-loss", "rougeL=0.6")
-    assert loss.code == 3 and loss.error.startswith("a=b loses more than 0.6 in rougeL against same: −")
+    assert loss.code == 3 and loss.error.startswith(
+        "a=b loses more than 0.6 in rougeL against same: −"
+    )
     assert loss.error.count("\n") == 1
     doubtful = pacer("compare", "runs/same", "half=runs/other", "--max-loss", "rougeL=0.4")
-    assert doubtful.code == 0 and doubtful.error.endswith("), which may be chance, so the check passes\n")
-    for wrong, reason in (("nope=0.1", "nope: .*; choose from report_positive_f1, "), ("bleu4", "such as f1=0.02")):
+    assert doubtful.code == 0 and doubtful.error.endswith(
+        "), which may be chance, so the check passes\n"
+    )
+    for wrong, reason in (
+        ("nope=0.1", "nope: .*; choose from report_positive_f1, "),
+        ("bleu4", "such as f1=0.02"),
+    ):
         refused = pacer(*command, "--max-loss", wrong)
         assert refused.code == 1 and re.search(reason, refused.error)
     assert "two systems have the name x" in pacer("compare", "x=runs/same", "x=runs/other").error
@@ -185,7 +261,9 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
     texts = dict(zip("abcd", REFERENCES, strict=True))
     outcome = pacer("label", FILES[0])
     rows = pl.read_csv(outcome.out.encode()).to_dicts()
-    assert outcome.code == 0 and outcome.error == f"{len(rows)} mentions; 0 of 4 reports have none\n"
+    assert (
+        outcome.code == 0 and outcome.error == f"{len(rows)} mentions; 0 of 4 reports have none\n"
+    )
     assert all(texts[row["id"]][row["start"] : row["end"]] == row["words"] for row in rows)
     assert [(row["finding"], row["polarity"], row["cue"]) for row in rows if row["id"] == "a"] == [
         ("pleural effusion", "negative", "No"),
@@ -193,9 +271,17 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
     ]
     assert pacer("label", FILES[0], "--out", "found.jsonl").code == 0
     as_json = pacer("label", FILES[0], "--json").out
-    assert Path("found.jsonl").read_text() == as_json and [*map(json.loads, as_json.splitlines())] == rows
-    pl.DataFrame({"id": ["a", "a"], "report": ["Edema.", ""], "text": ["", "Clear."]}).write_csv("two.csv")
-    for options, reason in (((), "choose one with --report-text"), (("--report-text", "text"), "--report-id")):
+    assert (
+        Path("found.jsonl").read_text() == as_json
+        and [*map(json.loads, as_json.splitlines())] == rows
+    )
+    pl.DataFrame({"id": ["a", "a"], "report": ["Edema.", ""], "text": ["", "Clear."]}).write_csv(
+        "two.csv"
+    )
+    for options, reason in (
+        ((), "choose one with --report-text"),
+        (("--report-text", "text"), "--report-id"),
+    ):
         assert reason in pacer("label", "two.csv", *options).error
     pl.DataFrame({"report": ["Nothing.", ""]}).write_csv("one.csv")
     assert pacer("label", "one.csv").error == "0 mentions; 2 of 2 reports have none\n"
@@ -205,9 +291,13 @@ def test_a_case_of_two_files_is_shown(pacer: Callable[..., Outcome], files: Path
     assert pacer(*stated()).code == 0
     assert pacer("show", "c", "scores").out == "written to shown/study-c.html\n"
     page = Path("shown/study-c.html").read_text()
-    assert ">scores<" in page and re.search(r'<mark class="[^"]*opposite[^"]*"[^>]*>No edema<', page)
+    assert ">scores<" in page and re.search(
+        r'<mark class="[^"]*opposite[^"]*"[^>]*>No edema<', page
+    )
     refused = pacer("show", "z", "scores")
-    assert refused.error == ("error: scores has no report for study z; pass the id of a study or record in its cases\n")
+    assert refused.error == (
+        "error: scores has no report for study z; pass the id of a study or record in its cases\n"
+    )
 
 
 def test_without_meteor_everything_else_is_written(
@@ -220,48 +310,82 @@ def test_without_meteor_everything_else_is_written(
         raise MeteorError("no Java")
 
     monkeypatch.setattr("pacer.metrics.nlg.meteor_counts", fails)
-    for further, reason in (((), "no Java"), (("--without", "meteor", "--without", "bleu4"), "excluded on request")):
+    for further, reason in (
+        ((), "no Java"),
+        (("--without", "meteor", "--without", "bleu4"), "excluded on request"),
+    ):
         outcome = pacer(*stated(), *further)
-        assert outcome.code == 0 and (f"meteor is left out: {reason}" in outcome.out) == (further == ())
+        assert outcome.code == 0 and (f"meteor is left out: {reason}" in outcome.out) == (
+            further == ()
+        )
         scores, _, signature = read_result("scores")
         left_out = {"meteor", *further[3:]}
         assert scores["all"] == {key: value for key, value in whole.items() if key not in left_out}
         assert set(signature.left_out) == left_out and signature.left_out["meteor"] == reason
         compared = pacer("compare", "scores", "scores").out
-        assert "ROUGE-L" in compared and "METEOR" not in compared and ("BLEU-4" in compared) != ("bleu4" in left_out)
+        assert (
+            "ROUGE-L" in compared
+            and "METEOR" not in compared
+            and ("BLEU-4" in compared) != ("bleu4" in left_out)
+        )
     assert "expected one of" in pacer(*stated(), "--without", "meteo").error
 
 
-def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:
+def test_scores_of_other_reports_are_replaced_by_force_alone(
+    pacer: Callable[..., Outcome], files: Path
+) -> None:
     assert pacer(*stated()).code == 0 and pacer(*stated()).code == 0
     other = [argument.replace(FILES[1], "other.csv") for argument in stated()]
     pl.DataFrame({"id": ["a", "b", "c", "d"], "report": REFERENCES}).write_csv("other.csv")
     refused = pacer(*other)
     assert refused.code == 1
     assert refused.error == (
-        "error: scores contains the scores of pacer.csv; choose a different --out, or overwrite with --force\n"
+        "error: scores contains the scores of pacer.csv; choose a different --out, or overwrite "
+        "with --force\n"
     )
     with pytest.raises(ConfigError, match="scores contains the scores of"):
         score(FILES[0], "other.csv", out="scores")
-    assert pacer(*other, "--force").code == 0 and read_json("scores/scores.json")["all"]["bleu1"] > 0.9
+    assert (
+        pacer(*other, "--force").code == 0 and read_json("scores/scores.json")["all"]["bleu1"] > 0.9
+    )
 
 
 def test_identical_reports_are_said(pacer: Callable[..., Outcome], files: Path) -> None:
-    many = {"id": list(map(str, range(20))), "report": [f"effusion of {number} cm ." for number in range(20)]}
+    many = {
+        "id": list(map(str, range(20))),
+        "report": [f"effusion of {number} cm ." for number in range(20)],
+    }
     pl.DataFrame(many).write_csv(FILES[0])
     pl.DataFrame(many | {"report": ["no edema ."] * 20}).write_csv(FILES[1])
-    assert "Many reports are identical: ALL 100% (references 5%)." in pacer(*stated(), "--force").out
+    assert (
+        "Many reports are identical: ALL 100% (references 5%)." in pacer(*stated(), "--force").out
+    )
 
 
 @pytest.mark.parametrize(
-    "given", ["--references r", "--references r --predictions p", "", "--records r --predictions p --missing empty"]
+    "given",
+    [
+        "--references r",
+        "--references r --predictions p",
+        "",
+        "--records r --predictions p --missing empty",
+    ],
 )
-def test_pairs_of_files_that_do_not_belong_together_are_refused(pacer: Callable[..., Outcome], given: str) -> None:
-    assert "--references and --hypotheses" in pacer("score", "--out", "scores", *given.split()).error
+def test_pairs_of_files_that_do_not_belong_together_are_refused(
+    pacer: Callable[..., Outcome], given: str
+) -> None:
+    assert (
+        "--references and --hypotheses" in pacer("score", "--out", "scores", *given.split()).error
+    )
 
 
 #: subject, study and day of each row, and the study of the world whose frontal image it shows.
-STUDIES = (("a", "1", "2024-01-01", 0), ("a", "2", "2024-03-01", 2), ("b", "3", "2024-02-01", 3), ("c", "4", "", 4))
+STUDIES = (
+    ("a", "1", "2024-01-01", 0),
+    ("a", "2", "2024-03-01", 2),
+    ("b", "3", "2024-02-01", 3),
+    ("c", "4", "", 4),
+)
 
 
 def three_commands() -> list[list[str]]:
@@ -283,8 +407,13 @@ def table(repository: Path, world: World) -> Path:
         for subject, study, day, number in STUDIES:
             (image,) = (world.root / "files" / f"p1/p{10_000_000 + number}").glob("*/frontal.*")
             path = image.relative_to(world.root / "files")
-            written.writerow((subject, study, day, "PA", path, f"Heart is normal. No effusion {study}."))
-    named = f"source: files, format: table, root: own, images: {world.root / 'files'}, split: {{val: 0.0, test: 1.0}}"
+            written.writerow(
+                (subject, study, day, "PA", path, f"Heart is normal. No effusion {study}.")
+            )
+    named = (
+        f"source: files, format: table, root: own, images: {world.root / 'files'}, split: "
+        "{val: 0.0, test: 1.0}"
+    )
     corpus = f"{{{named}, table: {{file: studies.csv, columns: {{}}}}}}"
     (repository / "other.yaml").write_text(f"extends: micro\ncorpus: {corpus}\n")
     return repository
@@ -292,7 +421,8 @@ def table(repository: Path, world: World) -> Path:
 
 @pytest.fixture
 def ready(table: Path, exported: Path, chexbert_directory: Callable[..., Path]) -> Path:
-    """The same beside an exported model and a labeller; the frozen models lie nowhere but in the export."""
+    """The same beside an exported model and a labeller; the frozen models lie nowhere but in the
+    export."""
     shutil.copytree(exported, table / "models" / "mine")
     shutil.copytree(chexbert_directory(), table / "models" / "backbones" / "chexbert")
     return table
@@ -305,23 +435,39 @@ def audited(pacer, ready: Path) -> Path:
     return ready
 
 
-def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(pacer, ready: Path, world: World):
+def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(
+    pacer, ready: Path, world: World
+):
     outcomes = [pacer(*command) for command in three_commands()]
-    assert [outcome.code for outcome in outcomes] == [0, 0, 0], [outcome.error for outcome in outcomes]
+    assert [outcome.code for outcome in outcomes] == [0, 0, 0], [
+        outcome.error for outcome in outcomes
+    ]
     records = pl.read_parquet("other/corpus/records.parquet")
     assert set(records["split"]) == {"test"}
-    scores, signature = read_json("other/metrics/scores.json"), read_json("other/metrics/signature.json")
+    scores, signature = (
+        read_json("other/metrics/scores.json"),
+        read_json("other/metrics/signature.json"),
+    )
     assert {name: scores[name]["n"] for name in ("sn", "sw")} == {"sn": 4, "sw": 1}
     assert not {"mn", "mw"} & scores.keys() and "Mean" in outcomes[2].out
     made = signature["predictions"]
     assert made["split"] == "all" and made["settings"]["num_beams"] == world.decode.num_beams
-    assert made["settings"]["max_new_tokens"] == world.decode.max_new_tokens  # the export's, not those of params.yaml
+    assert (
+        made["settings"]["max_new_tokens"] == world.decode.max_new_tokens
+    )  # the export's, not those of params.yaml
     assert read_json("other/predictions.features/manifest.json")["encoding"]["depths"] == [1, 2, 3]
     # the reports are those of `pacer generate`, which knows nothing of records
     (image,) = (world.root / "files" / "p1" / "p10000003").glob("*/frontal.*")
     Path("cases.csv").write_text(f"frontal,view,sections\n{image},PA,findings\n")
-    assert pacer("generate", "--model", "models/mine", "--cases", "cases.csv", "--out", "reports.jsonl").code == 0
-    line = next(line for line in read_jsonl("other/predictions/sn.jsonl") if line["record_id"] == "sn-3")
+    assert (
+        pacer(
+            "generate", "--model", "models/mine", "--cases", "cases.csv", "--out", "reports.jsonl"
+        ).code
+        == 0
+    )
+    line = next(
+        line for line in read_jsonl("other/predictions/sn.jsonl") if line["record_id"] == "sn-3"
+    )
     assert read_jsonl("reports.jsonl")[0]["generated"] == line["generated"]
 
 
@@ -329,35 +475,51 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, audited: Path):
     _, decode, score = three_commands()
     refused = pacer(*decode, "--context", "mw")
     assert refused.code == 1 and "has no records for context mw in split all" in refused.error
-    assert pacer(*decode, "--context", "other").error == "error: --context other: expected one of sn, sw, mn, mw\n"
+    assert (
+        pacer(*decode, "--context", "other").error
+        == "error: --context other: expected one of sn, sw, mn, mw\n"
+    )
     assert pacer(*decode, "--context", "sn").code == 0
     assert sorted(path.name for path in Path("other/predictions").glob("*.jsonl")) == ["sn.jsonl"]
     outcome = pacer(*score)
     assert outcome.code == 0 and "4 of 5 records of split all: contexts sn" in outcome.out
 
 
-def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited: Path, world: World):
+def test_a_context_that_an_exported_model_does_not_know_is_named(
+    pacer, audited: Path, world: World
+):
     decode = three_commands()[1]
     settings = read_json("models/mine/reporter.json")
     model = Path("models/mine")
-    rewritten = json.dumps(settings | {"contexts": ["sn", "mn"], "texts": settings["texts"] | {"cleaner": "iu_xray"}})
+    rewritten = json.dumps(
+        settings | {"contexts": ["sn", "mn"], "texts": settings["texts"] | {"cleaner": "iu_xray"}}
+    )
     (model / "reporter.json").write_text(rewritten)
     rehashed(model)
     refused = pacer(*decode)
     assert refused.code == 1
-    assert "has records for sw, but the model was trained only on sn, mn; select from these with" in refused.error
+    assert (
+        "has records for sw, but the model was trained only on sn, mn; select from these with"
+        in refused.error
+    )
     made = pacer(*decode, "--context", "sn", "--limit", "1")
     assert made.code == 0
     assert (
-        "was built with corpus.cleaner: upstream, but the model's training reports were prepared with iu_xray"
-        in made.out
+        "was built with corpus.cleaner: upstream, but the model's training reports were prepared "
+        "with iu_xray" in made.out
     )
 
 
 def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path):
     assert pacer("use", "other.yaml").code == 0
-    source, main = (runpy.run_path(str(REPOSITORY / "stages" / f"{name}.py"))["main"] for name in ("source", "corpus"))
+    source, main = (
+        runpy.run_path(str(REPOSITORY / "stages" / f"{name}.py"))["main"]
+        for name in ("source", "corpus")
+    )
     source()
-    with pytest.raises(DataError, match="split train, which the phases train on, has no records for context sn; fix"):
+    with pytest.raises(
+        DataError,
+        match="split train, which the phases train on, has no records for context sn; fix",
+    ):
         main()
     assert read_json("data/corpus/audit.json")["records"] == 5  # which `pacer decode` may use

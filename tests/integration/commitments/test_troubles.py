@@ -1,4 +1,5 @@
-"""Endpoints that misbehave: what is tried again, what never, and what is left when the process is killed."""
+"""Endpoints that misbehave: what is tried again, what never, and what is left when the process is
+killed."""
 
 import json
 import os
@@ -23,7 +24,8 @@ from tests.support.labelling import KEY, REPORTS, build, cached, record
 
 
 class Misbehaviour:
-    """Faults by the hash of the record id: none to several troubles, and then an answer of one of many kinds.
+    """Faults by the hash of the record id: none to several troubles, and then an answer of one of
+    many kinds.
 
     Args:
         stuck: records whose requests fail ten times in a row.
@@ -55,7 +57,9 @@ class Misbehaviour:
         whole = completion(answer(asked))
         wait = random.Random(f"{record_id}:{before}").uniform(0.0, 0.02)
         replies = {
-            "limit": Reply(429, {"error": {"message": asked["report"]}}, {"Retry-After": f"{wait:.3f}"}),
+            "limit": Reply(
+                429, {"error": {"message": asked["report"]}}, {"Retry-After": f"{wait:.3f}"}
+            ),
             "error": Reply(500, {"error": {"message": asked["report"]}}),
             "page": Reply(body=b"<html>an HTTP 200 that is no API answer</html>"),
             "hang": Drop(after=self.hang),
@@ -75,7 +79,9 @@ class Misbehaviour:
         return Reply(body=bodies[kind])
 
 
-@pytest.mark.parametrize("trouble", [Reply(429, {"error": {}}, {"Retry-After-Ms": "1"}), Drop({"a": 1}, sent=3)])
+@pytest.mark.parametrize(
+    "trouble", [Reply(429, {"error": {}}, {"Retry-After-Ms": "1"}), Drop({"a": 1}, sent=3)]
+)
 def test_trouble_then_success(endpoint, label, trouble) -> None:
     endpoint.replies = lambda asked, before: good(asked) if before else trouble
     audit = label()
@@ -102,10 +108,16 @@ def test_requests_that_are_lost_fall_to_the_rules_and_are_asked_again(
     assert set(endpoint.seen.values()) == {2}
 
 
-def test_failed_requests_are_asked_again_and_others_are_not(endpoint, label, sample, tmp_path) -> None:
+def test_failed_requests_are_asked_again_and_others_are_not(
+    endpoint, label, sample, tmp_path
+) -> None:
     down = set(sample["record_id"][:2])
-    endpoint.replies = lambda asked, _: Reply(503, {}) if asked["sample_uid"] in down else good(asked)
-    with pytest.raises(PacerError, match=r"2 of 6 requests got no answer.*HTTP 503.*rerun the stage"):
+    endpoint.replies = lambda asked, _: (
+        Reply(503, {}) if asked["sample_uid"] in down else good(asked)
+    )
+    with pytest.raises(
+        PacerError, match=r"2 of 6 requests got no answer.*HTTP 503.*rerun the stage"
+    ):
         label(attempts=2)
     with open(tmp_path / "llm_cache.jsonl", "a") as file:
         file.write('{"record_id": "cut off by a cra')
@@ -120,8 +132,12 @@ def test_failed_requests_are_asked_again_and_others_are_not(endpoint, label, sam
 def test_endpoint_that_fails_everything(endpoint, label, status) -> None:
     """With another address, and a wait of two hours: neither is followed."""
     headers = {"Location": endpoint.url + "/elsewhere", "Retry-After": "7200"}
-    endpoint.replies = lambda *_: Reply(status, {"error": {"message": "report text echoed"}}, headers)
-    with pytest.raises(PacerError, match=rf"6 of 6 requests got no answer.*\(HTTP {status}\)") as raised:
+    endpoint.replies = lambda *_: Reply(
+        status, {"error": {"message": "report text echoed"}}, headers
+    )
+    with pytest.raises(
+        PacerError, match=rf"6 of 6 requests got no answer.*\(HTTP {status}\)"
+    ) as raised:
         label()
     assert "echoed" not in str(raised.value)
     assert set(endpoint.seen.values()) == {1}
@@ -129,7 +145,9 @@ def test_endpoint_that_fails_everything(endpoint, label, status) -> None:
     assert label()["statuses"] == {"ok": 6}
 
 
-def test_nothing_more_is_asked_once_an_answer_cannot_be_stored(endpoint, label, sample, monkeypatch) -> None:
+def test_nothing_more_is_asked_once_an_answer_cannot_be_stored(
+    endpoint, label, sample, monkeypatch
+) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -162,7 +180,8 @@ def test_an_answer_is_on_disk_before_its_slot_asks_again(endpoint, label, tmp_pa
 ROOT = Path(__file__).parents[3]
 SLOTS = 16
 TEXTS = yaml_beside(__file__, "troubles.yaml")
-#: What labels the sample in a folder, and the status of an answer of each kind that the server gives.
+#: What labels the sample in a folder, and the status of an answer of each kind that the server
+#: gives.
 SCRIPT, STATUS = TEXTS["script"], TEXTS["status"]
 
 
@@ -185,7 +204,12 @@ class Work:
 
     def label(self, kill_when: Callable[[], bool] = lambda: False) -> int:
         """The exit code of a process that labels; it is killed as soon as the condition holds."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_LOG": "debug", "PYTHONWARNINGS": "error"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "OPENAI_LOG": "debug",
+            "PYTHONWARNINGS": "error",
+        }
         command = [sys.executable, "-c", SCRIPT, str(self.folder)]
         log = self.folder / "log.txt"
         with open(log, "w") as file:
@@ -200,7 +224,9 @@ class Work:
         return process.returncode
 
 
-def test_requests_killed_twice(endpoint: Endpoint, asking: Callable[..., Labelling], tmp_path: Path) -> None:
+def test_requests_killed_twice(
+    endpoint: Endpoint, asking: Callable[..., Labelling], tmp_path: Path
+) -> None:
     endpoint.keep = False
     world = endpoint.replies = Misbehaviour(seed=7, hang=3.0, stuck={"mw-99"})
     work = Work(tmp_path, 400, asking(concurrency=SLOTS, timeout=2.0, attempts=6))
@@ -219,7 +245,10 @@ def test_requests_killed_twice(endpoint: Endpoint, asking: Callable[..., Labelli
     assert set(audit["statuses"]) == set(STATUS.values())
     assert ", for example " in work.output  # the stuck record and those that first got a page
     anchors, _ = build(work.records, work.cache)
-    assert Counter(anchors["origin"]) == {"llm": audit["statuses"]["ok"], "rules": 400 - audit["statuses"]["ok"]}
+    assert Counter(anchors["origin"]) == {
+        "llm": audit["statuses"]["ok"],
+        "rules": 400 - audit["statuses"]["ok"],
+    }
     # nothing is paid twice but what was under way at a kill, and the answer whose line was torn
     assert set(endpoint.paid) == {line["request_hash"] for line in lines}
     assert endpoint.paid.total() - len(endpoint.paid) <= 2 * (SLOTS + 1)

@@ -1,6 +1,8 @@
-"""Stages that are stopped, jobs that are killed before any change to a file, and strange environments.
+"""Stages that are stopped, jobs that are killed before any change to a file, and strange
+environments.
 
-The killed jobs run in forks of a fresh process, this file as a script: one that has used polars cannot be forked.
+The killed jobs run in forks of a fresh process, this file as a script: one that has used polars
+cannot be forked.
 """
 
 import os
@@ -26,16 +28,19 @@ from pacer.metrics.signature import ScoreResult, Signature, read_result, write_r
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
 TEXTS = yaml_beside(__file__, "stops.yaml")
-#: Scripts of stages: one that works; one in the middle of what a stop does not interrupt; one in the same place that
-#: another process has asked to stop; one whose work is a callback, which lets no exception out; and one that is still
-#: importing.
-STAGE, FINISHING, AGREED, IN_CALLBACK = (TEXTS[name] for name in ("stage", "finishing", "agreed", "in_callback"))
+#: Scripts of stages: one that works; one in the middle of what a stop does not interrupt; one in
+#: the same place that another process has asked to stop; one whose work is a callback, which lets
+#: no exception out; and one that is still importing.
+STAGE, FINISHING, AGREED, IN_CALLBACK = (
+    TEXTS[name] for name in ("stage", "finishing", "agreed", "in_callback")
+)
 IMPORTING = f"{STAGE}\nmain()\n"
 
 
 @pytest.fixture(autouse=True)
 def signals_are_not_ignored() -> Iterator[None]:
-    """Stages do not inherit from the tests that signals are ignored, as under nohup or in a script's background."""
+    """Stages do not inherit from the tests that signals are ignored, as under nohup or in a
+    script's background."""
     defaults = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
     before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
     yield
@@ -44,7 +49,9 @@ def signals_are_not_ignored() -> Iterator[None]:
 
 
 RUN, LAUNCH = (str(ROOT / "stages" / name) for name in ("run.py", "launch.py"))
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+LINUX = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a process that its parent died"
+)
 CONFIGURATION = TEXTS["configuration"]
 
 
@@ -61,15 +68,26 @@ def gone(pid: int) -> bool:
     return False
 
 
-def start(folder: Path, *command: str, stage: str = STAGE, shell: str = "/bin/sh") -> subprocess.Popen:
+def start(
+    folder: Path, *command: str, stage: str = STAGE, shell: str = "/bin/sh"
+) -> subprocess.Popen:
     """Start a command in a session of its own; return when the stage works."""
     (folder / "stage.py").write_text(stage)
     shutil.copy(ROOT / "params.yaml", folder)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": ""}
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "HF_HOME": str(folder),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     environment |= {"DVC_NO_ANALYTICS": "1", "ACCELERATE_USE_CPU": "true", "SHELL": shell}
     with (folder / "printed").open("w") as printed:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=printed, stderr=printed, start_new_session=True
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=printed,
+            stderr=printed,
+            start_new_session=True,
         )
     end = time.monotonic() + 120
     while not (folder / "ready").exists():
@@ -79,8 +97,8 @@ def start(folder: Path, *command: str, stage: str = STAGE, shell: str = "/bin/sh
 
 
 def stop(folder: Path, process: subprocess.Popen, sent: signal.Signals) -> tuple[int, str]:
-    """Send SIGTERM to the process alone, or Ctrl-C to all that its terminal reaches; its exit code as a shell tells
-    it, and what was printed."""
+    """Send SIGTERM to the process alone, or Ctrl-C to all that its terminal reaches; its exit code
+    as a shell tells it, and what was printed."""
     if sent == signal.SIGINT:
         os.killpg(process.pid, sent)
     elif process.poll() is None:
@@ -94,7 +112,9 @@ SIGNALS = pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 
 
 @SIGNALS
-@pytest.mark.parametrize(("starter", "stage"), [(RUN, STAGE), (RUN, IN_CALLBACK), (LAUNCH, STAGE), (LAUNCH, IMPORTING)])
+@pytest.mark.parametrize(
+    ("starter", "stage"), [(RUN, STAGE), (RUN, IN_CALLBACK), (LAUNCH, STAGE), (LAUNCH, IMPORTING)]
+)
 def test_a_stage(stage: str, starter: str, sent: signal.Signals, tmp_path: Path) -> None:
     process = start(tmp_path, sys.executable, starter, "stage.py", stage=stage)
     assert stop(tmp_path, process, sent) == (128 + sent, LINE)
@@ -116,7 +136,9 @@ def test_a_second_ctrl_c_ends_what_the_first_let_finish(kind: str, tmp_path: Pat
 
 def test_the_first_ctrl_c_is_the_first_whoever_asked_before(tmp_path: Path) -> None:
     process = start(tmp_path, sys.executable, RUN, "stage.py", stage=AGREED)
-    assert stop(tmp_path, process, signal.SIGINT) == (143, LINE) and (tmp_path / "finished").exists()
+    assert (
+        stop(tmp_path, process, signal.SIGINT) == (143, LINE) and (tmp_path / "finished").exists()
+    )
 
 
 def configure(folder: Path, kind: str) -> None:
@@ -129,7 +151,11 @@ def configure(folder: Path, kind: str) -> None:
 @LINUX
 @pytest.mark.parametrize(
     ("kind", "stage", "sent"),
-    [("NO", STAGE, signal.SIGINT), ("MULTI_GPU", STAGE, signal.SIGTERM), ("MULTI_GPU", IMPORTING, signal.SIGINT)],
+    [
+        ("NO", STAGE, signal.SIGINT),
+        ("MULTI_GPU", STAGE, signal.SIGTERM),
+        ("MULTI_GPU", IMPORTING, signal.SIGINT),
+    ],
 )
 def test_a_launcher(kind: str, stage: str, sent: signal.Signals, tmp_path: Path) -> None:
     configure(tmp_path, kind)
@@ -184,8 +210,17 @@ def test_scores_are_the_same_bytes(tmp_path: Path) -> None:
         out = tmp_path / name / "scores"
         out.parent.mkdir()
         command = "from pacer.cli import main; main()"
-        arguments = ["--references", EXAMPLES / "references.csv", "--hypotheses", EXAMPLES / "pacer.csv", "--out", out]
-        run(command, "score", *map(str, arguments), "--without", "meteor", **environment)  # METEOR: test_scoring.py
+        arguments = [
+            "--references",
+            EXAMPLES / "references.csv",
+            "--hypotheses",
+            EXAMPLES / "pacer.csv",
+            "--out",
+            out,
+        ]
+        run(
+            command, "score", *map(str, arguments), "--without", "meteor", **environment
+        )  # METEOR: test_scoring.py
         files.append({path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()})
     assert files[0] and files[0] == files[1]
 
@@ -197,7 +232,9 @@ def test_pictures_need_no_backend(module: str) -> None:
 
 def test_a_stage_starts(tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("NUMBER = 3\n")
-    (tmp_path / "stage.py").write_text("from neighbour import NUMBER\n\n\ndef main():\n    print(NUMBER)\n")
+    (tmp_path / "stage.py").write_text(
+        "from neighbour import NUMBER\n\n\ndef main():\n    print(NUMBER)\n"
+    )
     for starter in ("run.py", "launch.py"):
         command = [sys.executable, str(ROOT / "stages" / starter), str(tmp_path / "stage.py")]
         environment = os.environ | STRANGE | {"PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path)}
@@ -205,13 +242,19 @@ def test_a_stage_starts(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a process that its parent died"
+)
 def test_a_killed_process_leaves_no_java(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 300\n")
     java.chmod(0o755)
-    code = f"from pacer.metrics.nlg import meteor_counts; meteor_counts(['a'], ['a'], {str(java)!r})"
-    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)})
+    code = (
+        f"from pacer.metrics.nlg import meteor_counts; meteor_counts(['a'], ['a'], {str(java)!r})"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
     end = time.monotonic() + 60
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert process.poll() is None and time.monotonic() < end
@@ -222,18 +265,29 @@ def test_a_killed_process_leaves_no_java(tmp_path: Path) -> None:
     child.wait(10)
 
 
-CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.truncate", "os.symlink"}
+CHANGES = {
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.mkdir",
+    "os.chmod",
+    "os.truncate",
+    "os.symlink",
+}
 #: What a folder is and has in it before the job.
 PLACES = ("new", "replaced", "with other files")
 
 
 def changes_file(event: str, arguments: tuple) -> bool:
-    opened = event == "open" and isinstance(arguments[1], str) and bool(set(arguments[1]) & set("wax+"))
+    opened = (
+        event == "open" and isinstance(arguments[1], str) and bool(set(arguments[1]) & set("wax+"))
+    )
     return opened or event in CHANGES
 
 
 def is_killed(job: Callable[[], object], number: int = 0) -> bool:
-    """Do a job in a process of its own; whether it was killed before its change of this number, the first being 1."""
+    """Do a job in a process of its own; whether it was killed before its change of this number, the
+    first being 1."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     changes = 0
@@ -278,7 +332,8 @@ KINDS = {"result": (write, read), "folder": (write_folder, read_folder)}
 
 
 def kill_everywhere(kind: str, folder: Path) -> None:
-    """In every place and before every change: kill the job, copy what there is, and do the job again."""
+    """In every place and before every change: kill the job, copy what there is, and do the job
+    again."""
     make = KINDS[kind][0]
     for place in PLACES if kind == "result" else PLACES[:2]:
         for number in count(1):
@@ -296,12 +351,19 @@ def kill_everywhere(kind: str, folder: Path) -> None:
 
 
 def killed_runs(kind: str, folder: Path) -> Iterator[tuple[str, Any, Any]]:
-    """For every place and change: the place, what is there after the kill, and after the job was done again."""
+    """For every place and change: the place, what is there after the kill, and after the job was
+    done again."""
     command = [sys.executable, "-m", "tests.integration.core.test_stops", kind, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[3])
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[3]
+    )
     assert done.returncode == 0, done.stderr
     for out in folder.glob("*[0-9]"):
-        yield out.name.rpartition(" ")[0], KINDS[kind][1](Path(f"{out} killed")), KINDS[kind][1](out)
+        yield (
+            out.name.rpartition(" ")[0],
+            KINDS[kind][1](Path(f"{out} killed")),
+            KINDS[kind][1](out),
+        )
 
 
 #: By what is written: the old and the new content, and how a reader refuses the rest.
@@ -317,13 +379,20 @@ def test_no_mixture_is_left_and_the_job_can_be_done_again(tmp_path: Path, kind: 
     seen = set()
     for place, remains, again in killed_runs(kind, tmp_path):
         assert again == new, place
-        words = next((words for words in refusals if isinstance(remains, str) and words in remains), None)
+        words = next(
+            (words for words in refusals if isinstance(remains, str) and words in remains), None
+        )
         state = {str(old): "old", str(new): "new", "[]": "none"}.get(str(remains), words)
         assert state is not None, (place, remains)
         seen.add((place, state))
-    # while a folder is replaced there is a moment without one; the old one lies aside, and the next run puts it back
+    # while a folder is replaced there is a moment without one; the old one lies aside, and the next
+    # run puts it back
     missing = "none" if kind == "folder" else refusals[0]
-    expected = {("new", missing), ("new", "new"), *(("replaced", state) for state in ("old", "new", missing))}
+    expected = {
+        ("new", missing),
+        ("new", "new"),
+        *(("replaced", state) for state in ("old", "new", missing)),
+    }
     if kind == "result":
         expected |= {(PLACES[2], state) for state in ("old", "new", refusals[1])}
     assert seen == expected

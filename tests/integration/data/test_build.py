@@ -1,4 +1,5 @@
-"""The corpus stage: every row is used, listed or beyond the limit, and what is wrong with files and rows is named."""
+"""The corpus stage: every row is used, listed or beyond the limit, and what is wrong with files and
+rows is named."""
 
 import json
 from pathlib import Path
@@ -30,14 +31,18 @@ def problems_of(tiny) -> pl.DataFrame:
 def test_a_record(kind: str, case: dict[str, Any], tiny) -> None:
     nth, context = {"bad": 1, "sound": 0}[kind], case["context"]
     row = tiny.files[context]["train"][nth] | case.get("change", {})
-    tiny.files[context]["train"][nth] = {name: row[name] for name in row if name not in case.get("absent", [])}
+    tiny.files[context]["train"][nth] = {
+        name: row[name] for name in row if name not in case.get("absent", [])
+    }
     tiny.settings |= case.get("settings", {})
     if kind == "sound":
         audit = tiny.build()
         record = tiny.records.filter(context=context).row(0, named=True)
         assert {name: record[name] for name in case["record"]} == case["record"]
         assert audit["excluded"]["count"] == 0 and audit["records"] == 16
-        assert {topic: audit["notes"][topic] for topic in case.get("notes", {})} == case.get("notes", {})
+        assert {topic: audit["notes"][topic] for topic in case.get("notes", {})} == case.get(
+            "notes", {}
+        )
         assert "Previous reports empty after cleaning" not in lines_of(audit)
         return
     with pytest.raises(DataError) as error:
@@ -59,13 +64,20 @@ def test_images_and_audit(tiny) -> None:
     images = read_images(tiny.out / "corpus" / "images.parquet")
     assert images.height == 8 and set(images.select("width", "height").iter_rows()) == {(20, 30)}
     assert read_json(tiny.out / "corpus" / "audit.json") == audit
-    assert audit["contexts"]["sn"]["train"] == {"records": 2, "studies": 2, "subjects": 1, "paper": 172608}
+    assert audit["contexts"]["sn"]["train"] == {
+        "records": 2,
+        "studies": 2,
+        "subjects": 1,
+        "paper": 172608,
+    }
 
 
 def test_a_record_id_that_occurs_again_is_a_bad_row(tiny) -> None:
     tiny.files["sn"]["test"].append(tiny.files["sn"]["train"][0])
     with pytest.raises(
-        DataError, match=r"sn\.json test\[1\] id: sn-50000001 of .*sn\.json train\[0\], the record id occurs more than"
+        DataError,
+        match=r"sn\.json test\[1\] id: sn-50000001 of .*sn\.json train\[0\], the record id "
+        r"occurs more than",
     ):
         tiny.build()
     tiny.settings["max_bad_rows"] = 1
@@ -82,14 +94,18 @@ def test_when_nothing_is_left_the_reasons_are_told(tiny) -> None:
             row["finding"] = "s"
     with pytest.raises(DataError) as error:
         tiny.build()
-    assert "no usable records are left: 16 × no findings section (corpus.target: findings)" in str(error.value)
+    assert "no usable records are left: 16 × no findings section (corpus.target: findings)" in str(
+        error.value
+    )
     assert pl.read_csv(tiny.out / "corpus.problems.csv").height == 16
     assert not list(tiny.out.rglob("*.parquet"))  # no half-made corpus stays
 
 
 def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> None:
     tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(25)]
-    with pytest.raises(DataError, match=r"25 unusable rows(.|\n)*train\[0\] .*also train\[1\], .*…; 24 more"):
+    with pytest.raises(
+        DataError, match=r"25 unusable rows(.|\n)*train\[0\] .*also train\[1\], .*…; 24 more"
+    ):
         tiny.build()
     table = pl.read_csv(tiny.out / "corpus.problems.csv")
     assert table.height == 25
@@ -108,13 +124,20 @@ def test_overlap_between_splits_is_audited(tiny) -> None:
     lines, overlap = lines_of(audit), audit["overlap"]
     assert overlap["study"]["train-test"] == {"count": 1, "examples": ["50000002"]}
     assert overlap["subject"]["train-val"]["count"] == 0
-    assert lines["Patients in two splits"] == lines["Studies in two splits"] == "1 in train and test"
-    assert "Patients in two splits" in looks_of(audit) and "Images used more than once" in looks_of(audit)
+    assert (
+        lines["Patients in two splits"] == lines["Studies in two splits"] == "1 in train and test"
+    )
+    assert "Patients in two splits" in looks_of(audit) and "Images used more than once" in looks_of(
+        audit
+    )
 
 
 def test_limit_takes_the_first_studies_of_each_context_and_split(tiny) -> None:
     tiny.files["sn"]["train"].insert(1, dict(tiny.files["sn"]["train"][0], id="again"))
-    for limit, records in ((1, ["sn-50000001", "sn-again"]), (2, ["sn-50000001", "sn-again", "sn-50000002"])):
+    for limit, records in (
+        (1, ["sn-50000001", "sn-again"]),
+        (2, ["sn-50000001", "sn-again", "sn-50000002"]),
+    ):
         tiny.settings["limit"] = limit
         tiny.build()
         assert tiny.records.filter(context="sn", split="train")["record_id"].to_list() == records
@@ -128,7 +151,10 @@ def test_findings_target_leaves_records_without_findings_out(tiny) -> None:
     records = tiny.records
     assert set(records["sections"]) == {"findings"}
     assert set(records["report"]) == {"no effusion . heart : normal ."}
-    assert audit["left_out"] == {"count": 1, "reasons": {"no findings section (corpus.target: findings)": 1}}
+    assert audit["left_out"] == {
+        "count": 1,
+        "reasons": {"no findings section (corpus.target: findings)": 1},
+    }
     assert problems_of(tiny)[["kind", "row"]].row(0) == ("left out", "train[0]")
     assert set(records["emphasis_text"]) == {"no effusion . heart : normal . no acute process ."}
     assert audit["excluded"]["count"] == 0
@@ -177,26 +203,50 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
 
 
 SECRET = "Zephyrine opacity"
-COLUMNS = ("subject", "study", "view", "image", "date", "time", "findings", "impression", "indication", "split")
+COLUMNS = (
+    "subject",
+    "study",
+    "view",
+    "image",
+    "date",
+    "time",
+    "findings",
+    "impression",
+    "indication",
+    "split",
+)
 KINDS = yaml_beside(__file__, "build.yaml")["kinds"]
 
 
 def rows_of(images: Path) -> tuple[list[dict[str, Any]], dict[int, tuple[str | None, str]]]:
-    """Ten sound studies and a thousand bad ones, and what is expected of the line of each bad study."""
+    """Ten sound studies and a thousand bad ones, and what is expected of the line of each bad
+    study."""
     rows, expected = list[dict[str, Any]](), dict[int, tuple[str | None, str]]()
     for number in range(1, 1011):
-        bad = KINDS[number % len(KINDS)] if number > 10 else {"changes": [{}], "field": None, "reason": ""}
+        bad = (
+            KINDS[number % len(KINDS)]
+            if number > 10
+            else {"changes": [{}], "field": None, "reason": ""}
+        )
         changes, field, reason = bad["changes"], bad["field"], bad["reason"]
         good: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {
-            "subject": f"p{number}", "study": f"s{number}", "view": "PA", "image": "f.png",
-            "date": "2180-01-01", "findings": f"{SECRET} {number}.", "split": "train",
-        }  # fmt: skip
-        # a study is listed by its first row, one of two subjects by both, a further image by its own
+            "subject": f"p{number}",
+            "study": f"s{number}",
+            "view": "PA",
+            "image": "f.png",
+            "date": "2180-01-01",
+            "findings": f"{SECRET} {number}.",
+            "split": "train",
+        }
+        # a study is listed by its first row, one of two subjects by both, a further image by its
+        # own
         first = field in ("findings", "date") or "the same file is given" in reason
         both = "under more than one" in reason
         for place, change in enumerate(changes):
             line = len(rows) + 2
-            rows.append(good | {name: value.replace("{n}", str(number)) for name, value in change.items()})
+            rows.append(
+                good | {name: value.replace("{n}", str(number)) for name, value in change.items()}
+            )
             if number > 10 and (both or place == (0 if first else len(changes) - 1)):
                 expected[line] = field, reason.format(n=number, images=images, before=line - 1)
     return rows, expected
@@ -220,8 +270,11 @@ def test_every_bad_row_is_listed_and_none_stops_the_reading(tmp_path: Path) -> N
         for row, field, reason in listed[["row", "field", "reason"]].rows()
     }
     assert lines.keys() == expected.keys()
-    wrong = [(line, lines[line], want) for line, want in expected.items()
-             if lines[line][0] != want[0] or want[1] not in lines[line][1]]  # fmt: skip
+    wrong = [
+        (line, lines[line], want)
+        for line, want in expected.items()
+        if lines[line][0] != want[0] or want[1] not in lines[line][1]
+    ]
     assert wrong == []
     assert listed["rows"].cast(int).sum() == audit["rows"]["bad"] + audit["rows"]["left_out"]
     assert set(listed["kind"]) == {"bad", "left out"}
@@ -250,7 +303,9 @@ RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, m
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
-    files=st.fixed_dictionaries({c: st.fixed_dictionaries({"train": RECORDS, "test": RECORDS}) for c in ("sn", "mw")}),
+    files=st.fixed_dictionaries(
+        {c: st.fixed_dictionaries({"train": RECORDS, "test": RECORDS}) for c in ("sn", "mw")}
+    ),
     unseen=st.sampled_from(("keep", "strip")),
     target=st.sampled_from(["findings", "findings_and_impression"]),
     cleaner=st.sampled_from(sorted(CLEANERS)),
@@ -259,9 +314,14 @@ RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, m
 def test_rows_are_conserved(tmp_path_factory, files, unseen, target, cleaner, limit) -> None:
     root = tmp_path_factory.mktemp("corpus")
     tiny = TinyCorpus(root / "raw", root / "out")
-    tiny.files = {c: {s: [_record(c, r) for r in rows] for s, rows in splits.items()} for c, splits in files.items()}
+    tiny.files = {
+        c: {s: [_record(c, r) for r in rows] for s, rows in splits.items()}
+        for c, splits in files.items()
+    }
     for study in range(1, 5):
-        for shift, name in enumerate(("frontal", "lateral")):  # each with its own grey: equal pictures are listed too
+        for shift, name in enumerate(
+            ("frontal", "lateral")
+        ):  # each with its own grey: equal pictures are listed too
             path = tiny.root / "files" / f"p0/p7/s{study}/{name}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("L", (16, 16), 20 * study + 100 * shift).save(path)
@@ -283,7 +343,9 @@ def test_rows_are_conserved(tmp_path_factory, files, unseen, target, cleaner, li
     # a used row gives one record here
     listed = pl.read_csv(tiny.out / "corpus" / "problems.csv", infer_schema=False)
     assert audit["records"] == account["used"]
-    unused = listed.filter(pl.col("kind") != "doubted")  # those are used, such as one picture in two splits
+    unused = listed.filter(
+        pl.col("kind") != "doubted"
+    )  # those are used, such as one picture in two splits
     assert unused.height == account["bad"] + account["left_out"] == listed["rows"].cast(int).sum()
     assert tiny.records.height == audit["records"]
 

@@ -1,4 +1,5 @@
-"""Open-I as it is distributed, and the labs and public collections of docs/data.md, by its own files and scripts."""
+"""Open-I as it is distributed, and the labs and public collections of docs/data.md, by its own
+files and scripts."""
 
 import contextlib
 import gzip
@@ -50,7 +51,8 @@ def jpeg(number: int) -> bytes:
 
 
 def hospital(folder: Path) -> None:
-    """An Excel export, semicolons and days first, one column with the whole report, times of images, and DICOM."""
+    """An Excel export, semicolons and days first, one column with the whole report, times of
+    images, and DICOM."""
     (folder / "dicom").mkdir()
     rows = ["PatID;Accession;File;View;Date;Time;Report"]
     for number in range(STUDIES):
@@ -87,7 +89,10 @@ def hub(folder: Path) -> None:
             "image": pictures,
             "view": ["PA", "LATERAL"][: len(pictures)],
         }
-        row |= {"findings": f"Opacity {number} of 2.5 cm.", "impression": "#REF!" if number == 20 else None}
+        row |= {
+            "findings": f"Opacity {number} of 2.5 cm.",
+            "impression": "#REF!" if number == 20 else None,
+        }
         rows.append(row)
     rows[9]["image"][0] = rows[50]["image"][0]  # of a patient of the test split
     rows[31]["view"] = ["AP ABDOMEN"]
@@ -119,7 +124,9 @@ def half_mimic(folder: Path) -> None:
             path.write_bytes(content[:-300] if number in (11, 12, 13) else content)
         with zipfile.ZipFile(folder / "mimic-cxr-reports.zip", "a") as reports:
             reports.writestr(f"files/{place}.txt", REPORT.format(view="PA", age=60, number=number))
-    (folder / "mimic-cxr-2.0.0-metadata.csv.gz").write_text("\n".join(metadata) + "\n")  # unpacked by a browser
+    (folder / "mimic-cxr-2.0.0-metadata.csv.gz").write_text(
+        "\n".join(metadata) + "\n"
+    )  # unpacked by a browser
     (folder / "mimic-cxr-2.0.0-split.csv.gz").write_text("\n".join(split) + "\n")
 
 
@@ -132,13 +139,20 @@ def code(heading: str, language: str) -> str:
     return re.search(rf"```{language}\n(.*?)```", below, re.DOTALL)[1]
 
 
-def build(heading: str, folder: Path, *renamed: str) -> tuple[dict[str, str], pl.DataFrame, pl.DataFrame]:
-    """The lines of the audit, the records and the list of problems of a corpus in ``folder``; ``renamed``: a name in
-    the document's parameters, and another for it."""
-    given = re.sub(r"root: [^\s,}]+", f"root: {folder}", code(heading, "yaml").replace(*renamed or ("", "")))
+def build(
+    heading: str, folder: Path, *renamed: str
+) -> tuple[dict[str, str], pl.DataFrame, pl.DataFrame]:
+    """The lines of the audit, the records and the list of problems of a corpus in ``folder``;
+    ``renamed``: a name in the document's parameters, and another for it."""
+    given = re.sub(
+        r"root: [^\s,}]+", f"root: {folder}", code(heading, "yaml").replace(*renamed or ("", ""))
+    )
     (folder / "mine.yaml").write_text(given)
     seen = {"max_bad_rows": 100}  # of the labs
-    audit = built(Corpus.model_validate(load_profile(folder / "mine.yaml").corpus.model_dump() | seen), folder / "out")
+    audit = built(
+        Corpus.model_validate(load_profile(folder / "mine.yaml").corpus.model_dump() | seen),
+        folder / "out",
+    )
     problems = pl.read_csv(folder / "out" / "corpus" / "problems.csv", infer_schema=False)
     return lines_of(audit), read_records(folder / "out" / "corpus" / "records.parquet"), problems
 
@@ -154,7 +168,10 @@ def test_a_labs_corpus(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
         renamed = "*.parquet", "*.files.parquet"
     lines, records, problems = build(case["heading"], tmp_path, *renamed)
     for name, words in case["lines"]:
-        assert any(line.startswith(name) and words in detail for line, detail in lines.items()), (name, lines)
+        assert any(line.startswith(name) and words in detail for line, detail in lines.items()), (
+            name,
+            lines,
+        )
     assert records["study_id"].n_unique() == case["studies"]
     assert sorted(set(records["context"])) == case["contexts"]
     assert problems.filter(kind="doubted").height >= 2
@@ -175,7 +192,9 @@ def test_a_table_with_the_models_of_the_profile_micro(tmp_path: Path) -> None:
     assert records.height == 20 and set(records["report"]) == {"a tube 2.5 cm above ."}
     params = load_profile(tmp_path / "mine.yaml")
     assert params.anchors.llm.provider == "none" and params.warmup.updates == 4
-    assert {model.provider for model in (params.backbones.vision, params.backbones.language)} == {"bundled"}
+    assert {model.provider for model in (params.backbones.vision, params.backbones.language)} == {
+        "bundled"
+    }
 
 
 def test_a_row_for_each_study_with_the_models_of_the_profile_small_gpu(tmp_path: Path) -> None:
@@ -186,7 +205,12 @@ def test_a_row_for_each_study_with_the_models_of_the_profile_small_gpu(tmp_path:
         "p,a,0.png,1.png,Effusion.,Edema.,Clear.\nq,b,2.png,,Clear.,,\nr,c,3.png,,Effusion.,,\n"
     )
     _, records, _ = build("A row for each study", tmp_path, "studies.xlsx", "studies.csv")
-    assert dict(records["context"].value_counts().iter_rows()) == {"sn": 3, "sw": 1, "mn": 1, "mw": 1}
+    assert dict(records["context"].value_counts().iter_rows()) == {
+        "sn": 3,
+        "sw": 1,
+        "mn": 1,
+        "mw": 1,
+    }
     assert load_profile(tmp_path / "mine.yaml").backbones.vision.id == "microsoft/rad-dino"
 
 
@@ -194,7 +218,8 @@ def test_the_parameters_for_going_on_from_a_trained_model(tmp_path: Path) -> Non
     (tmp_path / "mine.yaml").write_text(code("Continuing to train a trained PACER", "yaml"))
     parent = load_profile(tmp_path / "mine.yaml").parent
     assert (
-        parent.start == "trained" and parent.learning_rate < load_profile("configs/phantom.yaml").parent.learning_rate
+        parent.start == "trained"
+        and parent.learning_rate < load_profile("configs/phantom.yaml").parent.learning_rate
     )
 
 
@@ -217,7 +242,9 @@ def test_a_public_collection(kind: str, case: dict[str, Any], tmp_path: Path) ->
 
 
 FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
-VIEWS = "image,view\n1_IM-0001-4001,PA\n1_IM-0001-3001,Lateral\n1_IM-0001-5001,AP\n1_IM-0001-6001,LL\n"
+VIEWS = (
+    "image,view\n1_IM-0001-4001,PA\n1_IM-0001-3001,Lateral\n1_IM-0001-5001,AP\n1_IM-0001-6001,LL\n"
+)
 TEXTS = {
     "FINDINGS": "Heart < normal & clear.",
     "IMPRESSION": "No disease.",
@@ -228,11 +255,15 @@ TEXTS = {
 
 def report(uid: str = "CXR1", images: tuple[str, ...] = (LATERAL, FRONTAL), **texts: str) -> bytes:
     sections = "".join(
-        f"<AbstractText Label={quoteattr(k)}>{escape(v)}</AbstractText>" for k, v in (texts or TEXTS).items()
+        f"<AbstractText Label={quoteattr(k)}>{escape(v)}</AbstractText>"
+        for k, v in (texts or TEXTS).items()
     )
-    named = "".join(f"<parentImage id={quoteattr(image)}><caption/></parentImage>" for image in images)
+    named = "".join(
+        f"<parentImage id={quoteattr(image)}><caption/></parentImage>" for image in images
+    )
     return (
-        f'<?xml version="1.0" encoding="utf-8"?><eCitation><uId id={quoteattr(uid)}/><MedlineCitation><Article>'
+        f'<?xml version="1.0" encoding="utf-8"?><eCitation><uId '
+        f"id={quoteattr(uid)}/><MedlineCitation><Article>"
         f"<Abstract>{sections}</Abstract></Article></MedlineCitation>{named}</eCitation>"
     ).encode()
 
@@ -263,7 +294,9 @@ class OpenI:
         """The folder as a tar."""
         folder = self.files["reports"]
         self.files["reports"] = self.root / "NLMCXR_reports.tgz"
-        made = shutil.make_archive(str(self.root / "NLMCXR_reports"), "gztar", self.root, folder.name)
+        made = shutil.make_archive(
+            str(self.root / "NLMCXR_reports"), "gztar", self.root, folder.name
+        )
         Path(made).rename(self.files["reports"])
         return self
 
@@ -290,7 +323,10 @@ def distribution(tmp_path: Path) -> Self:
 
 def test_a_report(distribution: OpenI) -> None:
     (expected,) = listed_cases(__file__, "report")[0].values
-    place = {"file": str(distribution.root / "ecgen-radiology" / "1.xml"), "split": seeded_split("CXR1", 7, 0.1, 0.2)}
+    place = {
+        "file": str(distribution.root / "ecgen-radiology" / "1.xml"),
+        "split": seeded_split("CXR1", 7, 0.1, 0.2),
+    }
     assert distribution.folder(report()).row() == expected | place
     assert distribution.notes.notes == {}
 
@@ -306,8 +342,13 @@ def test_archive_and_folder_agree(distribution: OpenI) -> None:
 
 
 def test_texts(distribution: OpenI) -> None:
-    content = report(Findings=" a\n b ", IMPRESSION="  ", indication="x").replace(b"a\n", b"a<i>i</i>\n")
-    twice = b'<AbstractText Label="FINDINGS"> </AbstractText><AbstractText Label="FINDINGS">c</AbstractText>'
+    content = report(Findings=" a\n b ", IMPRESSION="  ", indication="x").replace(
+        b"a\n", b"a<i>i</i>\n"
+    )
+    twice = (
+        b'<AbstractText Label="FINDINGS"> </AbstractText><AbstractText '
+        b'Label="FINDINGS">c</AbstractText>'
+    )
     twice += b"<AbstractText>no label</AbstractText></Abstract>"
     row = distribution.folder(content.replace(b"</Abstract>", twice)).row()
     assert (row["findings"], row.get("impression"), row["indication"]) == (" ai\n b  c", None, "x")
@@ -328,7 +369,9 @@ def test_problems(content: bytes, field: str, reason: str, distribution: OpenI) 
 
 
 @cases(__file__, "files")
-def test_image_files_of_every_distribution(kind: str, case: dict[str, Any], distribution: OpenI) -> None:
+def test_image_files_of_every_distribution(
+    kind: str, case: dict[str, Any], distribution: OpenI
+) -> None:
     for name in case["there"]:
         distribution.write("image", f"images/{name}", b"")
     row = distribution.folder(report()).row()
@@ -347,14 +390,22 @@ def test_choice_of_images(kind: str, case: dict[str, Any], distribution: OpenI) 
 def test_r2gen_split(distribution: OpenI) -> None:
     distribution.config["split"] = "r2gen"
     rows = distribution.folder(report(), report("CXR2"), report("CXR3999999")).rows()
-    assert [row.get("reason", row.get("split")) for row in rows] == ["train", "test", "not in the split"]
+    assert [row.get("reason", row.get("split")) for row in rows] == [
+        "train",
+        "test",
+        "not in the split",
+    ]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"<html>log in first</html>", gzip.compress(b"x" * 5000)])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"<html>log in first</html>", gzip.compress(b"x" * 5000)]
+)
 def test_a_tgz_that_is_none_or_cut_off(distribution: OpenI, content: bytes | None) -> None:
     distribution.folder(*(report(f"CXR{n}") for n in range(1, 60)))
     whole = distribution.archive().files["reports"].read_bytes()
-    distribution.write("reports", "NLMCXR_reports.tgz", whole[:-400] if content is None else content)
+    distribution.write(
+        "reports", "NLMCXR_reports.tgz", whole[:-400] if content is None else content
+    )
     with pytest.raises(
         DataError, match=r"NLMCXR_reports\.tgz cannot be read as a folder, a zip or a tar archive"
     ) as error:

@@ -1,4 +1,5 @@
-"""Our beam search gives the tokens of ``generate`` of transformers, candidates for a commitment those of a loop."""
+"""Our beam search gives the tokens of ``generate`` of transformers, candidates for a commitment
+those of a loop."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -16,7 +17,14 @@ from pacer.commitments.anchor import KINDS, read_list
 from pacer.core.errors import BackboneError
 from pacer.decoding import beam, candidates
 from pacer.decoding.beam import BeamSearch, Generate, unknown_attention
-from pacer.decoding.candidates import AgreeingSearch, Candidate, Candidates, Opening, agreement, distance
+from pacer.decoding.candidates import (
+    AgreeingSearch,
+    Candidate,
+    Candidates,
+    Opening,
+    agreement,
+    distance,
+)
 from pacer.decoding.generate import Generator
 from pacer.decoding.tree import TokenTree
 from pacer.model.assemble import load_tokenizer
@@ -27,8 +35,9 @@ from tests.support.sentences import anchor_of
 
 
 class CountingTree(TokenTree):
-    """Counts over all searches: ``steps`` of the language model, ``tokens`` fed to them, ``nodes`` that those attended
-    to and ``read``, the same with what the mask hides (both once a record, not once a beam)."""
+    """Counts over all searches: ``steps`` of the language model, ``tokens`` fed to them, ``nodes``
+    that those attended to and ``read``, the same with what the mask hides (both once a record, not
+    once a beam)."""
 
     steps = tokens = nodes = read = 0
 
@@ -55,7 +64,9 @@ def alone(case: Case) -> list[list[int]]:
 
 
 def own(case: Case, **changes) -> list[list[int]]:
-    return found(BeamSearch(case.language, case.decode.model_copy(update=changes), EOS), case.prefixes)
+    return found(
+        BeamSearch(case.language, case.decode.model_copy(update=changes), EOS), case.prefixes
+    )
 
 
 @pytest.mark.parametrize(("seed", "device"), CASES, indirect=["device"])
@@ -82,13 +93,16 @@ def one_at_a_time(seed: int) -> list[list[int]]:
 def test_neither_order_nor_company_matters(seed: int, batch_size: int, order: list[int]) -> None:
     case = random_case(seed)
     expected = one_at_a_time(seed)
-    shuffled = own(case._replace(prefixes=[case.prefixes[place] for place in order]), batch_size=batch_size)
+    shuffled = own(
+        case._replace(prefixes=[case.prefixes[place] for place in order]), batch_size=batch_size
+    )
     assert shuffled == [expected[place] for place in order]
 
 
 @pytest.mark.parametrize("beams", [1, 2, 5])
 def test_equal_scores_are_ordered_as_in_the_definition(beams: int) -> None:
-    """Each token has a twin with the same logit, and half of the beams repeat each other's scores."""
+    """Each token has a twin with the same logit, and half of the beams repeat each other's
+    scores."""
     for seed in range(3000, 3004):
         case = random_case(seed)
         weight = case.language.lm_head.weight.data
@@ -102,7 +116,9 @@ def test_equal_scores_are_ordered_as_in_the_definition(beams: int) -> None:
 def test_padding_on_the_left_does_not_lift_the_repetition_penalty() -> None:
     """With generate's own option (transformers 5.23) a padded row's first tokens escape it."""
     case = random_case(7)._replace(
-        decode=settings(num_beams=1, max_new_tokens=24, min_new_tokens=24, batch_size=9, repetition_penalty=3.0)
+        decode=settings(
+            num_beams=1, max_new_tokens=24, min_new_tokens=24, batch_size=9, repetition_penalty=3.0
+        )
     )
     assert max(map(len, case.prefixes)) - min(map(len, case.prefixes)) > 8
     expected = alone(case)
@@ -129,12 +145,15 @@ def test_settings_that_a_checkpoint_brings_count_for_neither_engine() -> None:
 def test_one_record_and_few_tokens(beams: int, most: int) -> None:
     for seed in range(4000, 4005):
         case = random_case(seed, prefixes=1)
-        case = case._replace(decode=settings(num_beams=beams, max_new_tokens=most), prefixes=[case.prefixes[0][:1]])
+        case = case._replace(
+            decode=settings(num_beams=beams, max_new_tokens=most), prefixes=[case.prefixes[0][:1]]
+        )
         assert own(case) == alone(case)
 
 
 def test_a_record_that_ends_makes_room_for_the_next() -> None:
-    """A prefix is asked for when there is a place, so never more than ``batch_size`` are under way."""
+    """A prefix is asked for when there is a place, so never more than ``batch_size`` are under
+    way."""
     case = random_case(6, prefixes=12)
     asked, under_way = 0, []
 
@@ -144,7 +163,9 @@ def test_a_record_that_ends_makes_room_for_the_next() -> None:
             asked += 1
             yield prefix
 
-    engine = BeamSearch(case.language, settings(batch_size=3, max_new_tokens=20, length_penalty=0.0), EOS)
+    engine = BeamSearch(
+        case.language, settings(batch_size=3, max_new_tokens=20, length_penalty=0.0), EOS
+    )
     numbers = []
     for ended, (number, _) in enumerate(engine(queue())):
         numbers.append(number)
@@ -170,7 +191,8 @@ def test_greedy_search_feeds_each_token_once(counts: type[CountingTree]) -> None
 
 
 def test_beams_share_their_prefix_and_their_start(counts: type[CountingTree]) -> None:
-    """What a step attends to is far less than every beam's own copy, and what the mask hides little."""
+    """What a step attends to is far less than every beam's own copy, and what the mask hides
+    little."""
     case = random_case(12, prefixes=4)
     decode = settings(num_beams=5, min_new_tokens=60, max_new_tokens=60, repetition_penalty=1.1)
     engine = BeamSearch(case.language, decode, EOS)
@@ -182,11 +204,16 @@ def test_beams_share_their_prefix_and_their_start(counts: type[CountingTree]) ->
 
 @pytest.mark.parametrize(
     ("config", "unknown"),
-    [(GPT2Config(), "the attention of the gpt2 family"), (MistralConfig(sliding_window=4), "sliding-window attention")],
+    [
+        (GPT2Config(), "the attention of the gpt2 family"),
+        (MistralConfig(sliding_window=4), "sliding-window attention"),
+    ],
 )
 def test_an_attention_that_is_not_known_is_refused(config, unknown: str) -> None:
     assert unknown_attention(MistralConfig(sliding_window=None)) is None
-    with pytest.raises(BackboneError, match=f"does not support {unknown}.*; set decode.engine: generate"):
+    with pytest.raises(
+        BackboneError, match=f"does not support {unknown}.*; set decode.engine: generate"
+    ):
         BeamSearch(SimpleNamespace(config=config), settings(), EOS)
 
 
@@ -198,16 +225,21 @@ def test_the_model_attends_as_before_afterwards() -> None:
     assert case.language.config._attn_implementation == before != "pacer_tree"
 
 
-@pytest.fixture(params=[(True, True), (True, False), (False, True)], ids=["whole", "parent", "LoRA beside"])
+@pytest.fixture(
+    params=[(True, True), (True, False), (False, True)], ids=["whole", "parent", "LoRA beside"]
+)
 def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
-    """No parameter at its initial value; LoRA merged or beside the weights, with and without Calibrate."""
+    """No parameter at its initial value; LoRA merged or beside the weights, with and without
+    Calibrate."""
     merged, calibrate = request.param
     model = moved_model(backbones, specification("calibrate" if calibrate else "parent"), seed=4)
     with torch.no_grad():
         model.language.lm_head.weight[2] *= 5.0  # some rows end early
     if merged:
         model.merge_lora()
-    return Generator(model, load_tokenizer(backbones), features, specification(), settings(max_new_tokens=24))
+    return Generator(
+        model, load_tokenizer(backbones), features, specification(), settings(max_new_tokens=24)
+    )
 
 
 def rows(records: Any) -> list[dict]:
@@ -251,7 +283,12 @@ LOW = -1.0e9
 
 def drawn_case(seed: int) -> tuple[Case, list[Opening]]:
     case = random_case(seed)
-    changes = {"candidates": 3, "temperature": 0.7, "max_new_tokens": 12, "min_new_tokens": min(seed % 5, 3)}
+    changes = {
+        "candidates": 3,
+        "temperature": 0.7,
+        "max_new_tokens": 12,
+        "min_new_tokens": min(seed % 5, 3),
+    }
     case = case._replace(decode=case.decode.model_copy(update=changes))
     openings = []
     for place, prefix in enumerate(case.prefixes):
@@ -276,8 +313,12 @@ def plain(case: Case, opening: Opening, noise: Tensor) -> tuple[list[int], float
                 scores[EOS] = -torch.inf
             for token in set(tokens):
                 penalty = decode.repetition_penalty
-                scores[token] = scores[token] * penalty if scores[token] < 0 else scores[token] / penalty
-            sums = (scores + torch.tensor(total)).tolist()  # in float32, because ranks choose the noise
+                scores[token] = (
+                    scores[token] * penalty if scores[token] < 0 else scores[token] / penalty
+                )
+            sums = (
+                scores + torch.tensor(total)
+            ).tolist()  # in float32, because ranks choose the noise
             every += [(score, [*tokens, token]) for token, score in enumerate(sums)]
         every.sort(key=lambda pair: -pair[0])
         ranked = list(zip(every, noise[length].tolist(), strict=False))
@@ -289,7 +330,10 @@ def plain(case: Case, opening: Opening, noise: Tensor) -> tuple[list[int], float
         finished += [pair for pair, end in zip(scored, ends, strict=False) if end]
         finished = sorted(finished, key=lambda pair: -pair[0])[:beams]
         worst = finished[-1][0] if len(finished) == beams else LOW
-        if length + 1 == most or not max(total for total, _ in running) / (length + 1) ** power > worst:
+        if (
+            length + 1 == most
+            or not max(total for total, _ in running) / (length + 1) ** power > worst
+        ):
             return finished[0][1], finished[0][0]
 
 
@@ -297,7 +341,10 @@ def plain(case: Case, opening: Opening, noise: Tensor) -> tuple[list[int], float
 def test_candidates_are_those_of_a_plain_loop(seed: int, beams: int | None) -> None:
     case, openings = drawn_case(seed)
     if beams is not None:  # more than half of the continuations among which few beams draw
-        case, openings = case._replace(decode=case.decode.model_copy(update={"num_beams": beams})), openings[:2]
+        case, openings = (
+            case._replace(decode=case.decode.model_copy(update={"num_beams": beams})),
+            openings[:2],
+        )
     own = found(BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates), openings)
     noise = Candidates(1, case.decode, EOS, torch.device("cpu")).noise
     assert noise is not None and not noise[0].any() and noise[1:].all()
@@ -305,7 +352,9 @@ def test_candidates_are_those_of_a_plain_loop(seed: int, beams: int | None) -> N
         for opening, results in zip(openings, own, strict=True):
             expected = [plain(case, opening, part) for part in noise]
             assert [result.tokens for result in results] == [tokens for tokens, _ in expected]
-            assert [result.score for result in results] == pytest.approx([score for _, score in expected], rel=1e-4)
+            assert [result.score for result in results] == pytest.approx(
+                [score for _, score in expected], rel=1e-4
+            )
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 9])
@@ -315,34 +364,45 @@ def test_company_does_not_change_candidates(batch_size: int) -> None:
     expected = [found(search, [opening])[0] for opening in openings]
     decode = case.decode.model_copy(update={"batch_size": batch_size})
     results = found(BeamSearch(case.language, decode, EOS, hypotheses=Candidates), openings)
-    assert [[r.tokens for r in row] for row in results] == [[r.tokens for r in row] for row in expected]
+    assert [[r.tokens for r in row] for row in results] == [
+        [r.tokens for r in row] for row in expected
+    ]
 
 
 def test_the_candidate_that_keeps_the_commitment_is_taken(monkeypatch) -> None:
     """The best hypothesis among equals; records without a commitment as they are."""
     case, _ = drawn_case(5)
     best = found(BeamSearch(case.language, case.decode, EOS), case.prefixes)
-    search = AgreeingSearch(case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens)))
+    search = AgreeingSearch(
+        case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens))
+    )
     monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (0, 0, 0))
     assert found(search, case.prefixes) == best
-    monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:1] if len(tokens) > 1 else [])
+    monkeypatch.setattr(
+        AgreeingSearch, "_commitment", lambda self, tokens: tokens[:1] if len(tokens) > 1 else []
+    )
     assert found(search, case.prefixes) == best
     monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (tokens in best, 0))
     taken = found(search, case.prefixes)
     assert taken != best and all(new[:1] == old[:1] for new, old in zip(taken, best, strict=True))
 
 
-@pytest.mark.parametrize(("commitment", "report", "apart", "share"), listed_cases(__file__, "reports"))
+@pytest.mark.parametrize(
+    ("commitment", "report", "apart", "share"), listed_cases(__file__, "reports")
+)
 def test_how_far_a_report_is_from_its_commitment(
     commitment: str, report: str, apart: list | None, share: float
 ) -> None:
-    """Contradictions count before differences; the share of the commitment that is said is its agreement."""
+    """Contradictions count before differences; the share of the commitment that is said is its
+    agreement."""
     anchor = anchor_of(commitment)
     assert apart is None or [*distance(anchor, report)] == apart
     assert agreement(anchor, report) == share and agreement(None, report) is None
 
 
-@pytest.mark.parametrize(("listed", "kinds", "report", "apart"), listed_cases(__file__, "described"))
+@pytest.mark.parametrize(
+    ("listed", "kinds", "report", "apart"), listed_cases(__file__, "described")
+)
 def test_a_side_that_the_list_does_not_have_is_a_contradiction(
     listed: str, kinds: list[str] | None, report: str, apart: list[int]
 ) -> None:
@@ -351,13 +411,26 @@ def test_a_side_that_the_list_does_not_have_is_a_contradiction(
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_candidates_are_searched_only_where_the_first_report_is_not_the_list(kept: bool, monkeypatch) -> None:
+def test_candidates_are_searched_only_where_the_first_report_is_not_the_list(
+    kept: bool, monkeypatch
+) -> None:
     """In groups, each of which is given before the next is read."""
     case, openings = drawn_case(5)
     case = case._replace(decode=case.decode.model_copy(update={"batch_size": 2}))
-    search = candidates.ListedSearch(case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens)))
-    firsts = [row[0] for row in found(BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates), openings)]
-    monkeypatch.setattr(search, "_distance", lambda tokens: (0,) if kept else (1, tokens in [f.tokens for f in firsts]))
+    search = candidates.ListedSearch(
+        case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens))
+    )
+    firsts = [
+        row[0]
+        for row in found(
+            BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates), openings
+        )
+    ]
+    monkeypatch.setattr(
+        search,
+        "_distance",
+        lambda tokens: (0,) if kept else (1, tokens in [f.tokens for f in firsts]),
+    )
     asked, several, read = [], search.candidates, []
     search.candidates = lambda pairs: several(asked.append(1) or pair for pair in pairs)
 
@@ -385,6 +458,8 @@ def test_a_candidate_without_a_report_comes_last() -> None:
 def test_the_end_of_a_commitment_is_found_in_its_text() -> None:
     case, _ = drawn_case(5)
     words = ["<ANCHOR>", "x", candidates.CLOSE_ANCHOR, "y", "z"]
-    search = AgreeingSearch(case.language, case.decode, EOS, lambda tokens: " ".join(words[token] for token in tokens))
+    search = AgreeingSearch(
+        case.language, case.decode, EOS, lambda tokens: " ".join(words[token] for token in tokens)
+    )
     assert search._commitment([0, 1, 2, 3, 4]) == [0, 1, 2]
     assert search._commitment([0, 1, 3]) == [] and search._commitment([0, 1, 2]) == []

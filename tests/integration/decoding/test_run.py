@@ -1,4 +1,5 @@
-"""The stages `decode` and `findings`: resumed, or made by several processes, their files are the same."""
+"""The stages `decode` and `findings`: resumed, or made by several processes, their files are the
+same."""
 
 import json
 from functools import partial
@@ -26,17 +27,25 @@ from pacer.features.store import IMAGES, PRIORS
 from pacer.model.checkpoint import WEIGHTS
 from tests.support.cases import listed_cases
 from tests.support.drive import contents
-from tests.support.models import moved_model, save_calibrated, save_model, save_reader, specification
+from tests.support.models import (
+    moved_model,
+    save_calibrated,
+    save_model,
+    save_reader,
+    specification,
+)
 from tests.support.searches import settings
 
 SETTINGS = listed_cases(__file__, "settings")
-DECODE = settings(max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"])
+DECODE = settings(
+    max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"]
+)
 
 
 @pytest.fixture
 def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monkeypatch) -> Any:
-    """The stage on a small checkpoint and eight test records a context: ``stage(out, **changes of the settings)``
-    gives the folder's files."""
+    """The stage on a small checkpoint and eight test records a context: ``stage(out, **changes of
+    the settings)`` gives the folder's files."""
     cases = records.with_columns(split=pl.lit("test"))
     save_calibrated(tmp_path / "model", backbones)
     (tmp_path / "features").mkdir()
@@ -58,7 +67,9 @@ def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataF
     files = stage("out")
     for context in ("sn", "sw", "mn", "mw"):
         for folder in ("", "controls/another_patient/"):
-            lines = [json.loads(line) for line in files[f"{folder}{context}.jsonl"].decode().splitlines()]
+            lines = [
+                json.loads(line) for line in files[f"{folder}{context}.jsonl"].decode().splitlines()
+            ]
             expected = records.filter(pl.col("context") == context)
             assert [line["record_id"] for line in lines] == expected["record_id"].to_list()
             assert all(0 < line["gate"] < 1 and 0 < line["tokens"] <= 20 for line in lines)
@@ -69,7 +80,9 @@ def test_a_report_is_written_for_the_list_of_its_reference(stage, records: pl.Da
     """Also where no reading is: the list comes from the rules."""
     files = stage("out", controls=["gold_list"], max_new_tokens=120)
     reports = dict(records.select("record_id", "report_raw").iter_rows())
-    lines = [json.loads(line) for line in files["controls/gold_list/sw.jsonl"].decode().splitlines()]
+    lines = [
+        json.loads(line) for line in files["controls/gold_list/sw.jsonl"].decode().splitlines()
+    ]
     assert len(lines) == 8 and any(line["anchor"]["positive"] for line in lines)
     for line in lines:
         assert line["anchor"] == extract_anchor(reports[line["record_id"]]).as_dict()
@@ -78,9 +91,14 @@ def test_a_report_is_written_for_the_list_of_its_reference(stage, records: pl.Da
 def test_empty_reports_are_counted(stage, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the cases, not of controls."""
     found = iter(["", "edema .", ""] + ["clear ."] * 99)
-    monkeypatch.setattr(Generator, "extract", lambda self, text: Extraction(next(found), None, False))
+    monkeypatch.setattr(
+        Generator, "extract", lambda self, text: Extraction(next(found), None, False)
+    )
     stage("out", controls=[])
-    assert "decode: empty reports (no sentence agreed with the commitment): 2" in capsys.readouterr().out
+    assert (
+        "decode: empty reports (no sentence agreed with the commitment): 2"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_text_without_a_report_has_no_agreement(stage, monkeypatch) -> None:
@@ -88,7 +106,9 @@ def test_a_text_without_a_report_has_no_agreement(stage, monkeypatch) -> None:
     text = "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>"
     monkeypatch.setattr(Generator, "text", lambda self, tokens: text)
     (line, *_) = map(json.loads, stage("out", controls=[])["sn.jsonl"].decode().splitlines())
-    assert line["fallback"] and line["anchor"]["positive"] == ["edema"] and line["agreement"] is None
+    assert (
+        line["fallback"] and line["anchor"]["positive"] == ["edema"] and line["agreement"] is None
+    )
 
 
 class Killed(Exception):
@@ -113,8 +133,11 @@ def stopped(stage, tmp_path: Path, monkeypatch, after: int, **changes: Any) -> P
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path: Path, monkeypatch, cut: bool) -> None:
-    """Each result is on disk as soon as it is there, and a line that a kill cut short is decoded again."""
+def test_a_stopped_run_goes_on_with_the_records_that_are_missing(
+    stage, tmp_path: Path, monkeypatch, cut: bool
+) -> None:
+    """Each result is on disk as soon as it is there, and a line that a kill cut short is decoded
+    again."""
     files = stage("out")
     stream, decoded = Generator.stream, []
 
@@ -134,7 +157,9 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
 
 
 @pytest.mark.parametrize(("setting", "value", "kept"), SETTINGS)
-def test_which_settings_discard_finished_reports(stage, monkeypatch, setting: str, value: Any, kept: bool) -> None:
+def test_which_settings_discard_finished_reports(
+    stage, monkeypatch, setting: str, value: Any, kept: bool
+) -> None:
     assert {case.values[0] for case in SETTINGS} == set(Decode.model_fields) - {"commitment"}
     value = Risk(**value) if setting == "risk" else value
     used = []
@@ -158,7 +183,9 @@ def test_a_damaged_line_of_a_stopped_run_is_named(stage, tmp_path: Path, monkeyp
 
 
 def test_a_split_without_records_is_refused(stage) -> None:
-    with pytest.raises(DataError, match=r"split val has no records; choose another .*available: test"):
+    with pytest.raises(
+        DataError, match=r"split val has no records; choose another .*available: test"
+    ):
         stage("out", split="val")
 
 
@@ -169,12 +196,19 @@ def test_depth_weights_of_the_examples_are_kept(stage, records: pl.DataFrame) ->
     study_of = dict(records.select("record_id", "study_id").iter_rows())
     with_lateral = set(records.filter(pl.col("lateral").is_not_null())["study_id"])
     records_kept = {name.partition("/")[0] for name in kept}
-    assert sorted(study_of[record] for record in records_kept) == json.loads(files["manifest.json"])["examples"]
+    assert (
+        sorted(study_of[record] for record in records_kept)
+        == json.loads(files["manifest.json"])["examples"]
+    )
     for record in records_kept:
         assert f"{record}/frontal" in kept
         assert (f"{record}/lateral" in kept) == (study_of[record] in with_lateral)
-    assert all(torch.allclose(weights.sum(1), torch.ones(len(weights))) for weights in kept.values())
-    assert len({weights.numpy().tobytes() for weights in kept.values()}) == len(kept) > 2  # of different images
+    assert all(
+        torch.allclose(weights.sum(1), torch.ones(len(weights))) for weights in kept.values()
+    )
+    assert (
+        len({weights.numpy().tobytes() for weights in kept.values()}) == len(kept) > 2
+    )  # of different images
 
 
 def test_the_manifest_says_which_weights_wrote_the_reports(stage, tmp_path: Path) -> None:
@@ -185,7 +219,8 @@ def test_the_manifest_says_which_weights_wrote_the_reports(stage, tmp_path: Path
 
 @pytest.fixture
 def reading(tmp_path: Path, backbones: Path, features, monkeypatch) -> Any:
-    """The stage on a small checkpoint whose findings are read: ``reading(out, records, **changes of the settings)``."""
+    """The stage on a small checkpoint whose findings are read: ``reading(out, records, **changes of
+    the settings)``."""
     save_calibrated(tmp_path / "model", backbones)
     save_reader(tmp_path / "findings", tmp_path / "model")
     monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: features)
@@ -193,18 +228,33 @@ def reading(tmp_path: Path, backbones: Path, features, monkeypatch) -> Any:
     opened = partial(trained_generator, findings=tmp_path / "findings")
 
     def decode(out: str, cases: pl.DataFrame, **changes: Any) -> list[dict]:
-        config = DECODE.model_copy(update={"commitment": "read", "max_new_tokens": 60, "controls": [], **changes})
-        decode_records(tmp_path / "model", backbones, cases, tmp_path, config, tmp_path / out, opened)
-        return [json.loads(line) for path in (tmp_path / out).glob("*.jsonl") for line in path.read_text().splitlines()]
+        config = DECODE.model_copy(
+            update={"commitment": "read", "max_new_tokens": 60, "controls": [], **changes}
+        )
+        decode_records(
+            tmp_path / "model", backbones, cases, tmp_path, config, tmp_path / out, opened
+        )
+        return [
+            json.loads(line)
+            for path in (tmp_path / out).glob("*.jsonl")
+            for line in path.read_text().splitlines()
+        ]
 
     return decode
 
 
-def test_val_is_decoded_once_for_each_commitment(reading, records: pl.DataFrame, monkeypatch) -> None:
-    """A promise tests the reports that each threshold alone would give; a stopped run goes on with the missing ones."""
+def test_val_is_decoded_once_for_each_commitment(
+    reading, records: pl.DataFrame, monkeypatch
+) -> None:
+    """A promise tests the reports that each threshold alone would give; a stopped run goes on with
+    the missing ones."""
     cases = records.with_columns(split=pl.Series(["val", "test"] * (len(records) // 2)))
     alone = {at: reading(f"at {at}", cases, split="val", threshold=at) for at in GRID}
-    pairs = {(line["record_id"], json.dumps(line["anchor"])) for lines in alone.values() for line in lines}
+    pairs = {
+        (line["record_id"], json.dumps(line["anchor"]))
+        for lines in alone.values()
+        for line in lines
+    }
     assert len(alone[0.9]) < len(pairs) < sum(map(len, alone.values()))
     stream, decoded, tested = Generator.stream, [], {}
 
@@ -227,7 +277,9 @@ def test_val_is_decoded_once_for_each_commitment(reading, records: pl.DataFrame,
         with pytest.raises(Killed):
             reading("promised", cases, risk=Risk(false_present=0.2))
     assert not stops and len(decoded) == len(pairs)
-    assert tested == {at: {line["record_id"]: line["report"] for line in lines} for at, lines in alone.items()}
+    assert tested == {
+        at: {line["record_id"]: line["report"] for line in lines} for at, lines in alone.items()
+    }
 
 
 def test_a_control_in_a_context_that_val_lacks_is_refused_before_any_report(
@@ -236,15 +288,22 @@ def test_a_control_in_a_context_that_val_lacks_is_refused_before_any_report(
     monkeypatch.setattr(Generator, "stream", lambda *_: pytest.fail("decoded"))
     cases = records.filter(pl.col("context").is_in(["sn", "mw"]))
     cases = pl.concat([cases.with_columns(split=pl.lit(split)) for split in ("val", "test")])
-    expected = r"controls/no_prior has context mn, but split val has no such records .*, or leave the control out"
+    expected = (
+        r"controls/no_prior has context mn, but split val has no such records .*, or "
+        r"leave the control out"
+    )
     with pytest.raises(DataError, match=expected):
         reading("out", cases, risk=Risk(false_present=0.2), controls=["no_prior"])
 
 
-def test_a_stopped_run_goes_on(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monkeypatch) -> None:
+def test_a_stopped_run_goes_on(
+    tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monkeypatch
+) -> None:
     """With the records that no part has."""
     parent, folder = tmp_path / "parent", tmp_path / "features"
-    save_model(parent, moved_model(backbones, specification("parent")), backbones, specification("parent"))
+    save_model(
+        parent, moved_model(backbones, specification("parent")), backbones, specification("parent")
+    )
     folder.mkdir()
     (folder / "manifest.json").write_text("{}")
     for index in (IMAGES, PRIORS):
@@ -264,11 +323,20 @@ def test_a_stopped_run_goes_on(tmp_path: Path, backbones: Path, records: pl.Data
     monkeypatch.setattr(fit_reader, "_PASS", 2)
     monkeypatch.setattr(fit_reader, "_PART", 5)
     train = records.with_columns(split=pl.lit("train"))
-    lists = [Anchor.of(["edema"] * (row % 2), ["pneumothorax"] * (row % 3 > 0)).as_dict() for row in range(len(train))]
-    anchors = pl.DataFrame(lists).with_columns(train["record_id"], origin=pl.lit("rules")).select(*ANCHOR_SCHEMA)
+    lists = [
+        Anchor.of(["edema"] * (row % 2), ["pneumothorax"] * (row % 3 > 0)).as_dict()
+        for row in range(len(train))
+    ]
+    anchors = (
+        pl.DataFrame(lists)
+        .with_columns(train["record_id"], origin=pl.lit("rules"))
+        .select(*ANCHOR_SCHEMA)
+    )
 
     def fit(name: str) -> dict[str, bytes]:
-        fit_reader.fit_reader(parent, backbones, train, folder, anchors.cast(ANCHOR_SCHEMA), tmp_path / name)
+        fit_reader.fit_reader(
+            parent, backbones, train, folder, anchors.cast(ANCHOR_SCHEMA), tmp_path / name
+        )
         assert not [*(tmp_path / f"{name}.scratch").glob("*/*")]
         return contents(tmp_path / name)
 

@@ -1,4 +1,5 @@
-"""Images are prepared to the bits of the encoder's own processor; stores of them survive damage, kills and company."""
+"""Images are prepared to the bits of the encoder's own processor; stores of them survive damage,
+kills and company."""
 
 import json
 import os
@@ -27,7 +28,17 @@ from pacer.features.shards import Entry, take_over, write_shard
 from pacer.features.store import IMAGES as IMAGES_INDEX
 from pacer.features.store import PRIORS as PRIORS_INDEX
 from pacer.features.store import FeatureStore
-from tests.support.building import CONFIG, IMAGES, SHARD, TEXTS, Setting, cut, make_images, setting, shard_of
+from tests.support.building import (
+    CONFIG,
+    IMAGES,
+    SHARD,
+    TEXTS,
+    Setting,
+    cut,
+    make_images,
+    setting,
+    shard_of,
+)
 from tests.support.cases import listed_cases
 from tests.support.drive import contents
 from tests.support.families import ENCODERS, write_encoder
@@ -45,13 +56,18 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Images of each batch that is encoded."""
     batches: list[int] = []
     encode = ImageEncoder.encode
-    monkeypatch.setattr(ImageEncoder, "encode", lambda self, x: batches.append(len(x)) or encode(self, x))
+    monkeypatch.setattr(
+        ImageEncoder, "encode", lambda self, x: batches.append(len(x)) or encode(self, x)
+    )
     return batches
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: torch.dtype) -> None:
-    tensors = {"states": torch.randn(7, 2, 3, 5).to(dtype), "mask": torch.randint(0, 2, (7, 3)).to(torch.uint8)}
+    tensors = {
+        "states": torch.randn(7, 2, 3, 5).to(dtype),
+        "mask": torch.randint(0, 2, (7, 3)).to(torch.uint8),
+    }
     entries = [Entry(f"img{i}", f"key {i}") for i in range(7)]
     for names in (["states"], ["states", "mask"]):
         whole = {name: tensors[name] for name in names}
@@ -63,7 +79,12 @@ def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: tor
 
 @pytest.mark.parametrize("harm", [cut, Path.unlink])
 def test_a_damaged_shard_is_named_and_it_alone_is_made_again(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], capsys: pytest.CaptureFixture, harm
+    backbones: Path,
+    images: pl.DataFrame,
+    tmp_path: Path,
+    encoded: list[int],
+    capsys: pytest.CaptureFixture,
+    harm,
 ) -> None:
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
@@ -92,7 +113,9 @@ def test_a_damaged_index_is_made_again(
     assert encoded == [] and contents(out) == before
 
 
-def test_what_is_taken_over_is_linked(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+def test_what_is_taken_over_is_linked(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path
+) -> None:
     """A store of 1.7 TB would not fit on its disk twice."""
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
@@ -102,7 +125,9 @@ def test_what_is_taken_over_is_linked(backbones: Path, images: pl.DataFrame, tmp
     assert len(after) == len(before) + 1 and before.items() <= after.items()
 
 
-def test_a_shard_that_dvc_linked_is_copied(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+def test_a_shard_that_dvc_linked_is_copied(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path
+) -> None:
     """Its permissions are those of DVC's cache, and publishing sets those of the store."""
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
@@ -114,24 +139,33 @@ def test_a_shard_that_dvc_linked_is_copied(backbones: Path, images: pl.DataFrame
 
 
 @pytest.mark.parametrize("entries", ['[["img0", "key 0"]]', "5", "[1, 2]", "{", None])
-def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(tmp_path: Path, capsys, entries: str | None) -> None:
+def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(
+    tmp_path: Path, capsys, entries: str | None
+) -> None:
     out, scratch = tmp_path / "out", tmp_path / "scratch"
     out.mkdir(), scratch.mkdir()
     metadata = None if entries is None else {"entries": entries}
-    safetensors.torch.save_file({"states": torch.zeros(2, 3)}, out / "images-0.safetensors", metadata)
+    safetensors.torch.save_file(
+        {"states": torch.zeros(2, 3)}, out / "images-0.safetensors", metadata
+    )
     assert take_over(out, scratch, {"images": {"img0": "key 0"}}) == {"images": {}}
     assert "images-0.safetensors is damaged: " in capsys.readouterr().out
 
 
 def test_the_plan_is_announced(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], capsys: pytest.CaptureFixture
+    backbones: Path,
+    images: pl.DataFrame,
+    tmp_path: Path,
+    encoded: list[int],
+    capsys: pytest.CaptureFixture,
 ) -> None:
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert encoded == [2, 1, 2, 1, 2, 1, 1]
     size = IMAGES * 2 * 16 * 16 * 2 + 5 * (12 * 20 * 2 + 12)
     told = re.search(
-        r"10 images and 5 priors to encode; they need ([\d.]+) kB, and [\d.,]+ .B is free", capsys.readouterr().out
+        r"10 images and 5 priors to encode; they need ([\d.]+) kB, and [\d.,]+ .B is free",
+        capsys.readouterr().out,
     )
     assert told and float(told[1]) * 1e3 == pytest.approx(size, rel=0.01)
     build.build_store(CONFIG, images, TEXTS, backbones, out)
@@ -140,16 +174,28 @@ def test_the_plan_is_announced(
 
 @pytest.mark.parametrize(("changes", "again"), listed_cases(__file__, "settings"))
 def test_which_settings_encode_again(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], changes: dict, again: list[str]
+    backbones: Path,
+    images: pl.DataFrame,
+    tmp_path: Path,
+    encoded: list[int],
+    changes: dict,
+    again: list[str],
 ) -> None:
     """The tables of the store name the keys by which entries are taken over."""
     out, settings = tmp_path / "out", CONFIG.model_copy(update=changes)
     assert settings != CONFIG
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    before = {index: pl.read_parquet(out / index)["key"].to_list() for index in (IMAGES_INDEX, PRIORS_INDEX)}
+    before = {
+        index: pl.read_parquet(out / index)["key"].to_list()
+        for index in (IMAGES_INDEX, PRIORS_INDEX)
+    }
     encoded.clear()
     build.build_store(settings, images, TEXTS, backbones, out)
-    assert [index for index, keys in before.items() if pl.read_parquet(out / index)["key"].to_list() != keys] == again
+    assert [
+        index
+        for index, keys in before.items()
+        if pl.read_parquet(out / index)["key"].to_list() != keys
+    ] == again
     assert IMAGES_INDEX in again or not encoded
 
 
@@ -175,14 +221,19 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     same_states(tmp_path / "out", tmp_path / "whole")
 
 
-def test_what_decoding_tells_joins_the_audit(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    """One picture in other bytes, and few levels of grey; a second run keeps what the first has seen."""
+def test_what_decoding_tells_joins_the_audit(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path
+) -> None:
+    """One picture in other bytes, and few levels of grey; a second run keeps what the first has
+    seen."""
     paths, out = dict(images.iter_rows()), tmp_path / "out"
     Image.open(paths["img0"]).convert("RGB").save(paths["img7"], compress_level=1)
     Image.fromarray(np.indices((70, 64)).sum(0).astype(np.uint8) % 2 * 9).save(paths["img2"])
     patients = pl.Series([f"p{number // 2}" for number in range(IMAGES)])
     splits = pl.Series(["train"] * 6 + ["test"] * 4)
-    records = images.select(frontal="image_id", study_id="image_id", lateral=None, subject_id=patients, split=splits)
+    records = images.select(
+        frontal="image_id", study_id="image_id", lateral=None, subject_id=patients, split=splits
+    )
     looks: dict[str, Look] = {}
     build.build_store(CONFIG, images, TEXTS, backbones, out, looks)
     pictures, index = tmp_path / "pictures.parquet", out / IMAGES_INDEX
@@ -226,7 +277,8 @@ def test_a_store_that_is_there_needs_no_space_again(
     assert contents(out) == before
 
 
-#: The published configuration of microsoft/rad-dino, and what makes it small, with channels that differ.
+#: The published configuration of microsoft/rad-dino, and what makes it small, with channels that
+#: differ.
 (RAD_DINO,), (SMALL,) = (param.values for param in listed_cases(__file__, "processors"))
 RNG = np.random.default_rng(0)
 
@@ -255,7 +307,8 @@ def processed(directory: Path, image: Image.Image) -> Tensor:
 
 
 def assert_prepared(directory: Path, path: Path, image: Image.Image | None = None) -> Tensor:
-    """The file is prepared as the processor does with ``image`` (left out: with the decoded file)."""
+    """The file is prepared as the processor does with ``image`` (left out: with the decoded
+    file)."""
     preparation = Preparation(directory)
     found = preparation.values(preparation.levels(open_image(path)))
     expected = processed(directory, image or open_image(path))
@@ -298,7 +351,9 @@ FILES = [
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
 @pytest.mark.parametrize(("image", "saved", "published", "planes"), FILES)
-def test_files(rad_dino: Path, tmp_path: Path, image: Image.Image, saved: dict, published: bool, planes: int) -> None:
+def test_files(
+    rad_dino: Path, tmp_path: Path, image: Image.Image, saved: dict, published: bool, planes: int
+) -> None:
     directory, path = rad_dino if published else small(tmp_path), tmp_path / "file"
     image.save(path, **saved)
     with Image.open(path) as plain:
@@ -309,7 +364,10 @@ def test_files(rad_dino: Path, tmp_path: Path, image: Image.Image, saved: dict, 
 
 FORMATS = dict.fromkeys(("1", "L", "LA", "P", "RGB", "RGBA", "grey RGB", "grey P"), "png")
 FORMATS |= dict.fromkeys(("I;16", "CMYK", "F", "grey CMYK"), "tif")
-SWITCHES = [{}, *({f"do_{step}": False} for step in ("rescale", "normalize", "resize", "convert_rgb"))]
+SWITCHES = [
+    {},
+    *({f"do_{step}": False} for step in ("rescale", "normalize", "resize", "convert_rgb")),
+]
 SWITCHES += [{"rescale_factor": 1 / 127.5}]
 
 
@@ -327,14 +385,29 @@ SWITCHES += [{"rescale_factor": 1 / 127.5}]
     switches=st.sampled_from(SWITCHES),
 )
 def test_any_size_mode_and_configuration(
-    tmp_path_factory: pytest.TempPathFactory, width: int, height: int, mode: str, seed: int, resample: int,
-    crop: tuple[int, int], size: dict[str, int], switches: dict[str, Any],
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory,
+    width: int,
+    height: int,
+    mode: str,
+    seed: int,
+    resample: int,
+    crop: tuple[int, int],
+    size: dict[str, int],
+    switches: dict[str, Any],
+) -> None:
     folder = tmp_path_factory.mktemp("any")
-    directory = small(folder, size=size, resample=resample, crop_size={"height": crop[0], "width": crop[1]}, **switches)
+    directory = small(
+        folder,
+        size=size,
+        resample=resample,
+        crop_size={"height": crop[0], "width": crop[1]},
+        **switches,
+    )
     rng = np.random.default_rng(seed)
     if mode in ("I;16", "F"):
-        image = Image.fromarray((rng.random((height, width)) * 9999).astype(np.uint16 if mode == "I;16" else "f4"))
+        image = Image.fromarray(
+            (rng.random((height, width)) * 9999).astype(np.uint16 if mode == "I;16" else "f4")
+        )
     else:
         image = Image.fromarray(rng.integers(0, 256, (height, width, 4), dtype=np.uint8), "RGBA")
         if mode not in ("RGBA", "LA"):
@@ -346,7 +419,9 @@ def test_any_size_mode_and_configuration(
     image.save(path)
     assert assert_prepared(directory, path).shape == (3, *crop)
     colours = np.array(open_image(path).convert("RGB"))
-    assert len(Preparation(directory).levels(open_image(path))) == (1 if (colours == colours[..., :1]).all() else 3)
+    assert len(Preparation(directory).levels(open_image(path))) == (
+        1 if (colours == colours[..., :1]).all() else 3
+    )
 
 
 def test_batches_of_levels_and_one_by_one(tmp_path: Path) -> None:
@@ -359,8 +434,12 @@ def test_batches_of_levels_and_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", listed_cases(__file__, "refused"))
-def test_a_processor_that_does_anything_else_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(BackboneError, match=rf"the image processor in {tmp_path} cannot be reproduced: "):
+def test_a_processor_that_does_anything_else_is_refused(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(
+        BackboneError, match=rf"the image processor in {tmp_path} cannot be reproduced: "
+    ):
         Preparation(small(tmp_path, **changes))
 
 
@@ -374,9 +453,12 @@ def test_processors_of_all_families_are_followed(tmp_path: Path) -> None:
 
 
 def test_dinov3_is_prepared_in_8_bits(tmp_path: Path) -> None:
-    """Its own processor, which needs torchvision, resizes fractions: no level is one grey level away."""
+    """Its own processor, which needs torchvision, resizes fractions: no level is one grey level
+    away."""
     preparation = Preparation(write_encoder("dinov3_vit", tmp_path))
     image = noise(300, 200, 3)
     fractions = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None] / 255
-    own = torch.nn.functional.interpolate(fractions, preparation.size, mode="bilinear", antialias=True)[0]
+    own = torch.nn.functional.interpolate(
+        fractions, preparation.size, mode="bilinear", antialias=True
+    )[0]
     assert (preparation.levels(image) - 255 * own).abs().max() < 1

@@ -16,29 +16,54 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.commitments import states
 from pacer.metrics.nlg import meteor, meteor_columns, meteor_statistics, with_overlap
 from pacer.metrics.statistics.bootstrap import Difference, holm
-from pacer.metrics.statistics.comparison import Comparison, Comparisons, SystemDifference, compare, compare_repeats
+from pacer.metrics.statistics.comparison import (
+    Comparison,
+    Comparisons,
+    SystemDifference,
+    compare,
+    compare_repeats,
+)
 from pacer.metrics.statistics.intervals import label_intervals, score_intervals, units_of
 from tests.support.cases import listed_cases
 from tests.support.metrics import TALK
 
 
 def made_cases(seed: int, quality: float) -> pl.DataFrame:
-    """Cases of 24 examinations of 12 patients in two contexts; ``quality``: share of words, labels and states right."""
+    """Cases of 24 examinations of 12 patients in two contexts; ``quality``: share of words, labels
+    and states right."""
     fixed, draw = np.random.default_rng(0), np.random.default_rng(seed)
     rows = []
     for number in range(48):
-        words, labels, states = fixed.choice(TALK, 12), fixed.integers(0, [4] * 13 + [2]), fixed.integers(0, 4, 13)
+        words, labels, states = (
+            fixed.choice(TALK, 12),
+            fixed.integers(0, [4] * 13 + [2]),
+            fixed.integers(0, 4, 13),
+        )
         found = np.where(draw.random(14) < quality, labels, draw.integers(0, [4] * 13 + [2]))
         context, study = ("sn", "mw")[number % 2], number // 2
         rows.append(
             {"record_id": f"{context}-{study}", "context": context, "study_id": str(study)}
-            | {"subject_id": str(study // 2), "reference": " ".join(words), "reference_labels": labels.tolist()}
-            | {"hypothesis": " ".join(np.where(draw.random(12) < quality, words, draw.choice(TALK, 12)))}
+            | {
+                "subject_id": str(study // 2),
+                "reference": " ".join(words),
+                "reference_labels": labels.tolist(),
+            }
+            | {
+                "hypothesis": " ".join(
+                    np.where(draw.random(12) < quality, words, draw.choice(TALK, 12))
+                )
+            }
             | {"hypothesis_labels": found.tolist()}
             | _stated("reference", states)
-            | _stated("report", np.where(draw.random(13) < quality, states, draw.integers(0, 4, 13)))
+            | _stated(
+                "report", np.where(draw.random(13) < quality, states, draw.integers(0, 4, 13))
+            )
         )
-    lists = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
+    lists = {
+        f"{side}_{polarity}": pl.List(pl.String)
+        for side in ("reference", "report")
+        for polarity in POLARITIES
+    }
     cases = with_overlap(pl.DataFrame(rows, schema_overrides=lists))
     return cases.with_columns(meteor_columns(cases)[0])
 
@@ -55,7 +80,9 @@ def run(folder, seed: int, quality: float, labeller: str = "a" * 64):
     """A scored run of made cases."""
     cases = made_cases(seed, quality)
     (folder / "metrics").mkdir(parents=True)
-    cases.sample(fraction=1.0, shuffle=True, seed=seed).write_parquet(folder / "metrics/cases.parquet")
+    cases.sample(fraction=1.0, shuffle=True, seed=seed).write_parquet(
+        folder / "metrics/cases.parquet"
+    )
     (folder / "metrics/signature.json").write_text(
         json.dumps({"clinical": {"labeller": {"files": {"chexbert.pth": labeller}}}})
     )
@@ -72,11 +99,20 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
     assert list(found.scores) == ["sn", "mw", "mean"]
     assert (found.unit, found.units, found.records) == ("subject", 12, 48)
     for side, folder in (("first", runs[0]), ("second", runs[1])):
-        estimates = score_intervals(pl.read_parquet(folder / "metrics" / "cases.parquet"), "llm-rg4", 2).scores
+        estimates = score_intervals(
+            pl.read_parquet(folder / "metrics" / "cases.parquet"), "llm-rg4", 2
+        ).scores
         for context, scores in found.scores.items():
             told = {name: getattr(value, side) for name, value in scores.items()}
             assert told == pytest.approx({name: estimates[context][name].value for name in told})
-    assert {*scores} == {"bleu4", "rougeL", "meteor", "f1", "report_positive_f1", "report_negative_f1"}
+    assert {*scores} == {
+        "bleu4",
+        "rougeL",
+        "meteor",
+        "f1",
+        "report_positive_f1",
+        "report_negative_f1",
+    }
     for score in found.scores["mean"].values():
         assert score.p < 0.01 and score.low > 0
     assert not found.left_out
@@ -87,13 +123,17 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
 
 
 def test_several_systems_are_compared_with_the_first(tmp_path, runs):
-    """Holm's correction covers all systems and scores; a loss is shown where the whole interval is beyond it."""
+    """Holm's correction covers all systems and scores; a loss is shown where the whole interval is
+    beyond it."""
     base, better = runs
     worse = run(tmp_path / "c", 3, 0.3)
     for folder, value in ((base, 0.1), (better, 0.9), (worse, 0.0)):
         add(folder, mine=lambda _, value=value: value)
     found = compare({"base": base, "better": better, "worse": worse}, resamples=400)
-    alone = {name: compare(base, folder, resamples=400) for name, folder in (("better", better), ("worse", worse))}
+    alone = {
+        name: compare(base, folder, resamples=400)
+        for name, folder in (("better", better), ("worse", worse))
+    }
     assert found.others == alone
     tested = {(row.score, row.system): row for row in found.tested}
     assert set(tested) == {(key, name) for key in alone["worse"].scores["mean"] for name in alone}
@@ -107,10 +147,14 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
         "worse loses more than 0",
     ]
     table = found.table()
-    assert len(table.rows) == len(found.tested) and "all 14 differences from base (Holm)" in table.notes[0]
+    assert (
+        len(table.rows) == len(found.tested)
+        and "all 14 differences from base (Holm)" in table.notes[0]
+    )
     assert repr(found).endswith(table.notes[-1])
     with pytest.raises(
-        ConfigError, match=r"^max_loss=\"f1\": not a score of all systems; choose from report_positive_f1, "
+        ConfigError,
+        match=r"^max_loss=\"f1\": not a score of all systems; choose from report_positive_f1, ",
     ):
         replace(found, tested=found.tested[1:]).losses({"f1": 0.1})  # one system lacks it
 
@@ -137,7 +181,9 @@ def test_runs_of_other_labellers_are_refused(tmp_path, runs):
     """Asked before the labels of the references, which differ where another labeller made them."""
     other = run(tmp_path / "c", 2, 0.9, labeller="b" * 64)
     path = other / "metrics/cases.parquet"
-    pl.read_parquet(path).with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))).write_parquet(path)
+    pl.read_parquet(path).with_columns(
+        reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))
+    ).write_parquet(path)
     with pytest.raises(DataError, match="have different or unrecorded labellers, or one has none"):
         compare(runs[0], other)
     for folder in runs:
@@ -150,7 +196,10 @@ def add(folder, **numbers):
     """Give a run columns of ``score.columns``, by record id."""
     path = folder / "metrics/cases.parquet"
     cases = pl.read_parquet(path)
-    columns = (pl.Series(name, list(map(of_record, cases["record_id"]))) for name, of_record in numbers.items())
+    columns = (
+        pl.Series(name, list(map(of_record, cases["record_id"])))
+        for name, of_record in numbers.items()
+    )
     cases.with_columns(columns).write_parquet(path)
     edit(folder, columns={"scores": [*numbers], "groups": []})
 
@@ -182,7 +231,9 @@ def test_wrong_arguments_are_refused(runs, tmp_path):
     for wrong in (({"a": runs[0]},), (runs[0],), ({"a": runs[0], "b": runs[1]}, runs[0])):
         with pytest.raises(ConfigError, match="expected two systems, or a mapping"):
             compare(*wrong)
-    with pytest.raises(DataError, match=r"has no cases\.parquet; pass a folder written by `pacer score`"):
+    with pytest.raises(
+        DataError, match=r"has no cases\.parquet; pass a folder written by `pacer score`"
+    ):
         compare(tmp_path / "nowhere", runs[0])
     path = runs[1] / "metrics/cases.parquet"
     path.write_bytes(path.read_bytes()[:-9])
@@ -196,7 +247,9 @@ def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, runs):
     assert compare_repeats([runs], resamples=300) == single[0]
     both = compare_repeats([runs, others], resamples=300)
     for name, found in both.items():
-        assert found.difference == pytest.approx(np.mean([scores[name].difference for scores in single]))
+        assert found.difference == pytest.approx(
+            np.mean([scores[name].difference for scores in single])
+        )
     for name, found in compare_repeats([runs, runs, runs], resamples=300).items():
         once = single[0][name]
         assert (found.low, found.high, found.p) == pytest.approx((once.low, once.high, once.p))
@@ -224,27 +277,41 @@ def cases(quick_meteor) -> pl.DataFrame:
 
 
 def micro(cases: pl.DataFrame, columns: slice) -> tuple[float, float, float]:
-    truth, found = (np.isin(np.array(cases[f"{side}_labels"].to_list()), (1, 3))[:, columns] for side in SIDES)
-    return tuple(score(truth.ravel(), found.ravel()) for score in (precision_score, recall_score, f1_score))
+    truth, found = (
+        np.isin(np.array(cases[f"{side}_labels"].to_list()), (1, 3))[:, columns] for side in SIDES
+    )
+    return tuple(
+        score(truth.ravel(), found.ravel()) for score in (precision_score, recall_score, f1_score)
+    )
 
 
 def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame):
     found = score_intervals(cases, "llm-rg4", resamples=200)
-    assert (found.unit, found.units) == ("subject", 12) and list(found.scores) == ["sn", "mw", "mean"]
+    assert (found.unit, found.units) == ("subject", 12) and list(found.scores) == [
+        "sn",
+        "mw",
+        "mean",
+    ]
     for context in ("sn", "mw"):
         own = cases.filter(context=context)
         scores = found.scores[context]
-        assert [scores[name].value for name in ("precision", "recall", "f1")] == pytest.approx(micro(own, slice(None)))
+        assert [scores[name].value for name in ("precision", "recall", "f1")] == pytest.approx(
+            micro(own, slice(None))
+        )
         pairs = [{place: [text] for place, text in enumerate(own[side])} for side in SIDES]
         bleu = [scores[f"bleu{order}"].value for order in range(1, 5)]
         assert bleu == pytest.approx(Bleu(4).compute_score(*pairs, verbose=0)[0])
         assert scores["rougeL"].value == pytest.approx(Rouge().compute_score(*pairs)[0])
-        assert scores["meteor"].value == meteor(meteor_statistics(own["meteor_statistics"].to_list()).sum(axis=0))
+        assert scores["meteor"].value == meteor(
+            meteor_statistics(own["meteor_statistics"].to_list()).sum(axis=0)
+        )
         for state, name in enumerate(("positive", "negative")):
             both = ((states(own, side) == state).ravel() for side in ("reference", "report"))
             assert scores[f"report_{name}_f1"].value == pytest.approx(f1_score(*both))
     for scores in found.scores.values():
-        assert all(one.low <= one.value <= one.high and one.low < one.high for one in scores.values())
+        assert all(
+            one.low <= one.value <= one.high and one.low < one.high for one in scores.values()
+        )
 
 
 def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
@@ -253,12 +320,19 @@ def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
     for name, one in found.items():
         column = OBSERVATIONS.index(name)
         only = slice(column, column + 1)
-        assert [one.scores[key].value for key in ("precision", "recall", "f1")] == pytest.approx(micro(cases, only))
+        assert [one.scores[key].value for key in ("precision", "recall", "f1")] == pytest.approx(
+            micro(cases, only)
+        )
         assert one.f1["mw"] == pytest.approx(micro(cases.filter(context="mw"), only)[2])
-        counted = [np.isin(np.array(cases[f"{side}_labels"].to_list())[:, column], (1, 3)).sum() for side in SIDES]
+        counted = [
+            np.isin(np.array(cases[f"{side}_labels"].to_list())[:, column], (1, 3)).sum()
+            for side in SIDES
+        ]
         assert [one.present, one.predicted] == counted
     assert [*found] == sorted(found, key=lambda name: -found[name].present)
-    nobody = cases.with_columns(reference_labels=pl.lit([0] * 14), hypothesis_labels=pl.lit([0] * 14))
+    nobody = cases.with_columns(
+        reference_labels=pl.lit([0] * 14), hypothesis_labels=pl.lit([0] * 14)
+    )
     none = label_intervals(nobody, "llm-rg4", resamples=5)
     assert all(one.scores["f1"].value is None and set(one.f1.values()) == {None} for one in none)
 
@@ -266,4 +340,6 @@ def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
 def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):
     assert units_of(cases)[0] == "subject"
     assert units_of(cases.drop("subject_id"))[0] == "study"
-    assert units_of(cases.with_columns(subject_id=pl.lit(None), study_id=pl.lit(" ")))[0] == "record"
+    assert (
+        units_of(cases.with_columns(subject_id=pl.lit(None), study_id=pl.lit(" ")))[0] == "record"
+    )

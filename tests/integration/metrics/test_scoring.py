@@ -1,4 +1,5 @@
-"""Scores of a run's predictions; planted models that look at no source are called so; METEOR's counts and failures."""
+"""Scores of a run's predictions; planted models that look at no source are called so; METEOR's
+counts and failures."""
 
 import json
 import time
@@ -20,7 +21,14 @@ from pacer.config.decode import Score
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS
-from pacer.metrics.nlg import JAVA, MeteorError, meteor, meteor_beside, meteor_counts, meteor_statistics
+from pacer.metrics.nlg import (
+    JAVA,
+    MeteorError,
+    meteor,
+    meteor_beside,
+    meteor_counts,
+    meteor_statistics,
+)
 from pacer.metrics.score import decoded_records
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
 from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
@@ -39,8 +47,18 @@ REPORTS = [
 
 def records_of(contexts: tuple[str, ...]) -> pl.DataFrame:
     rows = [
-        {"record_id": f"{context}-test{i}", "context": context, "study_id": f"test{i}", "subject_id": f"p{i}"}
-        | {"split": "test", "report": text, "report_raw": text.replace(" .", "."), "findings_original": None}
+        {
+            "record_id": f"{context}-test{i}",
+            "context": context,
+            "study_id": f"test{i}",
+            "subject_id": f"p{i}",
+        }
+        | {
+            "split": "test",
+            "report": text,
+            "report_raw": text.replace(" .", "."),
+            "findings_original": None,
+        }
         for context in contexts
         for i, text in enumerate(REPORTS)
     ]
@@ -49,8 +67,17 @@ def records_of(contexts: tuple[str, ...]) -> pl.DataFrame:
 
 def line(record_id: str, report: str, anchor: bool = True) -> dict:
     lists = {k: list(v) for k, v in extract_anchor(report).as_dict().items()}
-    said = {"record_id": record_id, "report": report, "generated": f"<REPORT> {report}", "tokens": 7}
-    return said | {"anchor": lists if anchor else None, "gate": 0.25 if anchor else None, "fallback": not anchor}
+    said = {
+        "record_id": record_id,
+        "report": report,
+        "generated": f"<REPORT> {report}",
+        "tokens": 7,
+    }
+    return said | {
+        "anchor": lists if anchor else None,
+        "gate": 0.25 if anchor else None,
+        "fallback": not anchor,
+    }
 
 
 class Case:
@@ -62,7 +89,10 @@ class Case:
         self.generated = {c: [REPORTS[i] for i in (1, 2, 3, 1)] for c in ("sn", "mn")}
         for context, texts in self.generated.items():
             ids = self.records.filter(pl.col("context") == context)["record_id"].to_list()
-            lines = [line(key, text, anchor=i > 0) for i, (key, text) in enumerate(zip(ids, texts, strict=True))]
+            lines = [
+                line(key, text, anchor=i > 0)
+                for i, (key, text) in enumerate(zip(ids, texts, strict=True))
+            ]
             write_jsonl(self.predictions / f"{context}.jsonl", lines[::-1])
             shuffled = [line(key, REPORTS[0]) for key in ids]
             write_jsonl(self.predictions / f"controls/another_patient/{context}.jsonl", shuffled)
@@ -70,7 +100,8 @@ class Case:
         write_json(self.predictions / "manifest.json", {"step": 3})
 
     def score(self, **changes) -> dict:
-        """``changes``: of the inputs, of the settings, or of what :func:`score_predictions` takes by name."""
+        """``changes``: of the inputs, of the settings, or of what :func:`score_predictions` takes
+        by name."""
         inputs, settings = (
             {name: changes.pop(name) for name in [*changes] if name in kind.__annotations__}
             for kind in (ScoreInputs, Score)
@@ -100,26 +131,43 @@ def test_scores_of_every_context_and_their_mean(case):
     cases = pl.read_parquet(case.folder / "metrics/cases.parquet")
     assert cases["record_id"].to_list() == case.records["record_id"].to_list()
     assert cases["hypothesis"].to_list() == case.generated["sn"] + case.generated["mn"]
-    assert cases["anchor_positive"].null_count() == 2 and cases["reference_positive"].null_count() == 0
+    assert (
+        cases["anchor_positive"].null_count() == 2 and cases["reference_positive"].null_count() == 0
+    )
     labels = CheXbert(case.chexbert)
     expected = efficacy(labels(REPORTS), labels(case.generated["sn"]))
     assert expected["precision"] != expected["recall"]
     control = efficacy(labels(REPORTS), labels([REPORTS[0]] * 4))
     for name in ("precision", "recall", "f1"):
-        assert scores["sn"][name] == scores["conventions"]["llm-rg4"]["sn"][f"{name}_micro"] == expected[name]
+        assert (
+            scores["sn"][name]
+            == scores["conventions"]["llm-rg4"]["sn"][f"{name}_micro"]
+            == expected[name]
+        )
         assert scores["controls"]["another_patient"]["sn"][name] == control[name]
     assert scores["sn"]["n"] == 4 and "n" not in scores["mean"]
     assert scores["sn"]["fallback_rate"] == 0.25 and scores["sn"]["gate"] == 0.25
     assert not [name for name in scores["sn"] if name.startswith("original")]
     assert case.read("signature.json")["language"]["original_references"] == "not available"
-    for name in ("precision", "recall", "f1", "bleu1", "bleu4", "rougeL", "meteor", "fallback_rate"):
+    for name in (
+        "precision",
+        "recall",
+        "f1",
+        "bleu1",
+        "bleu4",
+        "rougeL",
+        "meteor",
+        "fallback_rate",
+    ):
         assert scores["mean"][name] == pytest.approx((scores["sn"][name] + scores["mn"][name]) / 2)
     assert scores["sn"]["report_follows_anchor"] == 1.0
     assert scores["sn"]["contradiction_rate"] == 0
     assert (
         scores["sn"]["attributes_chance"] is None and "attributes_chance" in scores["mn"]
     )  # that control affirms nothing
-    assert "uncommitted_sides" not in scores["sn"] and cases["anchor_attributes"].null_count() == len(cases)
+    assert "uncommitted_sides" not in scores["sn"] and cases[
+        "anchor_attributes"
+    ].null_count() == len(cases)
     assert {name: list(runs) for name, runs in scores["controls"].items()} == {
         "another_patient": ["sn", "mn"],
         "no_lateral": ["mn"],
@@ -133,12 +181,20 @@ def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
     pl.DataFrame(
         {
             "record_id": case.records["record_id"],
-            **{name: [anchor[name] for anchor in anchors] for name in ("positive", "negative", "uncertain")},
+            **{
+                name: [anchor[name] for anchor in anchors]
+                for name in ("positive", "negative", "uncertain")
+            },
             "origin": "rules",
         },
         schema=ANCHOR_SCHEMA,
     ).write_parquet(case.folder / "anchors.parquet")
-    assert case.score(labels=case.folder / "references.parquet", anchors=case.folder / "anchors.parquet") == expected
+    assert (
+        case.score(
+            labels=case.folder / "references.parquet", anchors=case.folder / "anchors.parquet"
+        )
+        == expected
+    )
 
 
 def test_the_signature_says_what_was_scored_with(case):
@@ -149,22 +205,38 @@ def test_the_signature_says_what_was_scored_with(case):
     assert "n:4+4 |" in signature_line(Signature.read(case.folder / "metrics/signature.json"))
     assert len(signature["clinical"]["labeller"]["files"]["chexbert.pth"]) == 64
     assert len(signature["data"]["predictions/sn"]) == 64 and signature["data"]["truth"] is None
-    write_json(case.chexbert / "provenance.json", {"provider": "local", "origin": {"provider": "standin"}})
-    write_json(case.predictions / "manifest.json", {"settings": {"split": "test", "limit": 4}, "examples": ["study 1"]})
+    write_json(
+        case.chexbert / "provenance.json", {"provider": "local", "origin": {"provider": "standin"}}
+    )
+    write_json(
+        case.predictions / "manifest.json",
+        {"settings": {"split": "test", "limit": 4}, "examples": ["study 1"]},
+    )
     case.score()
-    assert "n:4+4 (decode.limit 4) |" in signature_line(Signature.read(case.folder / "metrics/signature.json"))
+    assert "n:4+4 (decode.limit 4) |" in signature_line(
+        Signature.read(case.folder / "metrics/signature.json")
+    )
     assert case.read("signature.json")["standin_labeller"] is True
-    assert not any(word in (case.folder / "metrics/signature.json").read_text() for word in ("heart", "study 1"))
+    assert not any(
+        word in (case.folder / "metrics/signature.json").read_text()
+        for word in ("heart", "study 1")
+    )
 
 
 @pytest.mark.parametrize(("form", "said"), listed_cases(__file__, "forms_of_original_findings"))
 def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, form, said):
-    """The score is that of the same predictions against references in that form, and the signature names it."""
-    raw = [f"{text[0].upper()}{text[1:].replace(' .', '.')}\nStable 1.2 cm nodule." for text in case.records["report"]]
+    """The score is that of the same predictions against references in that form, and the signature
+    names it."""
+    raw = [
+        f"{text[0].upper()}{text[1:].replace(' .', '.')}\nStable 1.2 cm nodule."
+        for text in case.records["report"]
+    ]
     records = case.records.with_columns(findings_original=pl.Series([*raw[:-1], None]))
     assert case.score(records=records, about={"cleaner": "iu_xray"})["mn"]["original_n"] == 3
     assert case.read("signature.json")["language"]["cleaner"] == "iu_xray"
-    scores = case.score(records=case.records.with_columns(findings_original=pl.Series(raw)), originals=form)
+    scores = case.score(
+        records=case.records.with_columns(findings_original=pl.Series(raw)), originals=form
+    )
     assert "original_n" not in scores["mean"]
     changed = {
         "as_is": lambda text: " ".join(text.split()),
@@ -172,9 +244,19 @@ def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, for
         **CLEANERS,
     }[form]
     assert case.read("signature.json")["language"]["original_references"] == said
-    plain = case.score(records=case.records.with_columns(report=pl.Series([changed(text) for text in raw])))
-    found = {name.removeprefix("original_"): value for name, value in scores["sn"].items() if "original_" in name}
-    assert found == {name: plain["sn"][name] for name in found} and found["n"] == 4 and found["bleu1"] > 0
+    plain = case.score(
+        records=case.records.with_columns(report=pl.Series([changed(text) for text in raw]))
+    )
+    found = {
+        name.removeprefix("original_"): value
+        for name, value in scores["sn"].items()
+        if "original_" in name
+    }
+    assert (
+        found == {name: plain["sn"][name] for name in found}
+        and found["n"] == 4
+        and found["bleu1"] > 0
+    )
 
 
 def test_inputs_that_lack_a_record_are_refused(case):
@@ -192,18 +274,26 @@ def test_inputs_that_lack_a_record_are_refused(case):
 
 
 def test_columns_reach_scores_cases_and_intervals(case) -> None:
-    plain, ids, path = case.score(), case.records["record_id"].to_list(), case.folder / "columns.csv"
+    plain, ids, path = (
+        case.score(),
+        case.records["record_id"].to_list(),
+        case.folder / "columns.csv",
+    )
     rows = [f"{key},{number or ''},{'ab'[number % 2]}\n" for number, key in enumerate(ids)]
     path.write_text(f"record_id,words,site\n{''.join(rows[::-1])}")
     scores = case.score(columns=str(path))
     assert scores["sn"] == plain["sn"] | {"words": 2.0, "words_n": 3}  # the first record has none
     assert scores["mean"] == plain["mean"] | {"words": 3.75}
     cases = pl.read_parquet(case.folder / "metrics/cases.parquet")
-    assert cases["words"].to_list() == [None, *map(float, range(1, 8))] and cases["site"][:2].to_list() == ["a", "b"]
+    assert cases["words"].to_list() == [None, *map(float, range(1, 8))] and cases["site"][
+        :2
+    ].to_list() == ["a", "b"]
     signature = case.read("signature.json")
     assert signature["columns"] == {"scores": ["words"], "groups": ["site"]}
     assert signature["data"]["columns"] == hash_file(path)
-    assert score_intervals(cases, "llm-rg4", 20, columns=["words"]).scores["sn"]["words"].value == 2.0
+    assert (
+        score_intervals(cases, "llm-rg4", 20, columns=["words"]).scores["sn"]["words"].value == 2.0
+    )
 
 
 CASES = 40
@@ -216,12 +306,17 @@ def reports(words: Texts, seed: int) -> Texts:
 
 
 def lines(context: str, texts: Texts) -> list[dict]:
-    return [{"record_id": f"{context}-{number}", "report": text} for number, text in enumerate(texts)]
+    return [
+        {"record_id": f"{context}-{number}", "report": text} for number, text in enumerate(texts)
+    ]
 
 
 @pytest.fixture
-def scored(tmp_path, words, chexbert_directory, quick_meteor) -> Callable[[Texts, Texts], tuple[dict, pl.DataFrame]]:
-    """Scores and cases of one context, from a model's reports of the cases' own sources and of another patient's."""
+def scored(
+    tmp_path, words, chexbert_directory, quick_meteor
+) -> Callable[[Texts, Texts], tuple[dict, pl.DataFrame]]:
+    """Scores and cases of one context, from a model's reports of the cases' own sources and of
+    another patient's."""
     references = reports(words, 0)
     numbers = [str(number) for number in range(CASES)]
     records = pl.DataFrame(
@@ -260,17 +355,22 @@ def test_planted_models_are_called_so_and_one_that_looks_is_not(scored, words) -
 
 
 def test_commitments_and_reports_are_held_against_the_references_of_other_patients() -> None:
-    """Both agree in sn, neither in mn: each case has one of two findings, and in mn texts state the other one."""
+    """Both agree in sn, neither in mn: each case has one of two findings, and in mn texts state the
+    other one."""
     numbers = [str(number) for number in range(2 * CASES)]
     stated = {"sn": [["edema"], ["fracture"]] * CASES, "mn": [["fracture"], ["edema"]] * CASES}
     frames = [
-        pl.DataFrame({"subject_id": numbers, "study_id": numbers, "reference_positive": stated["sn"]}).with_columns(
+        pl.DataFrame(
+            {"subject_id": numbers, "study_id": numbers, "reference_positive": stated["sn"]}
+        ).with_columns(
             pl.lit(context).alias("context"),
             pl.concat_str(pl.lit(context), "subject_id").alias("record_id"),
             *(pl.Series(f"{side}_positive", stated[context]) for side in ("anchor", "report")),
             *(
                 pl.lit([], pl.List(pl.String)).alias(f"{side}_{polarity}")
-                for side, polarity in product(("reference", "anchor", "report"), ("negative", "uncertain"))
+                for side, polarity in product(
+                    ("reference", "anchor", "report"), ("negative", "uncertain")
+                )
             ),
         )
         for context in stated
@@ -279,7 +379,12 @@ def test_commitments_and_reports_are_held_against_the_references_of_other_patien
     assert at_chance(cases, "llm-rg4") == {"Commitments": ["MN"], "Reports": ["MN"]}
     unlisted = cases.with_columns(pl.lit(None, pl.List(pl.String)).alias("anchor_positive"))
     assert at_chance(unlisted, "llm-rg4") == {"Reports": ["MN"]}
-    assert at_chance(cases.with_columns(pl.col("anchor_negative").alias("reference_positive")), "llm-rg4") == {}
+    assert (
+        at_chance(
+            cases.with_columns(pl.col("anchor_negative").alias("reference_positive")), "llm-rg4"
+        )
+        == {}
+    )
 
 
 def script(folder: Path, text: str) -> Path:
@@ -290,7 +395,8 @@ def script(folder: Path, text: str) -> Path:
 
 
 def test_scores_of_any_resample_equal_the_original_package(monkeypatch):
-    """Line breaks and letters outside ASCII change nothing, and neither does a strange environment."""
+    """Line breaks and letters outside ASCII change nothing, and neither does a strange
+    environment."""
     monkeypatch.setenv("PATH", str(Path(JAVA).parent))
     references, hypotheses = random_texts(1), random_texts(2)
     hypotheses[:8] = references[:8]  # perfect matches are counted in a way of their own
@@ -298,12 +404,17 @@ def test_scores_of_any_resample_equal_the_original_package(monkeypatch):
     with monkeypatch.context() as strange:
         for name, value in STRANGE.items():
             strange.setenv(name, value)
-        rows = meteor_statistics(meteor_counts([text.replace(" ", "\n") for text in references], hypotheses))
+        rows = meteor_statistics(
+            meteor_counts([text.replace(" ", "\n") for text in references], hypotheses)
+        )
     draw = np.random.default_rng(1)
     theirs = original_meteor.Meteor()
     try:
         for chosen in (np.arange(40), *(draw.integers(0, 40, 25) for _ in range(4))):
-            pairs = ({place: [side[row]] for place, row in enumerate(chosen)} for side in (references, hypotheses))
+            pairs = (
+                {place: [side[row]] for place, row in enumerate(chosen)}
+                for side in (references, hypotheses)
+            )
             total, each = theirs.compute_score(*pairs)
             assert meteor(rows[chosen].sum(axis=0)) == pytest.approx(total, abs=1e-12)
             assert meteor(rows[chosen]) == pytest.approx(each, abs=1e-12)
@@ -328,7 +439,9 @@ def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text, limits, proble
         monkeypatch.setattr(f"pacer.metrics.nlg.{name}", limit)
     pid = tmp_path / "pid"
     with pytest.raises(MeteorError, match=problem):
-        meteor_counts(["a"], ["a"], script(tmp_path, f"trap '' TERM INT HUP; echo $$ > {pid}; {text}"))
+        meteor_counts(
+            ["a"], ["a"], script(tmp_path, f"trap '' TERM INT HUP; echo $$ > {pid}; {text}")
+        )
     until = time.monotonic() + 10  # the system needs a moment to bury a killed process
     while psutil.pid_exists(int(pid.read_text())) and time.monotonic() < until:
         time.sleep(0.05)

@@ -1,4 +1,5 @@
-"""LLM-RG4's released weights: read strictly, computing what upstream's own layers compute, strange files named."""
+"""LLM-RG4's released weights: read strictly, computing what upstream's own layers compute, strange
+files named."""
 
 import argparse
 import pickle
@@ -20,14 +21,17 @@ from tests.support.cases import listed_cases
 
 
 class Upstream(nn.Module):
-    """The trainable part of LLM-RG4's second stage under its own names, written from the description of its layers."""
+    """The trainable part of LLM-RG4's second stage under its own names, written from the
+    description of its layers."""
 
     def __init__(self, width: int, heads: int, hidden: int, model: int, queries: int):
         super().__init__()
         self.model_width = model
         self.APPA_visual_query_tokens = nn.Parameter(torch.randn(1, queries, width) * 0.02)
         for source in ("APPA", "lateral", "text"):
-            attention = nn.MultiheadAttention(width, heads, dropout=0.1, add_bias_kv=True, add_zero_attn=True)
+            attention = nn.MultiheadAttention(
+                width, heads, dropout=0.1, add_bias_kv=True, add_zero_attn=True
+            )
             self.add_module(f"{source}_crossattention_block", attention)
             self.add_module(f"{source}_layernorm_768_1", nn.LayerNorm(width))
             self.add_module(f"{source}_llama_proj_1", nn.Linear(width, width))
@@ -37,15 +41,21 @@ class Upstream(nn.Module):
             self.add_module(f"{source}_layernorm_4096_1", nn.LayerNorm(model))
         self.iit_proj = nn.Linear(3 * model, model)
         self.iit_layernorm = nn.LayerNorm(model)
-        for parameter in self.parameters():  # nothing stays at a value that would hide a swapped name
+        for (
+            parameter
+        ) in self.parameters():  # nothing stays at a value that would hide a swapped name
             parameter.data += 0.05 * torch.randn_like(parameter)
 
     def branch(self, source: str, queries: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         part = {
-            name.removeprefix(f"{source}_"): module for name, module in self.named_children() if name.startswith(source)
+            name.removeprefix(f"{source}_"): module
+            for name, module in self.named_children()
+            if name.startswith(source)
         }
         sequence_first = [tensor.transpose(0, 1) for tensor in (queries, states, states)]
-        attended = part["layernorm_768_1"](part["crossattention_block"](*sequence_first)[0].transpose(0, 1))
+        attended = part["layernorm_768_1"](
+            part["crossattention_block"](*sequence_first)[0].transpose(0, 1)
+        )
         compressed = part["layernorm_768_2"](part["llama_proj_1"](attended)) + attended
         projected = part["llama_proj_3"](F.gelu(part["llama_proj_2"](compressed)))
         return part["layernorm_4096_1"](projected), compressed
@@ -66,7 +76,9 @@ def small() -> Upstream:
     return Upstream(16, 2, 24, 32, 3)
 
 
-def lora(layers: int = 2, rank: int = 4, model: int = 32, default: str = ".default") -> dict[str, Tensor]:
+def lora(
+    layers: int = 2, rank: int = 4, model: int = 32, default: str = ".default"
+) -> dict[str, Tensor]:
     attention = "llama_model.base_model.model.model.layers.{}.self_attn.{}_proj.lora_{}{}.weight"
     shapes = {"A": (rank, model), "B": (model, rank)}
     return {
@@ -87,7 +99,11 @@ def test_published_widths_compute_what_upstream_computes() -> None:
     reference = Upstream(768, 12, 2048, 4096, 128).eval()
     interface = SourceInterface(768, 768, 4096).eval()
     interface.load_state_dict(import_llm_rg4(reference.state_dict()).interface, strict=True)
-    frontal, lateral, prior = torch.randn(2, 60, 768), torch.randn(2, 60, 768), torch.randn(2, 100, 768)
+    frontal, lateral, prior = (
+        torch.randn(2, 60, 768),
+        torch.randn(2, 60, 768),
+        torch.randn(2, 100, 768),
+    )
     for context in ("sn", "sw", "mn", "mw"):
         available = torch.tensor([[context[0] == "m", context[1] == "w"]]).expand(2, 2)
         with torch.no_grad():
@@ -108,12 +124,16 @@ def test_published_widths_compute_what_upstream_computes() -> None:
 
 @pytest.mark.parametrize("default", ["", ".default"])
 def test_every_name_has_its_place(state, default: str) -> None:
-    weights = import_llm_rg4({n: t for n, t in state.items() if "lora" not in n} | lora(default=default))
+    weights = import_llm_rg4(
+        {n: t for n, t in state.items() if "lora" not in n} | lora(default=default)
+    )
     assert len(weights.lora) == 8
     assert "model.layers.1.self_attn.v_proj.lora_B.default.weight" in weights.lora
     own = SourceInterface(16, 16, 32, num_queries=3, num_heads=2, d_hidden=24).state_dict()
     assert set(weights.interface) == set(own) == set(interface_names())
-    assert {n: t.shape for n, t in weights.interface.items()} == {n: t.shape for n, t in own.items()}
+    assert {n: t.shape for n, t in weights.interface.items()} == {
+        n: t.shape for n, t in own.items()
+    }
     assert weights.unused == ()
 
 
@@ -124,7 +144,9 @@ def test_released_files(state, tmp_path: Path) -> None:
         "llama_model.base_model.model.lm_head.weight": torch.zeros(2),
     }
     config = argparse.Namespace(llm_alpha=64, llm_r=32)
-    torch.save({"model": state, "config": config, "epoch": 1, "step": 43152}, tmp_path / "delta.pth")
+    torch.save(
+        {"model": state, "config": config, "epoch": 1, "step": 43152}, tmp_path / "delta.pth"
+    )
     torch.save(
         {
             "state_dict": state | frozen | {"odd": torch.zeros(1)},
@@ -134,7 +156,10 @@ def test_released_files(state, tmp_path: Path) -> None:
         },
         tmp_path / "whole.ckpt",
     )
-    delta, whole = import_llm_rg4(tmp_path / "delta.pth"), import_llm_rg4(str(tmp_path / "whole.ckpt"))
+    delta, whole = (
+        import_llm_rg4(tmp_path / "delta.pth"),
+        import_llm_rg4(str(tmp_path / "whole.ckpt")),
+    )
     assert ((delta.alpha, delta.step), (whole.alpha, whole.step)) == ((64, 43152), (64, 7))
     assert delta.unused == ()
     assert whole.unused == ("odd",)
@@ -147,21 +172,29 @@ def test_released_files(state, tmp_path: Path) -> None:
 def test_settings_in_lightnings_own_dictionary(
     state, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Upstream saves ``self.hparams``: a dictionary of a class that is not installed here and is never imported."""
+    """Upstream saves ``self.hparams``: a dictionary of a class that is not installed here and is
+    never imported."""
     kind = type("AttributeDict", (dict,), {"__module__": module, "__getattr__": dict.__getitem__})
     with monkeypatch.context() as lightning:
         for end in accumulate(module.split("."), "{}.{}".format):
             lightning.setitem(sys.modules, end, ModuleType(end))
         sys.modules[module].AttributeDict = kind
-        torch.save({"model": state, "config": kind(llm_alpha=64, llm_r=32), "epoch": 1, "step": 5}, tmp_path / "d.pth")
+        torch.save(
+            {"model": state, "config": kind(llm_alpha=64, llm_r=32), "epoch": 1, "step": 5},
+            tmp_path / "d.pth",
+        )
     assert import_llm_rg4(tmp_path / "d.pth").alpha == 64
 
 
 def test_other_weights_and_incomplete_ones_are_refused_with_what_they_hold_or_lack(state) -> None:
-    with pytest.raises(CheckpointError, match=r"not an LLM-RG4 checkpoint; it contains bert\.embeddings"):
+    with pytest.raises(
+        CheckpointError, match=r"not an LLM-RG4 checkpoint; it contains bert\.embeddings"
+    ):
         import_llm_rg4({"bert.embeddings.weight": torch.zeros(1)})
     gone = ["iit_proj.weight", "text_llama_proj_3.bias"]
-    with pytest.raises(CheckpointError, match=f"incomplete LLM-RG4 checkpoint. Missing: {gone[0]}, {gone[1]}$"):
+    with pytest.raises(
+        CheckpointError, match=f"incomplete LLM-RG4 checkpoint. Missing: {gone[0]}, {gone[1]}$"
+    ):
         import_llm_rg4({name: tensor for name, tensor in state.items() if name not in gone})
 
 
@@ -177,12 +210,18 @@ def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -
     torch.save({"model": state}, "whole.pth")
     for content, sentence in (
         (None, "does not exist; download"),
-        (b"<!DOCTYPE html><html>quota exceeded</html>", r"file\.pth is not a complete PyTorch file"),
+        (
+            b"<!DOCTYPE html><html>quota exceeded</html>",
+            r"file\.pth is not a complete PyTorch file",
+        ),
         (Path("whole.pth").read_bytes()[:5000], r"file\.pth is not a complete PyTorch file"),
         ({"model": state, "config": Trap()}, "or contains more than weights and settings"),
         (pickle.dumps(Trap(), protocol=2), "or contains more than weights and settings"),
         ([1, 2], "contains list; expected named tensors"),
-        ({"model_state_dict": {"module.bert": torch.zeros(1)}}, "besides tensors, it contains model_state_dict"),
+        (
+            {"model_state_dict": {"module.bert": torch.zeros(1)}},
+            "besides tensors, it contains model_state_dict",
+        ),
     ):
         if isinstance(content, bytes):
             Path("file.pth").write_bytes(content)

@@ -1,4 +1,5 @@
-"""Neither reports nor radiographs repeat, copying does not win, and the phantom is the same from any process."""
+"""Neither reports nor radiographs repeat, copying does not win, and the phantom is the same from
+any process."""
 
 import subprocess
 import sys
@@ -35,7 +36,9 @@ def coarse(image):
 
 def test_reports_and_sentences_rarely_repeat(reports):
     texts = [clean_report(report.text) for report in reports]
-    sentences = Counter(sentence for text in texts for sentence in text.removesuffix(" .").split(" . "))
+    sentences = Counter(
+        sentence for text in texts for sentence in text.removesuffix(" .").split(" . ")
+    )
     assert len(set(texts)) > 0.99 * len(texts)
     assert len(sentences) > 0.40 * sentences.total()
     assert sentences.most_common(1)[0][1] < 0.02 * sentences.total()
@@ -47,7 +50,9 @@ def test_two_studies_of_one_normal_patient_differ_beyond_noise(view):
     for patient in patients[:15]:
         first, second = (replace(study, findings={}, resolved={}) for study in patient.studies[:2])
         noise = replace(first, key=(*first.key[:2], first.key[2] + 50))  # noise and texture anew
-        image, again, other = (coarse(render(study, SIZE, view)[0].astype(float)) for study in (first, noise, second))
+        image, again, other = (
+            coarse(render(study, SIZE, view)[0].astype(float)) for study in (first, noise, second)
+        )
         assert np.abs(image - other).mean() > 2 * np.abs(image - again).mean()
 
 
@@ -65,10 +70,14 @@ def test_the_nearest_train_image_does_not_know_the_truth():
     world = make_world(33, 400, 2.4, 0.6, test_fraction=0.25)
 
     def described(split):
-        studies = [study for patient in world if patient.split == split for study in patient.studies]
+        studies = [
+            study for patient in world if patient.split == split for study in patient.studies
+        ]
         rendered = (render(study, SIZE, "frontal")[0] for study in studies)
         images = [image.reshape(28, 4, 28, 4).mean(axis=(1, 3)).ravel() for image in rendered]
-        return np.stack(images), np.array([[name in study.findings for name in FINDINGS] for study in studies])
+        return np.stack(images), np.array(
+            [[name in study.findings for name in FINDINGS] for study in studies]
+        )
 
     (shown, known), (asked, truth) = described("train"), described("test")
     nearest = known[[np.square(shown - image).sum(axis=1).argmin() for image in asked]]
@@ -86,14 +95,20 @@ def test_world_and_tokenizer_do_not_depend_on_the_hash_seed():
         "print(phantom_tokenizer(900).to_str())"
     )
     command = [sys.executable, "-c", script]
-    first = subprocess.run(command, env={"PYTHONHASHSEED": "1"}, capture_output=True, check=True, text=True).stdout
+    first = subprocess.run(
+        command, env={"PYTHONHASHSEED": "1"}, capture_output=True, check=True, text=True
+    ).stdout
     with redirect_stdout(StringIO()) as second:  # this process has another seed
         exec(script, {})
     assert len(first) > 1000 and first == second.getvalue()
 
 
 def hashes(directory):
-    return {str(path.relative_to(directory)): hash_file(path) for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(directory)): hash_file(path)
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path, monkeypatch):

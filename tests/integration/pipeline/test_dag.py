@@ -1,4 +1,5 @@
-"""The real DAG through DVC on the micro profile, in processes like those of macOS, and how stages start on GPUs."""
+"""The real DAG through DVC on the micro profile, in processes like those of macOS, and how stages
+start on GPUs."""
 
 import json
 import os
@@ -15,10 +16,16 @@ from tests.support.repository import Repository, ran
 def test_every_declared_output_is_there_and_no_scratch_is_left(finished: Repository) -> None:
     scores = finished.json("metrics/scores.json")
     assert set(scores) >= {"sn", "sw", "mn", "mw", "mean", "truth"}
-    assert scores["mean"]["f1"] == pytest.approx(sum(scores[c]["f1"] for c in ("sn", "sw", "mn", "mw")) / 4)
+    assert scores["mean"]["f1"] == pytest.approx(
+        sum(scores[c]["f1"] for c in ("sn", "sw", "mn", "mw")) / 4
+    )
     assert {"mean_f1", "another_patient_f1"} <= set(scores["truth"])
     cases = pl.read_parquet(finished.folder / "metrics" / "cases.parquet")
-    assert cases["record_id"].n_unique() == len(cases) == sum(scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
+    assert (
+        cases["record_id"].n_unique()
+        == len(cases)
+        == sum(scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
+    )
     for phase in ("warmup", "parent", "calibrate"):
         assert finished.json(f"metrics/{phase}/metrics.json")["step"] == 4
         assert (finished.folder / "models" / phase / "model.safetensors").exists()
@@ -28,7 +35,10 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(finished: Reposit
 
 
 def test_the_processes_of_the_run_lacked_what_macos_lacks(finished: Repository) -> None:
-    alike = "import os, torch; print(hasattr(os, 'sched_getaffinity'), torch.backends.mps.is_available())"
+    alike = (
+        "import os, torch; print(hasattr(os, 'sched_getaffinity'), "
+        "torch.backends.mps.is_available())"
+    )
     assert finished.run(sys.executable, "-c", alike) == "False True\n"
 
 
@@ -48,10 +58,14 @@ def test_the_plots_show_every_context_and_phase(finished: Repository) -> None:
     assert len({row["filename"] for row in rows["Training loss"]}) == 3
 
 
-def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(repository: Repository) -> None:
+def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
+    repository: Repository,
+) -> None:
     output = repository.run("dvc", "exp", "run", "-S", "calibrate.lambda_cons=0.1")
     assert ran(output) == ("calibrate", "decode", "score", "report")
-    changes = json.loads(repository.run("dvc", "metrics", "diff", "--json", "--all").partition("\n")[0])
+    changes = json.loads(
+        repository.run("dvc", "metrics", "diff", "--json", "--all").partition("\n")[0]
+    )
     assert {"f1", "bleu4"} <= {name.rpartition(".")[2] for name in changes["metrics/scores.json"]}
     calibrate = changes["metrics/calibrate/metrics.json"]
     assert any(entry.get("diff") for name, entry in calibrate.items() if "loss" in name)
@@ -60,10 +74,17 @@ def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
 LAUNCH = Path(__file__).resolve().parents[3] / "stages" / "launch.py"
 ONE = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "mixed_precision": "no"}
 ONE |= {"num_processes": 1, "use_cpu": True}
-TWO = ONE | {"distributed_type": "MULTI_GPU", "num_machines": 1, "num_processes": 2, "main_process_port": 0}
+TWO = ONE | {
+    "distributed_type": "MULTI_GPU",
+    "num_machines": 1,
+    "num_processes": 2,
+    "main_process_port": 0,
+}
 
 
-def launched(folder: Path, body: str, configuration: dict | None) -> subprocess.CompletedProcess[str]:
+def launched(
+    folder: Path, body: str, configuration: dict | None
+) -> subprocess.CompletedProcess[str]:
     """Launch a stage with this body of its ``main`` and this configuration of accelerate."""
     script = folder / "script.py"
     script.write_text(f"import os, signal, sys, time\ndef main():\n    {body}\n")
@@ -73,16 +94,21 @@ def launched(folder: Path, body: str, configuration: dict | None) -> subprocess.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE")}
     environment = clean | {"HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, LAUNCH, script, "one", "--two"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @pytest.mark.parametrize(
-    ("configuration", "end", "code", "error"), [(ONE, "None", 0, ""), (None, "sys.exit('it failed')", 1, "it failed\n")]
+    ("configuration", "end", "code", "error"),
+    [(ONE, "None", 0, ""), (None, "sys.exit('it failed')", 1, "it failed\n")],
 )
 def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
     configuration: dict | None, end: str, code: int, error: str, tmp_path: Path
 ) -> None:
-    done = launched(tmp_path, f"print(sys.argv[1:], os.environ.get('ACCELERATE_USE_CPU')); {end}", configuration)
+    done = launched(
+        tmp_path, f"print(sys.argv[1:], os.environ.get('ACCELERATE_USE_CPU')); {end}", configuration
+    )
     said = f"['one', '--two'] {True if configuration else None}\n"
     assert (done.returncode, done.stdout) == (code, said) and done.stderr.endswith(error)
     assert configuration or done.stderr == error
@@ -95,8 +121,13 @@ def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
         ("sys.exit('it failed')", "failed (exit code 1)"),
     ],
 )
-def test_a_process_that_ends_ends_the_others_with_one_line(end: str, reason: str, tmp_path: Path) -> None:
+def test_a_process_that_ends_ends_the_others_with_one_line(
+    end: str, reason: str, tmp_path: Path
+) -> None:
     done = launched(tmp_path, f"{end} if os.environ['RANK'] == '1' else time.sleep(600)", TWO)
-    told = f"error: process 1 on this machine {reason}, so the others were stopped; run the same command again"
+    told = (
+        f"error: process 1 on this machine {reason}, so the others were stopped; run the same "
+        "command again"
+    )
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(told), done.stderr
     assert "Traceback" not in done.stderr, done.stderr

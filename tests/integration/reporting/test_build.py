@@ -102,11 +102,25 @@ def test_the_whole_page(whole: Page):
 
 
 def test_the_picture_of_the_sources_has_what_is_known(whole: Page):
-    drawn = set(re.findall(r"<text[^>]*>([^<]+)</text>", (whole.out / "figures" / "sources.svg").read_text()))
-    rows = {f"{context}: {kind}" for context in ("SW", "MW") for kind in ("persisting", "gone", "F1 of all findings")}
+    drawn = set(
+        re.findall(
+            r"<text[^>]*>([^<]+)</text>", (whole.out / "figures" / "sources.svg").read_text()
+        )
+    )
+    rows = {
+        f"{context}: {kind}"
+        for context in ("SW", "MW")
+        for kind in ("persisting", "gone", "F1 of all findings")
+    }
     rows |= {f"{context}: only on the lateral view" for context in ("MN", "MW")}
-    assert {text for text in drawn if ": " in text and text[:2].isupper()} == rows  # nothing is new there
-    assert {"with the source", "without it", "the union of the previous report and reports without it"} <= drawn
+    assert {
+        text for text in drawn if ": " in text and text[:2].isupper()
+    } == rows  # nothing is new there
+    assert {
+        "with the source",
+        "without it",
+        "the union of the previous report and reports without it",
+    } <= drawn
 
 
 def test_table_files_say_what_their_numbers_are(whole: Page):
@@ -119,21 +133,36 @@ def test_table_files_say_what_their_numbers_are(whole: Page):
         assert "No intervals: " in whole.table(f"{table}.md"), table
 
 
-def test_the_corpus_stands_beside_the_papers_and_its_audit_has_no_report_text(full_run, whole: Page):
+def test_the_corpus_stands_beside_the_papers_and_its_audit_has_no_report_text(
+    full_run, whole: Page
+):
     lines = whole.table("corpus.md").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
-    assert rows[0] == ["Context", *("train", "paper", "val", "paper", "test", "paper"), "studies", "patients"]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("|")
+    ]
+    assert rows[0] == [
+        "Context",
+        *("train", "paper", "val", "paper", "test", "paper"),
+        "studies",
+        "patients",
+    ]
     assert rows[2] == ["SN", "28", "172,608", "4", "1,391", "8", "2,357", "40", "20"]
     assert rows[-1] == ["All", "92", "424,411", "14", "3,400", "26", "6,215", "", ""]
     audit = read_json(full_run.root / "corpus" / "audit.json")
     assert "paper" not in corpus_table(audit | {"format": "table"}).columns
     shown = whole.table("audit.md") + whole.table("corpus.md") + json.dumps(audit)
-    assert "Studies in two splits" in shown and not [text for text in SENTENCES if text[:16] in shown]
+    assert "Studies in two splits" in shown and not [
+        text for text in SENTENCES if text[:16] in shown
+    ]
 
 
 def test_the_page_needs_nothing_from_outside(whole: Page):
     addresses = whole.addresses
-    assert addresses and all(re.match("data:image/(jpeg|png);base64,", address) for address in addresses)
+    assert addresses and all(
+        re.match("data:image/(jpeg|png);base64,", address) for address in addresses
+    )
     assert "<script" not in whole.html and "@import" not in whole.html
     assert not re.search(r"url\((?!#)", whole.html)
 
@@ -141,20 +170,36 @@ def test_the_page_needs_nothing_from_outside(whole: Page):
 def test_cases_have_their_gate_and_maps_over_every_view(whole: Page):
     for view in ("frontal", "lateral"):
         for depth in (4, 8, 12):
-            assert f'aria-label="Depth weights of block {depth} over the {view} radiograph"' in whole.html
+            assert (
+                f'aria-label="Depth weights of block {depth} over the {view} radiograph"'
+                in whole.html
+            )
     assert 'class="gauge"' in whole.html
     images = whole.html.count('class="tiles"')
-    assert len(re.findall(r"more than the even share of 0\.33 \(strongest: ±0\.[0-9]{3}\)", whole.text)) == images > 0
+    assert (
+        len(
+            re.findall(r"more than the even share of 0\.33 \(strongest: ±0\.[0-9]{3}\)", whole.text)
+        )
+        == images
+        > 0
+    )
 
 
 def test_the_same_inputs_give_the_same_files(full_run, whole: Page, tmp_path: Path):
     again = page_of(full_run, tmp_path / "reports").out
-    files = {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
-    assert files == {path.relative_to(whole.out): path.read_bytes() for path in whole.out.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()
+    }
+    assert files == {
+        path.relative_to(whole.out): path.read_bytes()
+        for path in whole.out.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_what_a_run_may_have_besides(full_run, tmp_path: Path):
-    """Conventions, scores without a value, F1 that is lower with more sources, and fewer examples."""
+    """Conventions, scores without a value, F1 that is lower with more sources, and fewer
+    examples."""
 
     def change(scores: dict) -> None:
         micro = {f"{name}_micro": 0.25 for name in ("precision", "recall")} | {"f1_micro": None}
@@ -165,7 +210,9 @@ def test_what_a_run_may_have_besides(full_run, tmp_path: Path):
 
     change_json(full_run.root / "metrics" / "scores.json", change)
     manifest = full_run.root / "predictions" / "manifest.json"
-    change_json(manifest, lambda known: known.update(examples=[known["examples"][0], "of another corpus"]))
+    change_json(
+        manifest, lambda known: known.update(examples=[known["examples"][0], "of another corpus"])
+    )
     page = page_of(full_run, tmp_path / "reports")
     assert "By label convention" in page.text and "0.123" in page.text
     for name in ("scores", "conventions", "contents"):
@@ -178,8 +225,13 @@ def test_a_corpus_without_gate_router_or_examples(make_run, tmp_path: Path):
     page = page_of(run, tmp_path / "reports")
     assert 'class="gauge"' not in page.html
     assert "Read with care" not in page.text and "SW" not in page.text
-    change_json(run.root / "predictions" / "manifest.json", lambda manifest: manifest.update(examples=[]))
-    change_json(run.root / "metrics" / "signature.json", lambda signature: signature["data"].update(truth="0" * 64))
+    change_json(
+        run.root / "predictions" / "manifest.json", lambda manifest: manifest.update(examples=[])
+    )
+    change_json(
+        run.root / "metrics" / "signature.json",
+        lambda signature: signature["data"].update(truth="0" * 64),
+    )
     page = page_of(run, tmp_path / "reports")
     assert "cases" not in page.ids and "The corpus is generated" in page.text
 
@@ -192,12 +244,21 @@ def test_direct_reports_of_a_model_without_a_router(full_run, tmp_path: Path):
     assert "<script>alert(1)</script> & a right" in routed.text and "<script" not in routed.html
     assert "none: direct report" in routed.text
     refine = full_run.params.refine.model_copy(update={"variant": "endpoint"})
-    page = page_of(full_run, tmp_path / "reports", params=full_run.params.model_copy(update={"refine": refine}))
-    assert "block 12" in routed.text and "block 12" not in page.text and "image/png" not in "".join(page.addresses)
+    page = page_of(
+        full_run, tmp_path / "reports", params=full_run.params.model_copy(update={"refine": refine})
+    )
+    assert (
+        "block 12" in routed.text
+        and "block 12" not in page.text
+        and "image/png" not in "".join(page.addresses)
+    )
 
 
 def test_the_depths_are_those_that_the_run_was_decoded_with(full_run, tmp_path: Path):
-    change_json(full_run.root / "predictions" / "manifest.json", lambda manifest: manifest.update(depths=[2, 5, 7]))
+    change_json(
+        full_run.root / "predictions" / "manifest.json",
+        lambda manifest: manifest.update(depths=[2, 5, 7]),
+    )
     page = page_of(full_run, tmp_path / "reports")
     assert "block 7" in page.text and "block 12" not in page.text
 
@@ -213,9 +274,13 @@ def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run,
     page = page_of(full_run, tmp_path / "reports")
     html = page.html
     assert re.search(
-        r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; [^"]*first cont', html
+        r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; '
+        r'[^"]*first cont',
+        html,
     )
-    assert re.search(r'<mark class="(matching|unverified) contradicts changed" title="edema: positive; ', html)
+    assert re.search(
+        r'<mark class="(matching|unverified) contradicts changed" title="edema: positive; ', html
+    )
 
 
 def test_a_case_shows_a_side_that_is_not_the_commitments(full_run, tmp_path: Path):
@@ -229,14 +294,22 @@ def test_a_case_shows_a_side_that_is_not_the_commitments(full_run, tmp_path: Pat
     said = {"fallback": False, "anchor": anchor, "report": "left pleural effusion ."}
     change_predictions(full_run, lambda row: said if row["record_id"] == f"sn-{study}" else {})
     html = page_of(full_run, tmp_path / "reports").html
-    assert re.search(r'contradicts" title="pleural effusion: positive; [^"]*side: left here, right in the comm', html)
+    assert re.search(
+        r'contradicts" title="pleural effusion: positive; [^"]*side: left here, right in the comm',
+        html,
+    )
 
 
 def test_a_case_shows_its_commitment_with_attributes(full_run, tmp_path: Path):
     """Nothing else of the page depends on them."""
     pages, described = [], "stable mild left pleural effusion"
     for attributes in ({}, {"attributes": [described]}):
-        anchor = {"positive": ["pleural effusion"], "negative": ["edema"], "uncertain": [], **attributes}
+        anchor = {
+            "positive": ["pleural effusion"],
+            "negative": ["edema"],
+            "uncertain": [],
+            **attributes,
+        }
         row = {"fallback": False, "report": "there is edema and an effusion .", "anchor": anchor}
         change_predictions(full_run, lambda _, row=row: row)
         pages.append(page_of(full_run, tmp_path / "reports").html)
@@ -256,11 +329,19 @@ def another_corpus(root: Path) -> None:
     [
         (another_corpus, "no prediction matches a record of the corpus"),
         (lambda root: (root / "metrics" / "scores.json").unlink(), r"scores\.json does not exist"),
-        (lambda root: (root / "metrics" / "cases.parquet").unlink(), r"has no cases\.parquet; pass a folder"),
-        (lambda root: [path.unlink() for path in root.glob("predictions/*.jsonl")], "holds no predictions; expected"),
+        (
+            lambda root: (root / "metrics" / "cases.parquet").unlink(),
+            r"has no cases\.parquet; pass a folder",
+        ),
+        (
+            lambda root: [path.unlink() for path in root.glob("predictions/*.jsonl")],
+            "holds no predictions; expected",
+        ),
     ],
 )
-def test_nothing_is_left_when_an_input_is_missing(full_run, tmp_path: Path, damage: Callable, message: str):
+def test_nothing_is_left_when_an_input_is_missing(
+    full_run, tmp_path: Path, damage: Callable, message: str
+):
     damage(full_run.root)
     with pytest.raises(DataError, match=message):
         build_report(read_results(**full_run.arguments), tmp_path / "reports")
@@ -272,7 +353,10 @@ REFERENCE = {
     "sw": "a new right picc has been inserted . no pneumothorax .",
 }
 BY_A = {"sn": "left effusion . no pneumothorax .", "sw": "a new picc . no pneumothorax ."}
-BY_B = {"sn": "no pneumothorax . the heart is enlarged .", "sw": "the heart is enlarged , unchanged ."}
+BY_B = {
+    "sn": "no pneumothorax . the heart is enlarged .",
+    "sw": "the heart is enlarged , unchanged .",
+}
 
 
 def scored(folder: Path, texts: dict[str, str], references=REFERENCE, study: str = "s1") -> Path:
@@ -287,7 +371,11 @@ def scored(folder: Path, texts: dict[str, str], references=REFERENCE, study: str
         "rougeL": [0.5] * len(texts),
         "meteor_statistics": [[0.0]] * len(texts),
     } | {f"{side}_labels": [[0] * 14] * len(texts) for side in ("reference", "hypothesis")}
-    rows |= {f"{side}_{name}": [["edema"]] * len(texts) for side in ("reference", "report") for name in POLARITIES}
+    rows |= {
+        f"{side}_{name}": [["edema"]] * len(texts)
+        for side in ("reference", "report")
+        for name in POLARITIES
+    }
     pl.DataFrame(rows).write_parquet(folder / "cases.parquet")
     (folder / "signature.json").write_text("{}")
     return folder
@@ -295,23 +383,39 @@ def scored(folder: Path, texts: dict[str, str], references=REFERENCE, study: str
 
 @pytest.fixture
 def both(tmp_path: Path) -> list[tuple[str, Path]]:
-    return [("ours", scored(tmp_path / "a/metrics", BY_A).parent), ("theirs", scored(tmp_path / "b", BY_B))]
+    return [
+        ("ours", scored(tmp_path / "a/metrics", BY_A).parent),
+        ("theirs", scored(tmp_path / "b", BY_B)),
+    ]
 
 
 def columns(systems, out: Path, study: str = "s1", contexts=("sn", "sw")) -> list[str]:
     """The page's texts as HTML, those of the reference and of both systems in each context."""
-    page = show_study(study, systems, contexts, Path("nowhere/records.parquet"), Path("nowhere/images.parquet"), out)
+    page = show_study(
+        study,
+        systems,
+        contexts,
+        Path("nowhere/records.parquet"),
+        Path("nowhere/images.parquet"),
+        out,
+    )
     return page.read_text().split('<section class="reading">')[1:]
 
 
 def marks(text: str) -> dict[str, str]:
-    return {words: classes for classes, words in re.findall(r'<mark class="([^"]*)"[^>]*>([^<]*)</mark>', text)}
+    return {
+        words: classes
+        for classes, words in re.findall(r'<mark class="([^"]*)"[^>]*>([^<]*)</mark>', text)
+    }
 
 
 def test_two_scored_runs_need_nothing_else(both, tmp_path: Path) -> None:
     reference, ours, theirs, *later = columns(both, tmp_path)
     assert ">Reference<" in reference and ">ours<" in ours and ">theirs<" in theirs
-    assert marks(reference) == {"effusion": "matching", "no pneumothorax": "matching"}  # one of the systems says it
+    assert marks(reference) == {
+        "effusion": "matching",
+        "no pneumothorax": "matching",
+    }  # one of the systems says it
     assert columns(both[::-1], tmp_path)[0] == reference
     assert 'title="pleural effusion: positive; in both reports; said by ours"' in reference
     assert "said by ours and theirs" in reference
@@ -324,21 +428,35 @@ def test_two_scored_runs_need_nothing_else(both, tmp_path: Path) -> None:
 def test_another_side_than_the_references_is_marked_in_both(tmp_path: Path) -> None:
     systems = [("ours", scored(tmp_path / "a", {"sn": "small right effusion . no pneumothorax ."}))]
     reference, ours = columns(systems, tmp_path, contexts=["sn"])
-    assert marks(reference) == marks(ours) == {"effusion": "wrong-side", "no pneumothorax": "matching"}
+    assert (
+        marks(reference) == marks(ours) == {"effusion": "wrong-side", "no pneumothorax": "matching"}
+    )
     assert 'title="pleural effusion: positive; side: right here, left in the reference"' in ours
     page = (tmp_path / "study-s1.html").read_text()
-    assert "mark.wrong-side {" in page and '<mark class="wrong-side">wrong side</mark> left in one, right' in page
+    assert (
+        "mark.wrong-side {" in page
+        and '<mark class="wrong-side">wrong side</mark> left in one, right' in page
+    )
 
 
 @pytest.mark.parametrize(
     ("texts", "references", "message"),
     [
         ({"sn": "x ."}, REFERENCE, r"b has no report for study s1 in context sw \(it has: sn\)"),
-        (BY_B, REFERENCE | {"sw": "other ."}, "ours and theirs have different references for study s1 in context sw"),
+        (
+            BY_B,
+            REFERENCE | {"sw": "other ."},
+            "ours and theirs have different references for study s1 in context sw",
+        ),
     ],
 )
-def test_what_cannot_stand_side_by_side_is_refused(tmp_path: Path, texts, references, message: str) -> None:
-    systems = [("ours", scored(tmp_path / "a", BY_A)), ("theirs", scored(tmp_path / "b", texts, references))]
+def test_what_cannot_stand_side_by_side_is_refused(
+    tmp_path: Path, texts, references, message: str
+) -> None:
+    systems = [
+        ("ours", scored(tmp_path / "a", BY_A)),
+        ("theirs", scored(tmp_path / "b", texts, references)),
+    ]
     with pytest.raises(DataError, match=message):
         columns(systems, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -349,15 +467,22 @@ def test_several_examinations_of_a_study_are_told_apart(tmp_path: Path) -> None:
     cases = pl.read_parquet(folder / "cases.parquet")
     two = [cases.with_columns(record_id=pl.lit(name)) for name in ("sn-e1", "sn-e2")]
     pl.concat(two).write_parquet(folder / "cases.parquet")
-    with pytest.raises(DataError, match="several reports for study s1: sn-e1 and sn-e2; pass one of these ids"):
+    with pytest.raises(
+        DataError, match="several reports for study s1: sn-e1 and sn-e2; pass one of these ids"
+    ):
         columns([("a", folder)] * 2, tmp_path, contexts=["sn"])
     for study in ("e2", "sn-e2"):
         assert len(columns([("a", folder)] * 2, tmp_path, study, ["sn"])) == 3
 
 
 @pytest.mark.parametrize("study", ["a/../../x", "/etc/x", "..", "x\0y", "<script>"])
-def test_whatever_the_study_is_called_its_page_stays_in_its_folder(tmp_path: Path, study: str) -> None:
-    systems = [("<b>", scored(tmp_path / "a", BY_A, study=study)), ("&", scored(tmp_path / "b", BY_B, study=study))]
+def test_whatever_the_study_is_called_its_page_stays_in_its_folder(
+    tmp_path: Path, study: str
+) -> None:
+    systems = [
+        ("<b>", scored(tmp_path / "a", BY_A, study=study)),
+        ("&", scored(tmp_path / "b", BY_B, study=study)),
+    ]
     before = {*tmp_path.rglob("*")}
     columns(systems, tmp_path / "out", study)
     [folder, page] = sorted({*tmp_path.rglob("*")} - before)

@@ -1,4 +1,5 @@
-"""``pacer export`` and ``pacer generate`` as a user meets them: one case, a table of many, and ReXrank's studies."""
+"""``pacer export`` and ``pacer generate`` as a user meets them: one case, a table of many, and
+ReXrank's studies."""
 
 import csv
 import json
@@ -39,7 +40,9 @@ def arguments_of(world: World, record_id: str) -> list[str]:
         "--history": case.history,
         "--view": case.view,
     }
-    return [str(part) for name, value in given.items() if value is not None for part in (name, value)]
+    return [
+        str(part) for name, value in given.items() if value is not None for part in (name, value)
+    ]
 
 
 def words_of(text: str) -> str:
@@ -66,7 +69,9 @@ def test_one_case_on_the_terminal(world: World, generate) -> None:
 
 def test_a_list_with_attributes_on_the_terminal(described: Path, world: World, pacer) -> None:
     given = ["--commitment", "positive: mild left pleural effusion; negative: edema"]
-    shown = pacer("generate", "--model", described, "--frontal", world.case("sn-50000002").frontal, *given)
+    shown = pacer(
+        "generate", "--model", described, "--frontal", world.case("sn-50000002").frontal, *given
+    )
     assert shown.code == 0 and "Commitment  + mild left pleural effusion   - edema" in shown.out
 
 
@@ -86,18 +91,32 @@ def test_the_cases_of_a_table(world: World, generate, tmp_path: Path) -> None:
     assert done.code == 0 and "2 reports written" in done.out
     assert sorted(line["case"] for line in read_jsonl(out)) == ["sn-50000002", "sn-50000003"]
     again = generate("--cases", table, "--out", out)
-    assert again.code == 1 and "out.jsonl already exists; remove it, or choose a different file" in again.error
+    assert (
+        again.code == 1
+        and "out.jsonl already exists; remove it, or choose a different file" in again.error
+    )
 
 
-def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, pacer, tmp_path: Path) -> None:
+def test_a_model_of_a_generated_corpus_says_so_with_every_report(
+    world: World, pacer, tmp_path: Path
+) -> None:
     """The corpus says that it was generated, the export keeps that, and all commands show it."""
     table = pq.read_table(world.inputs["records"])
     about = json.dumps(read_about(world.inputs["records"]) | {"generated": True})
     pq.write_table(table.replace_schema_metadata({ABOUT: about}), tmp_path / "records.parquet")
-    export_model(tmp_path / "model", world.decode, **world.inputs | {"records": tmp_path / "records.parquet"})
+    export_model(
+        tmp_path / "model", world.decode, **world.inputs | {"records": tmp_path / "records.parquet"}
+    )
     command = ("generate", "--model", tmp_path / "model")
-    one, table = arguments_of(world, "sw-50000002"), write_table(tmp_path, [world.case("sn-50000002")])
-    for arguments in (one, [*one, "--all-contexts"], ["--cases", table, "--out", tmp_path / "out.jsonl"]):
+    one, table = (
+        arguments_of(world, "sw-50000002"),
+        write_table(tmp_path, [world.case("sn-50000002")]),
+    )
+    for arguments in (
+        one,
+        [*one, "--all-contexts"],
+        ["--cases", table, "--out", tmp_path / "out.jsonl"],
+    ):
         assert GENERATED_NOTE in words_of(pacer(*command, *arguments).out)
     assert GENERATED_NOTE in read_jsonl(tmp_path / "out.jsonl")[0]["notes"]
 
@@ -106,7 +125,11 @@ def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, p
 def test_what_is_refused_is_one_line(generate, arguments: str, sentence: str) -> None:
     outcome = generate(*arguments.split())
     assert outcome.code == 1 and outcome.out == ""
-    assert outcome.error.startswith("error: ") and sentence in outcome.error and outcome.error.count("\n") == 1
+    assert (
+        outcome.error.startswith("error: ")
+        and sentence in outcome.error
+        and outcome.error.count("\n") == 1
+    )
 
 
 def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) -> None:
@@ -135,7 +158,11 @@ def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) 
 @pytest.fixture
 def cases(world: World) -> list[Case]:
     """The six test records of sn and mw."""
-    return [world.case(line["record_id"]) for context in ("sn", "mw") for line in world.predictions(context)]
+    return [
+        world.case(line["record_id"])
+        for context in ("sn", "mw")
+        for line in world.predictions(context)
+    ]
 
 
 def write_table(folder: Path, cases: list[Case]) -> Path:
@@ -151,7 +178,12 @@ def write_table(folder: Path, cases: list[Case]) -> Path:
 
 @pytest.mark.parametrize("batch_size", [1, 4, 100])
 def test_every_case_of_a_table_has_its_line(
-    world: World, reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch, batch_size: int
+    world: World,
+    reporter: Reporter,
+    cases: list[Case],
+    tmp_path: Path,
+    monkeypatch,
+    batch_size: int,
 ) -> None:
     monkeypatch.setattr(reporter, "batch_size", batch_size)
     table, out = write_table(tmp_path, cases), tmp_path / "deep" / "reports.jsonl"
@@ -159,20 +191,31 @@ def test_every_case_of_a_table_has_its_line(
     lines = [json.loads(line, parse_constant=pytest.fail) for line in out.read_text().splitlines()]
     assert truncated == sum(line["truncated"] for line in lines)
     assert [line["case"] for line in lines] == [case.name for case in cases]
-    expected = {line["record_id"]: line for context in ("sn", "mw") for line in world.predictions(context)}
+    expected = {
+        line["record_id"]: line for context in ("sn", "mw") for line in world.predictions(context)
+    }
     for line in lines:
         own = expected[line["case"]]
-        assert (line["generated"], line["gate"], line["commitment"]) == (own["generated"], own["gate"], own["anchor"])
+        assert (line["generated"], line["gate"], line["commitment"]) == (
+            own["generated"],
+            own["gate"],
+            own["anchor"],
+        )
     assert [path.name for path in out.parent.iterdir()] == ["reports.jsonl"]
 
 
 def test_all_bad_cases_are_named_before_any_work(
     reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch
 ) -> None:
-    bad = [Case(tmp_path / "none.png", name="two"), Case(cases[0].frontal, prior="x" * 30_000, name="four")]
+    bad = [
+        Case(tmp_path / "none.png", name="two"),
+        Case(cases[0].frontal, prior="x" * 30_000, name="four"),
+    ]
     out = tmp_path / "out.jsonl"
     monkeypatch.setattr(Reporter, "stream", lambda *arguments: pytest.fail("work began"))
-    with pytest.raises(DataError, match=r"^2 of 4 cases cannot be used; correct or remove them:") as error:
+    with pytest.raises(
+        DataError, match=r"^2 of 4 cases cannot be used; correct or remove them:"
+    ) as error:
         report_cases(reporter, [cases[0], *bad, cases[1]], out)
     for text in ("\n  image two, frontal: the file", "\n  previous report of four: 30,000"):
         assert text in str(error.value)
@@ -181,14 +224,18 @@ def test_all_bad_cases_are_named_before_any_work(
     with pytest.raises(DataError, match=r"50 of 50 cases") as error:
         report_cases(reporter, many, out)
     lines = str(error.value).splitlines()
-    assert "image 0, frontal:" in lines[1] and "image 19, frontal:" in lines[20] and lines[21:] == ["  ... and 30 more"]
+    assert (
+        "image 0, frontal:" in lines[1]
+        and "image 19, frontal:" in lines[20]
+        and lines[21:] == ["  ... and 30 more"]
+    )
 
 
 def test_a_stopped_run_continues(
     reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finished reports stay, a torn line and a case that has changed are done again, and the file is as without a
-    stop."""
+    """Finished reports stay, a torn line and a case that has changed are done again, and the file
+    is as without a stop."""
     stream, out, asked = Reporter.stream, tmp_path / "out.jsonl", list[str]()
     report_cases(reporter, cases, tmp_path / "whole.jsonl")
     stop_after = 4
@@ -217,7 +264,9 @@ def test_a_stopped_run_continues(
     report_cases(reporter, cases, out)
     assert sorted(asked) == sorted({case.name for case in cases} - set(finished))
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == ["out.jsonl"]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == [
+        "out.jsonl"
+    ]
 
 
 def read(folder: Path, text: str, name: str = "cases.csv") -> list[Case]:
@@ -232,7 +281,9 @@ def test_a_table_of_cases(tmp_path: Path) -> None:
         Case(Path("/x/3.dcm"), prior="No effusion. Clear.", name="b"),
     ]
     line = '{"frontal": "/1.png", "prior": "No, never.", "view": null}\n'
-    assert read(tmp_path, line, "cases.jsonl") == [Case(Path("/1.png"), prior="No, never.", name="/1.png")]
+    assert read(tmp_path, line, "cases.jsonl") == [
+        Case(Path("/1.png"), prior="No, never.", name="/1.png")
+    ]
     assert read(tmp_path, "probe_id,frontal\nsn-1:mean,1.png\n")[0].name == "sn-1:mean"
 
 
@@ -242,9 +293,15 @@ def test_tables_that_are_refused(tmp_path: Path, text: str, sentence: str) -> No
         read(tmp_path, text)
 
 
-def test_a_list_with_other_attributes_is_another_case(describing: Reporter, cases: list[Case]) -> None:
-    lists = [f"positive: {words}pleural effusion" for words in ("", "left ", "right ", "mild right ")]
-    assert len({_key(describing.prepare(replace(cases[0], commitment=one))) for one in lists}) == len(lists)
+def test_a_list_with_other_attributes_is_another_case(
+    describing: Reporter, cases: list[Case]
+) -> None:
+    lists = [
+        f"positive: {words}pleural effusion" for words in ("", "left ", "right ", "mild right ")
+    ]
+    assert len(
+        {_key(describing.prepare(replace(cases[0], commitment=one))) for one in lists}
+    ) == len(lists)
 
 
 SCRIPT = ROOT / "docs" / "examples" / "rexrank.py"
@@ -268,9 +325,14 @@ def test_studies_become_cases_and_reports_go_back(tmp_path: Path) -> None:
     ]
 
     (tmp_path / "reports.jsonl").write_text(
-        "".join(f"{json.dumps({'case': name, 'report': f'report of {name}'})}\n" for name in ("two", "one"))
+        "".join(
+            f"{json.dumps({'case': name, 'report': f'report of {name}'})}\n"
+            for name in ("two", "one")
+        )
     )
     run(tmp_path, "answers", "studies.json", "reports.jsonl", "predictions.json")
     answers = json.loads((tmp_path / "predictions.json").read_text())
-    expected = {name: study | {"model_prediction": f"report of {name}"} for name, study in STUDIES.items()}
+    expected = {
+        name: study | {"model_prediction": f"report of {name}"} for name, study in STUDIES.items()
+    }
     assert answers == expected and list(answers) == list(STUDIES)

@@ -1,4 +1,5 @@
-"""An exported model is whole, says what it is, and refuses to be another; a bad source gets one sentence."""
+"""An exported model is whole, says what it is, and refuses to be another; a bad source gets one
+sentence."""
 
 import json
 import shutil
@@ -36,17 +37,26 @@ def test_a_copy_needs_nothing_else(world: World, folder: Path) -> None:
     """Moved to another place, and with pointers to it that lead nowhere."""
     assert not list(folder.rglob(POINTER))
     listed = read_json(folder / MANIFEST)["files"]
-    assert set(listed) == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {MANIFEST, CARD}
+    assert set(listed) == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {
+        MANIFEST,
+        CARD,
+    }
     card = (folder / CARD).read_text()
     assert "For research only" in card
     (folder / CARD).write_text(f"{card}- F1 .5 on our patients\n")
     assert read_json(folder / "config.json")["parent"] is None
-    assert Decode.model_fields.keys() - read_json(folder / SETTINGS)["search"] == NOT_EXPORTED.keys()
+    assert (
+        Decode.model_fields.keys() - read_json(folder / SETTINGS)["search"] == NOT_EXPORTED.keys()
+    )
     line = world.predictions("mw")[0]
-    assert Reporter(folder).generate([world.case(line["record_id"])])[0].generated == line["generated"]
+    assert (
+        Reporter(folder).generate([world.case(line["record_id"])])[0].generated == line["generated"]
+    )
 
 
-def test_it_is_a_checkpoint_of_the_pipeline_too(world: World, exported: Path, tmp_path: Path) -> None:
+def test_it_is_a_checkpoint_of_the_pipeline_too(
+    world: World, exported: Path, tmp_path: Path
+) -> None:
     """The stage decodes with it what it decodes with the model that it comes from."""
     features, out = world.root / "features", tmp_path / "out"
     read = partial(trained_generator, findings=exported / "findings")
@@ -62,13 +72,19 @@ def test_a_reference_needs_the_frozen_models(
     out = tmp_path / "out"
     export_model(out, world.decode, **world.inputs | {"backbones": other_backbones})
     assert len(list(out.rglob(POINTER))) == 3
-    assert sum(p.stat().st_size for p in out.rglob("*")) < sum(p.stat().st_size for p in exported.rglob("*")) / 2
+    assert (
+        sum(p.stat().st_size for p in out.rglob("*"))
+        < sum(p.stat().st_size for p in exported.rglob("*")) / 2
+    )
     line = world.predictions("sw")[1]
     case = world.case(line["record_id"])
     assert Reporter(out).generate([case])[0].generated == line["generated"]
 
     other_backbones.rename(tmp_path / "elsewhere")
-    with pytest.raises(BackboneError, match=r"the frozen vision model is not at .*; pass the folder that contains it"):
+    with pytest.raises(
+        BackboneError,
+        match=r"the frozen vision model is not at .*; pass the folder that contains it",
+    ):
         Reporter(out)
     moved = Reporter(out, backbones=tmp_path / "elsewhere")
     assert moved.generate([case])[0].generated == line["generated"]
@@ -87,7 +103,10 @@ def test_published_models_are_found_in_the_hub_cache(
     (snapshot / PROVENANCE).unlink()
     vision.mkdir()
     write_pointer(snapshot, [file.name for file in snapshot.iterdir()], vision)
-    write_json(vision / PROVENANCE, {"provider": "hub", "id": "owner/name", "revision": "main", "commit": "abc123"})
+    write_json(
+        vision / PROVENANCE,
+        {"provider": "hub", "id": "owner/name", "revision": "main", "commit": "abc123"},
+    )
     out = tmp_path / "out"
     export_model(out, world.decode, **world.inputs | {"backbones": other_backbones})
     other = tmp_path / "home" / "abc123"
@@ -125,12 +144,16 @@ def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> 
     assert result.gate is None and result.tokens > 0
 
 
-def test_inputs_that_do_not_belong_together_are_refused(world: World, other_backbones: Path, tmp_path: Path) -> None:
+def test_inputs_that_do_not_belong_together_are_refused(
+    world: World, other_backbones: Path, tmp_path: Path
+) -> None:
     warmup = Path(shutil.copytree(world.root / "parent", tmp_path / "warmup"))
     write_json(warmup / "config.json", read_json(warmup / "config.json") | {"phase": "warmup"})
     no_images = pl.DataFrame(schema={"image_id": pl.String, "path": pl.String})
     depths, encoders, older = (tmp_path / name for name in ("depths", "encoders", "older"))
-    build_store(FEATURES.model_copy(update={"depths": [2, 3]}), no_images, [], world.backbones, depths)
+    build_store(
+        FEATURES.model_copy(update={"depths": [2, 3]}), no_images, [], world.backbones, depths
+    )
     with open(other_backbones / "text" / "config.json", "a") as file:
         file.write(" ")
     build_store(FEATURES, no_images, [], other_backbones, encoders)
@@ -145,7 +168,11 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
     for changes, kind, sentence in (
         ({"model": warmup}, CheckpointError, "is a warm-up checkpoint, which cannot write reports"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
-        ({"backbones": other_backbones}, CheckpointError, "was trained with a different text backbone"),
+        (
+            {"backbones": other_backbones},
+            CheckpointError,
+            "was trained with a different text backbone",
+        ),
         *(
             ({"features": store}, DataError, "was not made with the encoders and depths")
             for store in (depths, encoders)
@@ -173,7 +200,9 @@ def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
         Reporter(folder)
 
 
-def test_other_versions_and_unknown_settings_are_refused(exported: Path, folder: Path, tmp_path: Path) -> None:
+def test_other_versions_and_unknown_settings_are_refused(
+    exported: Path, folder: Path, tmp_path: Path
+) -> None:
     def changed(**changes) -> None:
         content = read_json(exported / SETTINGS)
         for key, value in changes.items():
@@ -190,10 +219,14 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, folder:
     manifest = read_json(folder / MANIFEST)
     write_json(folder / MANIFEST, manifest | {"version": 2})
     with pytest.raises(
-        CheckpointError, match="uses layout version 2, but this version of PACER reads layout version 1"
+        CheckpointError,
+        match="uses layout version 2, but this version of PACER reads layout version 1",
     ):
         Reporter(folder)
-    for other, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
+    for other, problem in (
+        (tmp_path, "is not an exported model"),
+        (tmp_path / "none", "does not exist"),
+    ):
         with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
             Reporter(other)
 
@@ -204,7 +237,9 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, fol
     reporter = Reporter(folder)
     assert reporter.contexts == ("sn", "mn")
     assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["sn", "mn"]
-    with pytest.raises(DataError, match="has the sources of context sw, but the model was trained only on sn, mn"):
+    with pytest.raises(
+        DataError, match="has the sources of context sw, but the model was trained only on sn, mn"
+    ):
         reporter.prepare(world.case("sw-50000002"))
 
 
@@ -221,10 +256,16 @@ SMALL = Image.linear_gradient("L")
 
 
 @pytest.mark.parametrize(("source", "sentence"), listed_cases(__file__, "no_images"))
-def test_what_is_no_image(source: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_image(
+    source: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pacer.serving.case.MAX_BYTES", 40)
-    for name, content in {"empty.png": "", "text.png": "patient named somebody", "large.png": "x" * 41}.items():
+    for name, content in {
+        "empty.png": "",
+        "text.png": "patient named somebody",
+        "large.png": "x" * 41,
+    }.items():
         (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=f"^image frontal of x.*{sentence}") as error:
         load_image(source, "frontal of x")
@@ -233,7 +274,9 @@ def test_what_is_no_image(source: str, sentence: str, tmp_path: Path, monkeypatc
 
 @given(
     content=st.binary(max_size=400),
-    start=st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"II*\0", b"BM", b"\0" * 128 + b"DICM"]),
+    start=st.sampled_from(
+        [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"II*\0", b"BM", b"\0" * 128 + b"DICM"]
+    ),
 )
 def test_any_bytes_are_an_image_or_a_sentence(content: bytes, start: bytes) -> None:
     try:
@@ -255,15 +298,27 @@ def test_texts_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("texts", [("N/A", "None", "nan"), (" \n", "", "-")])
-def test_a_word_for_no_text_and_one_without_a_visible_character_are_none(reporter: Reporter, texts: tuple) -> None:
-    prepared = reporter.prepare(Case(SMALL, **dict(zip(("prior", "indication", "history"), texts, strict=True))))
-    assert (prepared.context, prepared.prior, prepared.indication, prepared.history) == ("sn", None, None, None)
+def test_a_word_for_no_text_and_one_without_a_visible_character_are_none(
+    reporter: Reporter, texts: tuple
+) -> None:
+    prepared = reporter.prepare(
+        Case(SMALL, **dict(zip(("prior", "indication", "history"), texts, strict=True)))
+    )
+    assert (prepared.context, prepared.prior, prepared.indication, prepared.history) == (
+        "sn",
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"), [*listed_cases(__file__, "cases"), ({"lateral": b""}, "the file is not an image")]
+    ("changes", "sentence"),
+    [*listed_cases(__file__, "cases"), ({"lateral": b""}, "the file is not an image")],
 )
-def test_a_case_is_refused_by_name(reporter: Reporter, changes: dict[str, Any], sentence: str) -> None:
+def test_a_case_is_refused_by_name(
+    reporter: Reporter, changes: dict[str, Any], sentence: str
+) -> None:
     same = {name: SMALL for name, value in changes.items() if value == "SAME"}
     with pytest.raises(DataError, match=sentence):
         reporter.prepare(Case(**{"frontal": SMALL, "name": "one"} | changes | same))

@@ -1,4 +1,5 @@
-"""A model on the hub; and model folders as somebody hostile makes them, refused in one sentence each."""
+"""A model on the hub; and model folders as somebody hostile makes them, refused in one sentence
+each."""
 
 import json
 import os
@@ -39,18 +40,31 @@ def hub_of(revisions: dict[str, Path]) -> Iterator[str]:
                 error = "RevisionNotFound" if "lab/pacer/" in path else "RepoNotFound"
                 self.answer(404, b"", {"X-Error-Code": error})
             elif kind == "revision":
-                self.answer(200, json.dumps({"id": "lab/pacer", "sha": commit, "siblings": []}).encode())
+                self.answer(
+                    200, json.dumps({"id": "lab/pacer", "sha": commit, "siblings": []}).encode()
+                )
             elif kind == "tree":
-                files = {str(p.relative_to(commits[commit])): p for p in commits[commit].rglob("*") if p.is_file()}
-                facts = [{"path": n, "size": p.stat().st_size, "oid": hash_file(p)[:40]} for n, p in files.items()]
+                files = {
+                    str(p.relative_to(commits[commit])): p
+                    for p in commits[commit].rglob("*")
+                    if p.is_file()
+                }
+                facts = [
+                    {"path": n, "size": p.stat().st_size, "oid": hash_file(p)[:40]}
+                    for n, p in files.items()
+                ]
                 self.answer(200, json.dumps([{"type": "file"} | fact for fact in facts]).encode())
             else:
                 content = (commits[commit] / file).read_bytes()
-                self.answer(200, content, {"ETag": f'"{hash_bytes(content)[:40]}"', "X-Repo-Commit": commit})
+                self.answer(
+                    200, content, {"ETag": f'"{hash_bytes(content)[:40]}"', "X-Repo-Commit": commit}
+                )
 
         do_HEAD = do_GET
 
-        def answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
+        def answer(
+            self, status: int, content: bytes, headers: dict[str, str] | None = None
+        ) -> None:
             self.send_response(status)
             for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
                 self.send_header(name, value)
@@ -70,7 +84,8 @@ def hub_of(revisions: dict[str, Path]) -> Iterator[str]:
         server.server_close()
 
 
-#: Writes the report of a case, or what is said, with each of some models; then decodes with the first.
+#: Writes the report of a case, or what is said, with each of some models; then decodes with the
+#: first.
 CODE = """
 import json, sys
 from pacer import Reporter
@@ -89,11 +104,20 @@ print(json.dumps(said))
 """
 
 
-def ran(folder: Path, endpoint: str, code: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    known = {"HF_ENDPOINT": endpoint, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
+def ran(
+    folder: Path, endpoint: str, code: str, *arguments: str, **more: str
+) -> subprocess.CompletedProcess[str]:
+    known = {
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str(folder / "hf"),
+        "HF_HUB_OFFLINE": "0",
+        "NO_PROXY": "127.0.0.1",
+    }
     environment = dict(os.environ) | known | more
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -126,7 +150,9 @@ def test_a_model_on_the_hub_is_used_by_name_and_revision(
         assert f"{model} is not in the Hugging Face cache and cannot be downloaded (" in message
         assert "NotFoundError); check the name, the revision" in message
     assert read_jsonl(tmp_path / "decoded" / "sn.jsonl") == world.predictions("sn")
-    code = "from pacer.serving.layout import located; print(located('lab/pacer@v1') / 'manifest.json')"
+    code = (
+        "from pacer.serving.layout import located; print(located('lab/pacer@v1') / 'manifest.json')"
+    )
     for more in ({}, {"HF_HUB_OFFLINE": "1"}):
         later = ran(tmp_path, endpoint, code, **more)
         assert later.returncode == 0 and Path(later.stdout.strip()).exists(), later.stderr
@@ -141,7 +167,11 @@ def test_a_folder_of_that_name_is_itself(tmp_path: Path, monkeypatch: pytest.Mon
 
 #: Runs where it is imported.
 PICKLED = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n"
-CLASSES = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model", "AutoTokenizer": ["evil.Tokenizer"] * 2}
+CLASSES = {
+    "AutoConfig": "evil.Config",
+    "AutoModelForCausalLM": "evil.Model",
+    "AutoTokenizer": ["evil.Tokenizer"] * 2,
+}
 NAMES_CODE = {"auto_map": CLASSES, "model_type": "not-known", "tokenizer_class": "EvilTokenizer"}
 
 
@@ -165,14 +195,18 @@ def code(folder: Path) -> None:
 def permuted(folder: Path) -> None:
     path = folder / "backbones/language/tokenizer.json"
     content = read_json(path)
-    content["model"]["vocab"] = dict(zip(content["model"]["vocab"], [*content["model"]["vocab"].values()][::-1]))
+    content["model"]["vocab"] = dict(
+        zip(content["model"]["vocab"], [*content["model"]["vocab"].values()][::-1])
+    )
     write_json(path, content)
 
 
 def pointer_outside(folder: Path) -> None:
     shutil.rmtree(folder / "backbones/vision")
     (folder / "backbones/vision").mkdir()
-    write_json(folder / "backbones/vision/pointer.json", {"path": "/none", "files": {"../../secret": "0"}})
+    write_json(
+        folder / "backbones/vision/pointer.json", {"path": "/none", "files": {"../../secret": "0"}}
+    )
 
 
 CHANGES = [
@@ -185,7 +219,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "sentence"), CHANGES)
-def test_a_folder_is_refused(folder: Path, change: Callable[[Path], None], sentence: str, monkeypatch) -> None:
+def test_a_folder_is_refused(
+    folder: Path, change: Callable[[Path], None], sentence: str, monkeypatch
+) -> None:
     """No code in it runs, not even where somebody would answer `y`."""
     monkeypatch.setattr("builtins.input", lambda prompt="": "y")
     change(folder)

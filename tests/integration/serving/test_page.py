@@ -1,4 +1,5 @@
-"""The page: its server under requests that no page makes, and what it says of a result, everything escaped."""
+"""The page: its server under requests that no page makes, and what it says of a result, everything
+escaped."""
 
 import io
 import json
@@ -113,13 +114,23 @@ def test_a_case_that_the_page_would_not_send(site: Site, fields: dict, sentence:
 
 def test_both_lists_may_have_the_attributes_of_the_models(describing: Reporter) -> None:
     with serving(describing) as site:
-        lists = {"commitment": "positive: left pleural effusion", "model": "positive: mild right pleural effusion"}
+        lists = {
+            "commitment": "positive: left pleural effusion",
+            "model": "positive: mild right pleural effusion",
+        }
         status, told = ask(site, "/report", case(**lists))
     assert status == 200 and b"the model: positive, right, mild</td>" in b" ".join(told.split())
 
 
 @pytest.mark.parametrize(
-    "body", [b"[" * 100_000 + b"\n", b'{"sizes": [1], "frontal": "/etc/passwd"}\n', b"[]\n", b"\xff\n", b""]
+    "body",
+    [
+        b"[" * 100_000 + b"\n",
+        b'{"sizes": [1], "frontal": "/etc/passwd"}\n',
+        b"[]\n",
+        b"\xff\n",
+        b"",
+    ],
 )
 def test_a_request_that_is_not_the_pages(site: Site, body: bytes) -> None:
     for sent in (body, case()[:-500]):
@@ -146,11 +157,15 @@ def test_sizes_are_limited_before_a_body_is_read(site: Site) -> None:
 
 def test_a_port_that_is_taken_is_refused(site: Site, reporter: Reporter) -> None:
     port = int(site.address.rpartition(":")[2])
-    with pytest.raises(ConfigError, match=rf"port {port} cannot be used \(Address .* use\); choose a different"):
+    with pytest.raises(
+        ConfigError, match=rf"port {port} cannot be used \(Address .* use\); choose a different"
+    ):
         Page(reporter, port, print)
 
 
-def test_one_report_is_written_at_a_time(site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_report_is_written_at_a_time(
+    site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (made,) = reporter.generate([Case(Image.linear_gradient("L"))])
     busy, most = 0, 0
 
@@ -169,7 +184,9 @@ def test_one_report_is_written_at_a_time(site: Site, reporter: Reporter, monkeyp
     assert most == 1
 
 
-def test_nothing_is_written_for_a_browser_that_has_gone(site: Site, reporter: Reporter, monkeypatch) -> None:
+def test_nothing_is_written_for_a_browser_that_has_gone(
+    site: Site, reporter: Reporter, monkeypatch
+) -> None:
     """While another report is written; the next is not delayed, and nothing is logged."""
     (made,) = reporter.generate([Case(Image.linear_gradient("L"))])
     written, begun, go_on = [], threading.Event(), threading.Event()
@@ -188,7 +205,10 @@ def test_nothing_is_written_for_a_browser_that_has_gone(site: Site, reporter: Re
         host, body = site.address.removeprefix("http://"), case()
         for _ in range(5):
             with socket.create_connection(host.split(":")) as gone:
-                head = f"POST /report HTTP/1.1\r\nHost: {host}\r\nOrigin: {site.address}\r\nContent-Length: {len(body)}"
+                head = (
+                    f"POST /report HTTP/1.1\r\nHost: {host}\r\nOrigin: "
+                    f"{site.address}\r\nContent-Length: {len(body)}"
+                )
                 gone.sendall(f"{head}\r\n\r\n".encode() + body)
         last = pool.submit(ask, site, "/report", case())
         time.sleep(0.5)
@@ -197,7 +217,9 @@ def test_nothing_is_written_for_a_browser_that_has_gone(site: Site, reporter: Re
     assert len(written) == 2 and not site.log
 
 
-def test_an_error_that_nobody_foresaw(site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_nobody_foresaw(
+    site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line in the log, without what it says: it may quote the case."""
     monkeypatch.setattr(reporter, "prepare", lambda case: 1 / 0)
     site.log.clear()
@@ -206,12 +228,24 @@ def test_an_error_that_nobody_foresaw(site: Site, reporter: Reporter, monkeypatc
     deadline = time.monotonic() + 10  # the line is written once the answer is given
     while not site.log and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert [re.fullmatch(r"ZeroDivisionError at test_page\.py:\d+", line) is not None for line in site.log] == [True]
+    assert [
+        re.fullmatch(r"ZeroDivisionError at test_page\.py:\d+", line) is not None
+        for line in site.log
+    ] == [True]
 
 
 def test_the_command_serves_until_it_is_asked_to_end(exported: Path) -> None:
-    call = [sys.executable, "-c", "from pacer.cli import main; main()", "serve", "--model", exported]
-    process = subprocess.Popen([*map(str, [*call, "--port", free_port()])], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    call = [
+        sys.executable,
+        "-c",
+        "from pacer.cli import main; main()",
+        "serve",
+        "--model",
+        exported,
+    ]
+    process = subprocess.Popen(
+        [*map(str, [*call, "--port", free_port()])], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         told = process.stdout.readline()
@@ -225,12 +259,16 @@ def test_the_command_serves_until_it_is_asked_to_end(exported: Path) -> None:
 
 
 REPORT = "There is a small pleural effusion. No pneumothorax; possible edema. The hila are normal."
-COMMITMENT = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[])
+COMMITMENT = Anchor.of(
+    positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[]
+)
 
 
 @pytest.fixture(scope="module")
 def result(reporter: Reporter) -> Result:
-    return reporter(Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 70), dtype=np.uint8)))
+    return reporter(
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 70), dtype=np.uint8))
+    )
 
 
 def test_what_stands_in_a_report_is_text_on_the_page(result: Result) -> None:
@@ -242,47 +280,76 @@ def test_what_stands_in_a_report_is_text_on_the_page(result: Result) -> None:
 
 def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     shown = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=False))
-    assert ">effusion</mark>" in shown and 'class="unverified" title="edema: uncertain; not in the comm' in shown
+    assert (
+        ">effusion</mark>" in shown
+        and 'class="unverified" title="edema: uncertain; not in the comm' in shown
+    )
     assert "Stated in the report, but not committed: <b>edema</b> (uncertain)." in shown
     assert "Committed, but not stated this way in the report: <b>fracture</b> (negative)." in shown
     assert "agrees with its commitment" not in shown
     raw = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=True))
-    assert 'class="unverified"' not in raw and "not committed" not in raw, "no report stands after this commitment"
+    assert 'class="unverified"' not in raw and "not committed" not in raw, (
+        "no report stands after this commitment"
+    )
 
 
-@pytest.mark.parametrize(("report", "departures", "contradictions"), listed_cases(__file__, "departures"))
+@pytest.mark.parametrize(
+    ("report", "departures", "contradictions"), listed_cases(__file__, "departures")
+)
 def test_a_result_says_where_its_report_departs_from_its_commitment(
     result: Result, report: str, departures: dict[str, str | None], contradictions: list[str]
 ) -> None:
     """As the scores do (:mod:`pacer.metrics.commitments`), and the page in words."""
     departs = replace(result, report=report, commitment=COMMITMENT, fallback=False)
     opposite = {"positive": "negative", "negative": "positive"}
-    departures |= {finding: opposite[COMMITMENT.polarity(finding) or ""] for finding in contradictions}
+    departures |= {
+        finding: opposite[COMMITMENT.polarity(finding) or ""] for finding in contradictions
+    }
     assert departs.departures() == departures and [*departs.contradictions()] == contradictions
     sides = {"anchor": COMMITMENT, "report": extract_anchor(report)}
-    row = {f"{side}_{name}": [found] for side, anchor in sides.items() for name, found in anchor.as_dict().items()}
+    row = {
+        f"{side}_{name}": [found]
+        for side, anchor in sides.items()
+        for name, found in anchor.as_dict().items()
+    }
     cases = pl.DataFrame(row, schema=dict.fromkeys(row, pl.List(pl.String)))
     assert metrics.contradictions(cases) == [tuple(contradictions)]
     shown = view.result_page(departs)
     assert ("The report agrees with its commitment." in shown) is (not departures)
     assert shown.count("the report says the opposite)") == len(contradictions)
-    assert shown.count('contradicts" title="the report says the opposite"') == len(contradictions)  # on the chip
+    assert shown.count('contradicts" title="the report says the opposite"') == len(
+        contradictions
+    )  # on the chip
     assert shown.count("the commitment says the opposite") == len(contradictions)  # in the report
-    assert replace(departs, fallback=True).departures() == replace(departs, commitment=None).departures() == {}
+    assert (
+        replace(departs, fallback=True).departures()
+        == replace(departs, commitment=None).departures()
+        == {}
+    )
 
 
 def test_a_side_that_the_commitment_does_not_have_is_marked(result: Result) -> None:
-    right = Anchor.of_lists({"positive": ["pleural effusion"], "attributes": ["right pleural effusion"]})
+    right = Anchor.of_lists(
+        {"positive": ["pleural effusion"], "attributes": ["right pleural effusion"]}
+    )
     for text, wrong in (("Left effusion.", True), ("Right effusion.", False)):
         shown = view.result_page(replace(result, report=text, commitment=right, fallback=False))
-        assert shown.count("side: left here, right in the commitment") == shown.count(">wrong side<") == wrong
+        assert (
+            shown.count("side: left here, right in the commitment")
+            == shown.count(">wrong side<")
+            == wrong
+        )
         assert ("The report agrees with its commitment." in shown) is not wrong
         assert "not committed" not in shown  # the finding is
 
 
 def test_what_is_missing_is_said(result: Result) -> None:
-    bare = view.result_page(replace(result, commitment=None, gate=None, fallback=True, truncated=True))
-    assert view.result_page(result, None, False).count(" disabled>") == 13 and " disabled>" not in bare
+    bare = view.result_page(
+        replace(result, commitment=None, gate=None, fallback=True, truncated=True)
+    )
+    assert (
+        view.result_page(result, None, False).count(" disabled>") == 13 and " disabled>" not in bare
+    )
     assert "SN: empty report: no sentence agreed" in view.result_page(replace(result, report=""))
     assert "No report could be found" in bare and "the end may be missing" in bare
     assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
@@ -291,13 +358,17 @@ def test_what_is_missing_is_said(result: Result) -> None:
 
 
 ROW = re.compile(r'<tr( hidden)?><td colspan="4"[^>]*>(.*?)</td></tr>', re.S)
-SELECT = re.compile(r'<select class="attribute" aria-label="([^"]+)" data-model="([^"]*)">(.*?)</select>', re.S)
+SELECT = re.compile(
+    r'<select class="attribute" aria-label="([^"]+)" data-model="([^"]*)">(.*?)</select>', re.S
+)
 OPTION = re.compile(r'<option value="([^"]*)"( selected)?>([^<]+)</option>')
 MODELS = "positive: mild moderate edema, left fracture; negative: pneumothorax"
 
 
 @pytest.mark.parametrize(("given", "chosen", "changed"), listed_cases(__file__, "attributes"))
-def test_a_person_may_choose_attributes(result: Result, given: str | None, chosen: dict, changed: dict) -> None:
+def test_a_person_may_choose_attributes(
+    result: Result, given: str | None, chosen: dict, changed: dict
+) -> None:
     kinds = ["side", "severity"]
     read = {"pleural effusion": {"side": [0.04, 0.9, 0.06], "severity": [0.2, 0.7, 0.1]}}
     chances = AttributeChances(read, dict.fromkeys(kinds, 0.5))
@@ -307,14 +378,23 @@ def test_a_person_may_choose_attributes(result: Result, given: str | None, chose
     described = replace(result, commitment=own, given=given is not None, attributes=chances)
     shown = view.result_page(described, None if given is None else model, True, kinds)
     options = {name: OPTION.findall(inside) for name, _, inside in SELECT.findall(shown)}
-    assert len(options) == 26 and all(len([o for o in one if o[1]]) == 1 for one in options.values())
+    assert len(options) == 26 and all(
+        len([o for o in one if o[1]]) == 1 for one in options.values()
+    )
     selected = {name: value for name, one in options.items() for value, chosen, _ in one if chosen}
-    hidden = {name for hides, row in ROW.findall(shown) for name, *_ in SELECT.findall(row) if hides}
+    hidden = {
+        name for hides, row in ROW.findall(shown) for name, *_ in SELECT.findall(row) if hides
+    }
     assert {name: "hidden" if name in hidden else selected[name] for name in chosen} == chosen
-    assert {name.split(", ")[0] for name in options.keys() - hidden} == {*own.positive, *own.uncertain}
+    assert {name.split(", ")[0] for name in options.keys() - hidden} == {
+        *own.positive,
+        *own.uncertain,
+    }
     sent = {name: words for name, words, _ in SELECT.findall(shown) if words}
     assert sent == {"edema, severity": "mild moderate", "fracture, side": "left"}
-    effusion, fracture = ([label for *_, label in options[f"{one}, side"]] for one in ("pleural effusion", "fracture"))
+    effusion, fracture = (
+        [label for *_, label in options[f"{one}, side"]] for one in ("pleural effusion", "fracture")
+    )
     assert effusion == ["side: as read", "left 0.04", "right 0.90", "bilateral 0.06"]
     assert fracture == ["side: none", "left", "right", "bilateral"]
     saved = json.loads(unquote(re.findall(r'href="data:[^,]*,([^"]*)"', shown)[0]))
@@ -322,4 +402,6 @@ def test_a_person_may_choose_attributes(result: Result, given: str | None, chose
     assert shown.count('<tr class="person">') == shown.count("<b>yours</b>") == len(changed)
     for finding in own.attributes:
         assert f'<span class="word">{own.text(finding)}</span>' in shown
-    assert "or its side or severity, to rewrite" in shown and "attribute" not in view.result_page(result)
+    assert "or its side or severity, to rewrite" in shown and "attribute" not in view.result_page(
+        result
+    )

@@ -41,30 +41,51 @@ from tests.support.world import FEATURES, World
 
 
 def commit_to_two_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make two tokens every report's commitment, with an arbitrary agreement: small models commit to nothing."""
-    monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:2] if len(tokens) > 2 else [])
-    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (sum(tokens) % 5, len(tokens)))
+    """Make two tokens every report's commitment, with an arbitrary agreement: small models commit
+    to nothing."""
+    monkeypatch.setattr(
+        AgreeingSearch, "_commitment", lambda self, tokens: tokens[:2] if len(tokens) > 2 else []
+    )
+    monkeypatch.setattr(
+        AgreeingSearch, "_distance", lambda self, tokens: (sum(tokens) % 5, len(tokens))
+    )
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter, context: str) -> None:
-    """Record by record: from raw files and uncleaned text to the same text, commitment, gate and number of tokens."""
+def test_reports_are_those_of_the_decode_stage(
+    world: World, reporter: Reporter, context: str
+) -> None:
+    """Record by record: from raw files and uncleaned text to the same text, commitment, gate and
+    number of tokens."""
     lines = world.predictions(context)
     results = reporter.generate([world.case(line["record_id"]) for line in lines])
     assert len(results) == 3
     for line, result in zip(lines, results, strict=True):
         assert (result.name, result.context) == (line["record_id"], context)
-        assert (result.generated, result.report, result.tokens) == (line["generated"], line["report"], line["tokens"])
+        assert (result.generated, result.report, result.tokens) == (
+            line["generated"],
+            line["report"],
+            line["tokens"],
+        )
         commitment = None if result.commitment is None else result.commitment.as_dict()
         assert (commitment, result.fallback) == (line["anchor"], line["fallback"])
         assert result.gate == line["gate"] and number(result.gate) in repr(result)
         assert escape(result.report) in result._repr_html_()
-        assert result.probabilities is not None and result.probabilities.as_dict() == line["findings"]
+        assert (
+            result.probabilities is not None and result.probabilities.as_dict() == line["findings"]
+        )
 
 
-def test_features_that_are_read_ahead_are_those_of_their_case(world: World, reporter: Reporter, monkeypatch) -> None:
-    """Two threads read them; a case's images are kept until it is done, also if two streams alternate."""
-    cases = [world.case(line["record_id"]) for context in ("sn", "mw") for line in world.predictions(context)]
+def test_features_that_are_read_ahead_are_those_of_their_case(
+    world: World, reporter: Reporter, monkeypatch
+) -> None:
+    """Two threads read them; a case's images are kept until it is done, also if two streams
+    alternate."""
+    cases = [
+        world.case(line["record_id"])
+        for context in ("sn", "mw")
+        for line in world.predictions(context)
+    ]
     expected = {number: reporter.generate([case])[0].generated for number, case in enumerate(cases)}
     stream, kept = Generator.stream, []
 
@@ -75,23 +96,42 @@ def test_features_that_are_read_ahead_are_those_of_their_case(world: World, repo
 
     monkeypatch.setattr(Generator, "stream", ahead)
     both = zip(reporter.stream(cases, 2), reporter.stream(cases, 1), strict=True)
-    first, second = ({number: result.generated for number, result in one} for one in zip(*both, strict=True))
+    first, second = (
+        {number: result.generated for number, result in one} for one in zip(*both, strict=True)
+    )
     assert first == second == expected and len(set(expected.values())) > 1
     assert len(kept) == 2 * len(cases) and not any(kept)
 
 
-def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(world: World, tmp_path: Path) -> None:
-    """The header's view is used where the table is silent; a view that was never trained is asked as unknown."""
+def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
+    world: World, tmp_path: Path
+) -> None:
+    """The header's view is used where the table is silent; a view that was never trained is asked
+    as unknown."""
     rng, seen = np.random.default_rng(0), ["PA", "PA", "AP", None, "PA"]  # two studies in train
     rows = ["subject,study,image,view,findings,date,split,indication"]
     for study, view in enumerate(seen):
-        write_dicom(tmp_path / f"{study}.dcm", rng.integers(0, 4095, (70, 61)), ViewPosition=view or "")
+        write_dicom(
+            tmp_path / f"{study}.dcm", rng.integers(0, 4095, (70, 61)), ViewPosition=view or ""
+        )
         write_dicom(tmp_path / f"{study}l.dcm", rng.integers(0, 4095, (60, 61)), ViewPosition="LL")
         patient, split = ("p", "train") if study < 2 else ("q", "test")
-        for image, cell in ((f"{study}.dcm", "" if study == 1 else "FRONTAL"), (f"{study}l.dcm", "")):
-            rows.append(f"{patient},{study},{image},{cell},No effusion {study}.,2020-01-0{study + 1},{split},Cough.")
+        for image, cell in (
+            (f"{study}.dcm", "" if study == 1 else "FRONTAL"),
+            (f"{study}l.dcm", ""),
+        ):
+            rows.append(
+                f"{patient},{study},{image},{cell},No effusion "
+                f"{study}.,2020-01-0{study + 1},{split},Cough."
+            )
     (tmp_path / "t.csv").write_text("\n".join(rows))
-    given = {"source": "files", "format": "table", "root": str(tmp_path), "images": ".", "contexts": list(CONTEXTS)}
+    given = {
+        "source": "files",
+        "format": "table",
+        "root": str(tmp_path),
+        "images": ".",
+        "contexts": list(CONTEXTS),
+    }
     table = {"file": "t.csv", "columns": {}}
     corpus = Corpus.model_validate(profile("table").corpus.model_dump() | given | {"table": table})
     point_to_files(corpus, tmp_path / "source")
@@ -100,10 +140,16 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(world: Wor
     priors = records["prior_report"].drop_nulls().to_list()
     images = read_images(tmp_path / "corpus" / "images.parquet")
     build_store(FEATURES, images, priors, world.backbones, tmp_path / "features")
-    inputs = world.inputs | {"features": tmp_path / "features", "records": tmp_path / "corpus" / "records.parquet"}
+    inputs = world.inputs | {
+        "features": tmp_path / "features",
+        "records": tmp_path / "corpus" / "records.parquet",
+    }
     export_model(tmp_path / "model", world.decode, **inputs)
     read = partial(trained_generator, findings=world.root / "findings")
-    table, out = with_trained_views(records, set(records.filter(split="train")["view"])), tmp_path / "predictions"
+    table, out = (
+        with_trained_views(records, set(records.filter(split="train")["view"])),
+        tmp_path / "predictions",
+    )
     model = world.root / "calibrate"
     decode_records(model, world.backbones, table, tmp_path / "features", world.decode, out, read)
 
@@ -118,10 +164,18 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(world: Wor
                 f"No effusion {study - 1}." if context[1] == "w" else None,
                 "Cough.",
             )
-            assert (result.context, result.generated, result.gate) == (context, line["generated"], line["gate"])
+            assert (result.context, result.generated, result.gate) == (
+                context,
+                line["generated"],
+                line["gate"],
+            )
             asked[f"{result.view}: {' '.join(result.notes)}"] += 1
     note = "the model was trained only with images of view PA; view {} is treated as unknown"
-    assert asked == {f"other: {note.format('AP')}": 2, f"other: {note.format('other')}": 4, "PA: ": 4}
+    assert asked == {
+        f"other: {note.format('AP')}": 2,
+        f"other: {note.format('other')}": 4,
+        "PA: ": 4,
+    }
     assert records.filter(study_id="2")["view"].unique().to_list() == ["AP"]
 
 
@@ -129,7 +183,9 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(world: Wor
 def test_a_report_is_written_for_a_persons_list(
     world: World, reporter: Reporter, monkeypatch, given: str, listed_as: dict | str
 ) -> None:
-    monkeypatch.setattr(reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120}))
+    monkeypatch.setattr(
+        reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120})
+    )
     cases = [world.case(line["record_id"]) for line in world.predictions("mn")]
     listed = [cases[0], replace(cases[1], commitment=given), cases[2]]
     if isinstance(listed_as, str):
@@ -139,12 +195,22 @@ def test_a_report_is_written_for_a_persons_list(
     expected = Anchor.of(**listed_as)
     plain, results = reporter.generate(cases), reporter.generate(listed)
     assert results[1].commitment == expected and results[1].as_dict()["commitment_given"]
-    assert results[1].generated.startswith(render_anchor(expected)) and results[1].generated != plain[1].generated
-    assert [results[place].as_dict() for place in (0, 2)] == [plain[place].as_dict() for place in (0, 2)]
-    unsaid = [
-        finding for field in expected.as_dict().values() for finding in field if finding in results[1].departures()
+    assert (
+        results[1].generated.startswith(render_anchor(expected))
+        and results[1].generated != plain[1].generated
+    )
+    assert [results[place].as_dict() for place in (0, 2)] == [
+        plain[place].as_dict() for place in (0, 2)
     ]
-    assert any(f"does not state as committed: {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
+    unsaid = [
+        finding
+        for field in expected.as_dict().values()
+        for finding in field
+        if finding in results[1].departures()
+    ]
+    assert any(
+        f"does not state as committed: {', '.join(unsaid)}" in n for n in notes_of(results)
+    ) == bool(unsaid)
 
 
 @pytest.mark.parametrize(("given", "listed_as"), listed_cases(__file__, "described"))
@@ -158,52 +224,83 @@ def test_a_persons_list_may_have_attributes(
         return
     result = describing.generate([case])[0]
     expected = parse_anchor(f"<ANCHOR> {listed_as}", KINDS)
-    assert result.generated.startswith(f"<ANCHOR> {listed_as} </ANCHOR>") and result.commitment == expected
+    assert (
+        result.generated.startswith(f"<ANCHOR> {listed_as} </ANCHOR>")
+        and result.commitment == expected
+    )
     assert result.as_dict()["commitment"] == expected.as_dict() and expected.attributes
     for text in map(expected.text, expected.positive):
         assert text in repr(result)
-    assert {(finding, kind) for finding, kinds in result.attributes.chances.items() for kind in kinds} == {*READ}
+    assert {
+        (finding, kind) for finding, kinds in result.attributes.chances.items() for kind in kinds
+    } == {*READ}
     assert result.as_dict()["attributes"]["edema"].keys() == {"mild", "moderate", "severe"}
     if describing.prepare(case).commitment.attributes:
-        with pytest.raises(DataError, match=r"has attributes that this model was not trained with; allowed: none"):
+        with pytest.raises(
+            DataError, match=r"has attributes that this model was not trained with; allowed: none"
+        ):
             reporter.prepare(case)
     assert "attributes" not in reporter(case.frontal).as_dict()
 
 
-CHOICES = [{"select": "agreement"}, {"commitment": "read"}, {"commitment": "read", "select": "agreement"}]
+CHOICES = [
+    {"select": "agreement"},
+    {"commitment": "read"},
+    {"commitment": "read", "select": "agreement"},
+]
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ", ".join(choice.values()))
 def test_reports_by_other_choices_are_those_of_the_decode_stage(
     world: World, reporter: Reporter, monkeypatch, choice: dict[str, str]
 ) -> None:
-    """Whatever the batch; a list that is read is that of the threshold, a record's before that of the settings."""
+    """Whatever the batch; a list that is read is that of the threshold, a record's before that of
+    the settings."""
     if "commitment" not in choice:
         commit_to_two_tokens(monkeypatch)
-    decode = world.decode.model_copy(update=choice | {"threshold": 0.6, "max_new_tokens": 120, "candidates": 2})
+    decode = world.decode.model_copy(
+        update=choice | {"threshold": 0.6, "max_new_tokens": 120, "candidates": 2}
+    )
     monkeypatch.setattr(reporter._generator, "decode", decode)
     ids = [line["record_id"] for context in ("sn", "mw") for line in world.predictions(context)]
     results = reporter.generate([world.case(record_id) for record_id in ids])
     model, record = load_model(world.root / "calibrate", world.backbones)
     store = open_features(world.root / "features", world.backbones, "cpu")
     reader = read_reader(world.root / "findings", world.root / "calibrate")
-    stage = Generator(model, load_tokenizer(world.backbones), store, record.model, decode, "cpu", reader)
+    stage = Generator(
+        model, load_tokenizer(world.backbones), store, record.model, decode, "cpu", reader
+    )
     rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
-    assert [result.generated for result in results] == [one.text for i in ids for one in stage([rows[i]])]
+    assert [result.generated for result in results] == [
+        one.text for i in ids for one in stage([rows[i]])
+    ]
     plain = [line["generated"] for context in ("sn", "mw") for line in world.predictions(context)]
     assert [result.generated for result in results] != plain
     if "commitment" in choice:
         chances = [result.probabilities for result in results]
-        assert [result.commitment for result in results] == [one and one.commitment(0.6) for one in chances]
+        assert [result.commitment for result in results] == [
+            one and one.commitment(0.6) for one in chances
+        ]
         (strict,) = stage([rows[ids[0]] | {"threshold": 0.99}])
-        assert chances[0] is not None and strict.text.startswith(render_anchor(chances[0].commitment(0.99)))
-    monkeypatch.setattr(reporter._generator, "extract", lambda text: Extraction("no edema .", None, False))
-    noted = ["were left out" in str(one.notes) for one in (*results, *reporter.generate([world.case(ids[0])]))]
+        assert chances[0] is not None and strict.text.startswith(
+            render_anchor(chances[0].commitment(0.99))
+        )
+    monkeypatch.setattr(
+        reporter._generator, "extract", lambda text: Extraction("no edema .", None, False)
+    )
+    noted = [
+        "were left out" in str(one.notes)
+        for one in (*results, *reporter.generate([world.case(ids[0])]))
+    ]
     assert noted == [False] * len(results) + [True]
 
 
-@pytest.mark.parametrize(("commits", "reason"), [(True, "`findings` stage"), (False, "trained without Commit")])
-def test_reading_is_refused_with_the_reason(world: World, reporter: Reporter, commits: bool, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("commits", "reason"), [(True, "`findings` stage"), (False, "trained without Commit")]
+)
+def test_reading_is_refused_with_the_reason(
+    world: World, reporter: Reporter, commits: bool, reason: str
+) -> None:
     own, decode = reporter._generator, world.decode.model_copy(update={"commitment": "read"})
     described = read_record(world.root / "calibrate").model
     if not commits:
@@ -223,7 +320,9 @@ def test_depth_weights_are_those_of_the_decode_stage(world: World, reporter: Rep
         assert routing.depths == (1, 2, 3) and abs(sum(routing.means().values()) - 1) < 1e-5
 
 
-def test_a_patch_of_the_map_lies_where_its_evidence_is(reporter: Reporter, exported: Path, tmp_path: Path) -> None:
+def test_a_patch_of_the_map_lies_where_its_evidence_is(
+    reporter: Reporter, exported: Path, tmp_path: Path
+) -> None:
     """``image`` is what the encoder saw, and the weights' rows and columns are its own."""
     wide = np.random.default_rng(1).integers(0, 255, (60, 200), dtype=np.uint8)
     result = reporter(Image.fromarray(wide))
@@ -236,12 +335,17 @@ def test_a_patch_of_the_map_lies_where_its_evidence_is(reporter: Reporter, expor
     changed = levels.clone()
     changed[:, 14:28, 42:56] = 255 - changed[:, 14:28, 42:56]
     embed = encoder.model.embeddings.patch_embeddings
-    moved = (embed(encoder.preparation.values(levels[None])) - embed(encoder.preparation.values(changed[None]))).abs()
+    moved = (
+        embed(encoder.preparation.values(levels[None]))
+        - embed(encoder.preparation.values(changed[None]))
+    ).abs()
     assert moved.sum(-1).view(4, 4).nonzero().tolist() == [[1, 3]]
 
 
 @pytest.mark.parametrize("study", ["50000002", "50000003", "50000004"])
-def test_every_kind_of_source_gives_the_same_report(world: World, reporter: Reporter, study: str) -> None:
+def test_every_kind_of_source_gives_the_same_report(
+    world: World, reporter: Reporter, study: str
+) -> None:
     """A path as text or Path, bytes, and an image that Pillow opened: colour, DICOM, 16 bits."""
     case = world.case(f"sn-{study}")
     path = Path(str(case.frontal))
@@ -260,26 +364,44 @@ def test_all_contexts_are_the_case_with_sources_left_out(world: World, reporter:
     results = reporter.in_all_contexts(case)
     assert list(results) == list(CONTEXTS)
     for context, result in results.items():
-        line = next(line for line in world.predictions(context) if line["record_id"].endswith("50000003"))
-        assert (result.context, result.generated, result.gate) == (context, line["generated"], line["gate"])
+        line = next(
+            line for line in world.predictions(context) if line["record_id"].endswith("50000003")
+        )
+        assert (result.context, result.generated, result.gate) == (
+            context,
+            line["generated"],
+            line["gate"],
+        )
         assert (result.lateral is None) == (context[0] == "s")
     assert list(reporter.in_all_contexts(world.case("mn-50000003"))) == ["sn", "mn"]
 
 
-def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path, reporter: Reporter) -> None:
+def test_the_view_comes_from_the_person_then_from_the_dicom_file(
+    tmp_path: Path, reporter: Reporter
+) -> None:
     values = np.random.default_rng(0).integers(0, 4095, (60, 60))
     frontal = write_dicom(tmp_path / "f.dcm", values, ViewPosition="AP")
     lateral = write_dicom(tmp_path / "l.dcm", values[::-1], ViewPosition="LL")
     assert reporter.prepare(Case(frontal)).view == "AP"
     assert reporter.prepare(Case(frontal, view="PA")).view == "PA"
     # like a table's, a view that is only frontal leaves its direction to the header
-    views = {"pa ": "PA", "postero-anterior": "PA", "AP SUPINE": "AP", "Frontal": "AP", "other": "other"}
+    views = {
+        "pa ": "PA",
+        "postero-anterior": "PA",
+        "AP SUPINE": "AP",
+        "Frontal": "AP",
+        "other": "other",
+    }
     for words, view in views.items():
         assert reporter.prepare(Case(frontal, view=words)).view == view
     assert reporter.prepare(Case(Image.linear_gradient("L"))).view == "other"
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
-    shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER", ViewPosition="PA")
-    assert reporter.prepare(Case(shoulder)).notes == ("the image given as frontal: BodyPartExamined is SHOULDER",)
+    shoulder = write_dicom(
+        tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER", ViewPosition="PA"
+    )
+    assert reporter.prepare(Case(shoulder)).notes == (
+        "the image given as frontal: BodyPartExamined is SHOULDER",
+    )
     assert reporter.prepare(Case(lateral, frontal, view="PA")).notes == (
         "the DICOM file given as frontal is marked as a lateral view",
         "the DICOM file given as lateral is marked as a frontal view",
@@ -297,5 +419,7 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
         ("stable cardiomegaly .", None, ["cardiomegaly"]),
     ],
 )
-def test_comparisons_that_the_previous_report_does_not_support(report: str, prior: str | None, expected: list[str]):
+def test_comparisons_that_the_previous_report_does_not_support(
+    report: str, prior: str | None, expected: list[str]
+):
     assert unsupported_comparisons(report, prior) == expected

@@ -1,4 +1,5 @@
-"""A phase as the stage runs it, interrupted at any time and started again: the same checkpoint, or a refusal."""
+"""A phase as the stage runs it, interrupted at any time and started again: the same checkpoint, or
+a refusal."""
 
 import json
 import math
@@ -51,7 +52,9 @@ def phase(inputs: dict[str, Path], log, tmp_path: Path) -> Callable[..., list]:
     return train
 
 
-def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, tmp_path: Path) -> None:
+def test_without_calibrate_the_checkpoint_is_its_parent(
+    phase, backbones: Path, tmp_path: Path
+) -> None:
     params = parameters(gate_inputs="none")
     for name, start in (("warmup", None), ("parent", "warmup")):
         phase(name, params, start)
@@ -64,13 +67,19 @@ def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, 
         assert torch.equal(value, other), name
 
 
-@pytest.mark.parametrize(("trains", "parts"), listed_cases(__file__, "a_part_of_the_parent_is_trained_on_instead"))
-def test_a_part_of_the_parent_is_trained_on_instead(trains, parts, phase, backbones: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trains", "parts"), listed_cases(__file__, "a_part_of_the_parent_is_trained_on_instead")
+)
+def test_a_part_of_the_parent_is_trained_on_instead(
+    trains, parts, phase, backbones: Path, tmp_path: Path
+) -> None:
     """The checkpoint has that part alone; the rest of the model is the parent's."""
     params = parameters(trains=trains, learning_rate=0.1)
     for name, start in ALL:
         logged = phase(name, params, start)
-    assert all(math.isfinite(values["loss/total"]) for _, values in logged if "loss/total" in values)
+    assert all(
+        math.isfinite(values["loss/total"]) for _, values in logged if "loss/total" in values
+    )
     own = load_file(tmp_path / "calibrate" / "model.safetensors")
     parent = load_file(tmp_path / "parent" / "model.safetensors")
     assert own and all(name.startswith(tuple(parts)) for name in own)
@@ -85,7 +94,9 @@ def test_a_part_of_the_parent_is_trained_on_instead(trains, parts, phase, backbo
             assert torch.equal(weights[name], value), name
 
 
-def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_sees_the_contexts_that_it_is_given(
+    phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     params = changed(parameters(gate_inputs="none"), "parent", contexts=["mw"])
     phase("warmup", params, None)
     seen = set()
@@ -103,11 +114,15 @@ def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monk
     with pytest.raises(ConfigError, match=r"parent.contexts has mn, but corpus.contexts does not"):
         values = params.model_dump()
         values["corpus"]["contexts"] = ["sn", "mw"]
-        validated(values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}}, "params", Params)
+        validated(
+            values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}}, "params", Params
+        )
 
 
 @pytest.mark.parametrize(("group", "key", "value", "words"), listed_cases(__file__, "other starts"))
-def test_a_start_that_does_not_fit_is_refused(phase, tmp_path: Path, group, key, value, words: str) -> None:
+def test_a_start_that_does_not_fit_is_refused(
+    phase, tmp_path: Path, group, key, value, words: str
+) -> None:
     phase("warmup", parameters(), None)
     phase("parent", parameters(), "warmup")
     record = json.loads((tmp_path / "parent/config.json").read_text())
@@ -117,18 +132,26 @@ def test_a_start_that_does_not_fit_is_refused(phase, tmp_path: Path, group, key,
         phase("parent", changed(parameters(), "train", seed=1), "parent")
 
 
-def test_a_parent_goes_on_from_a_finished_model(phase, inputs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_parent_goes_on_from_a_finished_model(
+    phase, inputs: dict[str, Path], tmp_path: Path
+) -> None:
     params = parameters()
     for name, start in ALL:
         phase(name, params, start)
     record = read_record(tmp_path / "parent")
     begun, finished = (
-        run.starting_model(record, params, run.Inputs(**inputs, start=tmp_path / start), torch.float32).state_dict()
+        run.starting_model(
+            record, params, run.Inputs(**inputs, start=tmp_path / start), torch.float32
+        ).state_dict()
         for start in ("calibrate", "parent")
     )
-    assert begun.keys() == finished.keys() and all(torch.equal(begun[name], finished[name]) for name in begun)
+    assert begun.keys() == finished.keys() and all(
+        torch.equal(begun[name], finished[name]) for name in begun
+    )
     seeds = (changed(params, "train", seed=seed) for seed in (1, 2))
-    fresh = (run.starting_model(record, other, run.Inputs(**inputs), torch.float32) for other in seeds)
+    fresh = (
+        run.starting_model(record, other, run.Inputs(**inputs), torch.float32) for other in seeds
+    )
     assert not torch.equal(*(next(model.interface.parameters()) for model in fresh))
 
 
@@ -142,7 +165,10 @@ def test_half_precision_runs_through_all_phases(
         assert "was trained in" not in capsys.readouterr().out
         AcceleratorState._reset_state()
         phase("calibrate", changed(params, "train", precision="float32"), "parent")
-        told = f"calibrate: precision is float32, but {tmp_path / 'parent'} was trained in bfloat16 (train.precision)"
+        told = (
+            f"calibrate: precision is float32, but {tmp_path / 'parent'} was trained in "
+            "bfloat16 (train.precision)"
+        )
         assert capsys.readouterr().out.count(told) == 1
         AcceleratorState._reset_state()
         phase("calibrate", params, "parent")
@@ -151,13 +177,19 @@ def test_half_precision_runs_through_all_phases(
     assert [[step for step, _ in curve] for curve in curves] == [[1, 2]] * 3
     assert all(0 < values["loss"] < 20 for curve in curves for _, values in curve)
     assert not list(tmp_path.glob("*.scratch"))
-    assert {read_record(tmp_path / name).precision for name in ("warmup", "parent", "calibrate")} == {"bfloat16"}
+    assert {
+        read_record(tmp_path / name).precision for name in ("warmup", "parent", "calibrate")
+    } == {"bfloat16"}
     model, record = load_model(tmp_path / "calibrate", backbones)
     assert record.parent is not None and record.parent.path == "../parent" and record.step == 2
-    assert {p.dtype for n, p in model.named_parameters() if n.startswith(("router.", "interface.", "calibrator."))} == {
-        torch.float32
+    assert {
+        p.dtype
+        for n, p in model.named_parameters()
+        if n.startswith(("router.", "interface.", "calibrator."))
+    } == {torch.float32}
+    assert {p.dtype for n, p in model.language.named_parameters() if "lora_" not in n} == {
+        torch.bfloat16
     }
-    assert {p.dtype for n, p in model.language.named_parameters() if "lora_" not in n} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize(("available", "supported"), [(True, True), (True, False), (False, True)])
@@ -171,15 +203,22 @@ def test_auto_is_bfloat16_on_a_gpu_that_has_it(
     assert run.mixed_precision("bfloat16") == "bf16"
 
 
-def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
+def test_a_phase_without_training_records_is_refused(
+    phase, records: pl.DataFrame, tmp_path: Path
+) -> None:
     only = records.with_columns(split=pl.lit("val"))
     write_table(tmp_path / "corpus" / "records.parquet", only, RECORD_SCHEMA)
-    with pytest.raises(DataError, match="warmup needs training records in contexts sn, but the corpus has none"):
+    with pytest.raises(
+        DataError, match="warmup needs training records in contexts sn, but the corpus has none"
+    ):
         phase("warmup", parameters(), None)
 
 
-def test_what_does_not_matter_does_not_start_anew(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings that change no weight, and those of other stages, keep the state of a stopped run."""
+def test_what_does_not_matter_does_not_start_anew(
+    phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that change no weight, and those of other stages, keep the state of a stopped
+    run."""
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -193,14 +232,18 @@ def test_what_does_not_matter_does_not_start_anew(phase, tmp_path: Path, monkeyp
 
     params = parameters()
     first = folders(params)
-    other = changed(params, "train", workers=3, state_interval=7, log_interval=9, checkpointing="on")
+    other = changed(
+        params, "train", workers=3, state_interval=7, log_interval=9, checkpointing="on"
+    )
     assert folders(changed(other, "features", workers=5, batch_size=3)) == first and len(first) == 1
     less = folders(changed(params, "train", lambda_tlw=0.1))
     assert less != first and len(less) == 1
 
 
 @pytest.mark.parametrize("phase", killed.PHASES)
-def test_killed_in_an_update_and_in_the_write_of_a_state(phase: str, setting: killed.Setting) -> None:
+def test_killed_in_an_update_and_in_the_write_of_a_state(
+    phase: str, setting: killed.Setting
+) -> None:
     task = setting.task(f"{phase}-killed", phase)
     killed.put_older(task)
     setting.kill((task, killed.STEP, 3))  # one state is there
@@ -212,14 +255,18 @@ def test_killed_in_an_update_and_in_the_write_of_a_state(phase: str, setting: ki
 
 def test_other_parameters_start_anew(setting: killed.Setting) -> None:
     params = drive.parameters(MODEL, train={"lambda_tlw": 0.5})
-    fresh, task = setting.task("parent-fresh", "parent", params), setting.task("parent-changed", "parent", params)
+    fresh, task = (
+        setting.task("parent-fresh", "parent", params),
+        setting.task("parent-changed", "parent", params),
+    )
     setting.kill((setting.task("parent-changed", "parent"), killed.STEP, 4))
     setting.server.finish(task, fresh)
     assert killed.steps(task) == killed.UPDATES and drive.weights(task) == drive.weights(fresh)
     assert drive.weights(fresh) != setting.reference("parent").weights
 
 
-#: A point at which the signal arrives, for which time it is met, and the updates that are left then.
+#: A point at which the signal arrives, for which time it is met, and the updates that are left
+#: then.
 MOMENTS = [
     (killed.STEP, 0, killed.UPDATES - 1),
     (killed.STEP, 2, killed.UPDATES - 3),  # the third update ends, and its validation waits
@@ -231,12 +278,17 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize(
-    ("phase", "sent"), [("parent", signal.SIGTERM), ("parent", signal.SIGINT), ("calibrate", signal.SIGINT)]
+    ("phase", "sent"),
+    [("parent", signal.SIGTERM), ("parent", signal.SIGINT), ("calibrate", signal.SIGINT)],
 )
-def test_a_stop_loses_no_update_and_changes_no_byte(phase: str, sent: signal.Signals, setting: killed.Setting) -> None:
+def test_a_stop_loses_no_update_and_changes_no_byte(
+    phase: str, sent: signal.Signals, setting: killed.Setting
+) -> None:
     for place, (point, number, left) in enumerate(MOMENTS):
         task = setting.task(f"{phase}-{sent.name}-{place}", phase)
-        ((code, output),) = setting.server.run(killed.stopped(task, point, number, signal=sent.name))
+        ((code, output),) = setting.server.run(
+            killed.stopped(task, point, number, signal=sent.name)
+        )
         assert code == 128 + sent and (killed.scratch(task) / "lock").exists(), output
         setting.server.finish(task)
         assert killed.steps(task) == left, (point, number)

@@ -1,8 +1,10 @@
 """A process as on a Mac, as far as another machine can have one.
 
-It lacks `sched_getaffinity`, its child processes begin anew instead of as copies, and it finds a GPU called `mps`.
+It lacks `sched_getaffinity`, its child processes begin anew instead of as copies, and it finds a
+GPU called `mps`.
 
-Python imports this file by itself where its folder is on PYTHONPATH. A tensor cannot be moved to the pretended GPU.
+Python imports this file by itself where its folder is on PYTHONPATH. A tensor cannot be moved to
+the pretended GPU.
 """
 
 import importlib.util

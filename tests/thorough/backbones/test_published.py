@@ -48,7 +48,10 @@ def test_the_encoder_of_previous_reports() -> None:
 def test_the_language_model_expects_english() -> None:
     folder = published("language")
     language = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
-    text = "The heart is normal in size. The lungs are clear. There is no pleural effusion or pneumothorax."
+    text = (
+        "The heart is normal in size. The lungs are clear. There is no pleural effusion or "
+        "pneumothorax."
+    )
     ids = torch.tensor([read_tokenizer(folder)(text)["input_ids"]])
     with torch.no_grad():
         logits = language(ids).logits[0, :-1].float()
@@ -56,5 +59,10 @@ def test_the_language_model_expects_english() -> None:
 
 
 def test_the_labeller_tells_presence_from_absence() -> None:
-    (labels,) = CheXbert(published("chexbert"))(["small left pleural effusion . no pneumothorax ."]).tolist()
-    assert [labels[OBSERVATIONS.index(name)] for name in ("Pleural Effusion", "Pneumothorax")] == [1, 2]
+    (labels,) = CheXbert(published("chexbert"))(
+        ["small left pleural effusion . no pneumothorax ."]
+    ).tolist()
+    assert [labels[OBSERVATIONS.index(name)] for name in ("Pleural Effusion", "Pneumothorax")] == [
+        1,
+        2,
+    ]

@@ -1,4 +1,5 @@
-"""The stand-ins of language, CheXbert and vision: what their training changes, and what it leaves."""
+"""The stand-ins of language, CheXbert and vision: what their training changes, and what it
+leaves."""
 
 import os
 from itertools import islice
@@ -13,7 +14,12 @@ from pacer.backbones.chexbert import CheXbert
 from pacer.backbones.make_backbones import MODELS
 from pacer.backbones.pointers import provenance
 from pacer.backbones.standins import vision
-from pacer.backbones.standins.bert import HEADS, head_targets, make_chexbert_standin, make_text_standin
+from pacer.backbones.standins.bert import (
+    HEADS,
+    head_targets,
+    make_chexbert_standin,
+    make_text_standin,
+)
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.training import ReportTask, peak_schedule
 from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
@@ -28,14 +34,26 @@ from tests.support.cases import listed_cases
 
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
 SMALL = TextStandin(
-    width=32, layers=2, heads=2, vocabulary=300, texts=300, steps=2500, batch_size=8, learning_rate=2e-3
+    width=32,
+    layers=2,
+    heads=2,
+    vocabulary=300,
+    texts=300,
+    steps=2500,
+    batch_size=8,
+    learning_rate=2e-3,
 )
 
 
 def labelled(report: str, statuses: dict[int, int]) -> LabelledText:
-    """A text and what it says: a finding's number, and its status 1 positive, 2 negative or 3 uncertain."""
-    lists = ([FINDINGS[f] for f, given in statuses.items() if given == status] for status in (1, 2, 3))
-    return LabelledText(report, clean_report(report), Anchor.of(*lists), (), "PA", "findings", None, None)
+    """A text and what it says: a finding's number, and its status 1 positive, 2 negative or 3
+    uncertain."""
+    lists = (
+        [FINDINGS[f] for f, given in statuses.items() if given == status] for status in (1, 2, 3)
+    )
+    return LabelledText(
+        report, clean_report(report), Anchor.of(*lists), (), "PA", "findings", None, None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +62,12 @@ def world() -> list[LabelledText]:
     draw = np.random.default_rng(0)
     texts = []
     for _ in range(300):
-        statuses = {int(f): int(draw.integers(1, 4)) for f in draw.choice([1, 3, 8], size=2, replace=False)}
-        texts.append(labelled(" ".join(FRAMES[s].format(FINDINGS[f]) for f, s in statuses.items()), statuses))
+        statuses = {
+            int(f): int(draw.integers(1, 4)) for f in draw.choice([1, 3, 8], size=2, replace=False)
+        }
+        texts.append(
+            labelled(" ".join(FRAMES[s].format(FINDINGS[f]) for f, s in statuses.items()), statuses)
+        )
     return texts
 
 
@@ -65,7 +87,9 @@ def test_the_labeller_labels(labeller, world):
     assert set(facts["held_out_accuracy"]["raw"]) == {*FINDINGS, "no finding"}
 
 
-@pytest.mark.parametrize("stated, no_finding", listed_cases(__file__, "no_finding_follows_the_convention"))
+@pytest.mark.parametrize(
+    "stated, no_finding", listed_cases(__file__, "no_finding_follows_the_convention")
+)
 def test_no_finding_follows_the_convention(stated, no_finding):
     statuses = np.array([[stated.get(finding, 0) for finding in FINDINGS]])
     classes = head_targets(statuses)
@@ -78,7 +102,9 @@ def test_the_text_model_is_a_plain_bert(world, tmp_path):
     model = AutoModel.from_pretrained(tmp_path, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert isinstance(model, BertModel) and model.config.hidden_size == 32
-    batch = tokenizer(["No Edema.", "no edema ."], padding="max_length", max_length=100, return_tensors="pt")
+    batch = tokenizer(
+        ["No Edema.", "no edema ."], padding="max_length", max_length=100, return_tensors="pt"
+    )
     assert batch["input_ids"][0].tolist() == batch["input_ids"][1].tolist()
     with torch.inference_mode():
         assert model(**batch).last_hidden_state.shape == (2, 100, 32)
@@ -87,13 +113,19 @@ def test_the_text_model_is_a_plain_bert(world, tmp_path):
 
 def test_the_schedule_rises_and_falls():
     factors = [peak_schedule(step, 100) for step in range(100)]
-    assert factors[9] == 1.0 and factors[:10] == sorted(factors[:10]) and factors[10:] == sorted(factors[10:])[::-1]
+    assert (
+        factors[9] == 1.0
+        and factors[:10] == sorted(factors[:10])
+        and factors[10:] == sorted(factors[10:])[::-1]
+    )
     assert 0 < factors[0] <= 0.1 and 0 <= factors[-1] < 0.01
     assert peak_schedule(0, 1) == 1.0
 
 
 def test_batches_cover_the_rows_pass_by_pass():
-    task = ReportTask([[f"{'edema ' * number}." for number in range(50)]], 300, np.random.default_rng(0))
+    task = ReportTask(
+        [[f"{'edema ' * number}." for number in range(50)]], 300, np.random.default_rng(0)
+    )
     assert sorted([*task.rows, *task.held_out]) == list(range(50)) and len(task.held_out) == 5
     batches = list(islice(task.batches(4), 24))
     assert max(map(len, batches)) == 4
@@ -101,7 +133,14 @@ def test_batches_cover_the_rows_pass_by_pass():
 
 
 CONFIG = VisionStandin(
-    width=16, image_size=56, patch_size=14, heads=2, images=24, steps=24, batch_size=8, learning_rate=3e-3
+    width=16,
+    image_size=56,
+    patch_size=14,
+    heads=2,
+    images=24,
+    steps=24,
+    batch_size=8,
+    learning_rate=3e-3,
 )
 
 
@@ -112,7 +151,11 @@ def images() -> TrainingImages:
 
 def states(folder: Path, images: TrainingImages) -> tuple[torch.Tensor, ...]:
     """Patch states after every block, then the endpoint, [n, N, width]."""
-    grey = ((torch.from_numpy(images.images).float() / 255 - MEAN) / STD).unsqueeze(1).expand(-1, 3, -1, -1)
+    grey = (
+        ((torch.from_numpy(images.images).float() / 255 - MEAN) / STD)
+        .unsqueeze(1)
+        .expand(-1, 3, -1, -1)
+    )
     with torch.no_grad():
         outputs = Dinov2Model.from_pretrained(folder)(pixel_values=grey, output_hidden_states=True)
     return tuple(state[:, 1:] for state in (*outputs.hidden_states, outputs.last_hidden_state))
@@ -149,7 +192,8 @@ def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) ->
 def test_a_corpus_whose_places_are_not_known_is_learnt_from_a_residual_network(
     images: TrainingImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The network learns findings first, most of its steps at half the size; the encoder then learns what it says."""
+    """The network learns findings first, most of its steps at half the size; the encoder then
+    learns what it says."""
     sizes, taught = [], []
     forward, taught_loss = ResidualNetwork.forward, vision._taught_loss
 
@@ -166,11 +210,14 @@ def test_a_corpus_whose_places_are_not_known_is_learnt_from_a_residual_network(
     provenance = make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
     assert provenance["steps"] == [120, 24] and "residual" in provenance["objective"]
     assert sizes == [28] * 102 + [56] * (18 + 24)
-    assert np.mean([loss.item() for loss in taught[-6:]]) < 0.9 * np.mean([loss.item() for loss in taught[:6]])
+    assert np.mean([loss.item() for loss in taught[-6:]]) < 0.9 * np.mean(
+        [loss.item() for loss in taught[:6]]
+    )
 
 
 def test_varied_radiographs_are_those_that_they_were() -> None:
-    """Another cut and exposure each time, no mirror: what is bright on the left stays on the left."""
+    """Another cut and exposure each time, no mirror: what is bright on the left stays on the
+    left."""
     torch.manual_seed(0)
     pixels = torch.zeros(64, 1, 56, 56)
     pixels[..., 10:46, 8:24] = 1.0
@@ -182,12 +229,19 @@ def test_varied_radiographs_are_those_that_they_were() -> None:
     assert 0.7 < spread.min() < 0.9 and 1.1 < spread.max() < 1.3  # contrast by a fifth
 
 
-def test_one_at_a_time_makes_the_same_as_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_at_a_time_makes_the_same_as_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vision = {"vision": Backbone(provider="local", path=".")}  # no stand-in
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
     beside = make(tmp_path / "beside", **vision)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
     assert make(tmp_path / "alone", **vision) == beside
     assert {file.split("/")[0] for file in beside} == {*MODELS} - {"vision"}
-    assert all(provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014" for name in MODELS[1:])
-    assert all(provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in MODELS[1:])
+    assert all(
+        provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014"
+        for name in MODELS[1:]
+    )
+    assert all(
+        provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in MODELS[1:]
+    )

@@ -1,4 +1,5 @@
-"""The benches in miniature on the CPU, how a part of `make gpu` ends, Open-I's scores by hand, promises."""
+"""The benches in miniature on the CPU, how a part of `make gpu` ends, Open-I's scores by hand,
+promises."""
 
 import math
 import signal
@@ -33,7 +34,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("part", "row"), listed_cases(__file__, "every_bench_runs_in_miniature"))
-def test_every_bench_runs_in_miniature(part: str, row: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_bench_runs_in_miniature(
+    part: str, row: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path, option, preset = gpu_bench.PARTS[part][1]
     assert (option, preset) == ("--preset", "gpu")
     out, threads = tmp_path / "results.md", torch.get_num_threads()
@@ -63,9 +66,12 @@ def test_when_stopped_it_writes_what_the_part_has_printed(
     gpu: None, on_terminate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     stop = (
-        "import os, signal, time; print('| begun |', flush=True); os.kill(os.getppid(), signal.SIGTERM); time.sleep(99)"
+        "import os, signal, time; print('| begun |', flush=True); os.kill(os.getppid(), "
+        "signal.SIGTERM); time.sleep(99)"
     )
-    monkeypatch.setattr(gpu_bench, "PARTS", {"long": (1, ("-c", stop)), "next": (1, ("-c", "print(1)"))})
+    monkeypatch.setattr(
+        gpu_bench, "PARTS", {"long": (1, ("-c", stop)), "next": (1, ("-c", "print(1)"))}
+    )
     with pytest.raises(SystemExit, match="failed: long"):
         gpu_bench.main(["--out", str(tmp_path / "gpu.md")])
     written = (tmp_path / "gpu.md").read_text()
@@ -77,7 +83,8 @@ def test_a_part_that_fails_says_so_and_the_next_goes_on(
 ) -> None:
     hang = (
         "import subprocess, time; child = subprocess.Popen(['sleep', '99']); "
-        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid)); print('| begun |', flush=True); time.sleep(99)"
+        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid)); print('| begun |', "
+        "flush=True); time.sleep(99)"
     )
     codes = {
         "slow": hang,
@@ -90,7 +97,9 @@ def test_a_part_that_fails_says_so_and_the_next_goes_on(
     out = tmp_path / "gpu.md"
     with pytest.raises(SystemExit, match="failed: slow, broken, killed"):
         gpu_bench.main(["--out", str(out)])
-    written = {text.removeprefix("## ").partition(":")[0]: text for text in out.read_text().split("\n## ")}
+    written = {
+        text.removeprefix("## ").partition(":")[0]: text for text in out.read_text().split("\n## ")
+    }
     assert "ran out of its time" in written["slow"] and "| begun |" in written["slow"]
     assert "exit code 1 (" in written["broken"] and "ValueError: no room" in written["broken"]
     assert "exit code -9 (" in written["killed"]
@@ -117,35 +126,52 @@ def test_unknown_parts_and_machines_without_a_gpu_are_refused(
 
 @pytest.fixture
 def corpus() -> pl.DataFrame:
-    """Contexts sn and mn of eight patients, the last three in test, two of whose reports are in no other."""
+    """Contexts sn and mn of eight patients, the last three in test, two of whose reports are in no
+    other."""
     records = few_records(".png").filter(pl.col("context").is_in(["sn", "mn"]))
     last = pl.col("study_id").is_in(["s5", "s6", "s7"])
-    added = pl.when(pl.col("study_id").is_in(["s5", "s6"])).then(pl.lit(" the ribs are old .")).otherwise(pl.lit(""))
+    added = (
+        pl.when(pl.col("study_id").is_in(["s5", "s6"]))
+        .then(pl.lit(" the ribs are old ."))
+        .otherwise(pl.lit(""))
+    )
     return records.with_columns(
-        split=pl.when(last).then(pl.lit("test")).otherwise(pl.lit("train")), report=pl.col("report") + added
+        split=pl.when(last).then(pl.lit("test")).otherwise(pl.lit("train")),
+        report=pl.col("report") + added,
     )
 
 
 def test_the_nearest_radiograph_is_the_same_one(
     corpus: pl.DataFrame, backbones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drive.write_features(tmp_path / "features", tmp_path / "images", backbones, drive.parameters(MODEL), seed=0)
+    drive.write_features(
+        tmp_path / "features", tmp_path / "images", backbones, drive.parameters(MODEL), seed=0
+    )
     monkeypatch.setattr(openi, "FEATURES", tmp_path / "features")
-    assert openi.nearest_reports(corpus, corpus) == dict(corpus.select("record_id", "report").iter_rows())
+    assert openi.nearest_reports(corpus, corpus) == dict(
+        corpus.select("record_id", "report").iter_rows()
+    )
 
 
-def written(row: str, replicate: str | None, control: str, reports: dict[str, str], *, committed: bool) -> list[dict]:
+def written(
+    row: str, replicate: str | None, control: str, reports: dict[str, str], *, committed: bool
+) -> list[dict]:
     """Lines of one system, with what the rules read in its reports for a commitment."""
     about = {"row": row, "replicate": replicate, "control": control}
     return [
         about
-        | {"record_id": record, "report": text, "commitment": extract_anchor(text).as_dict() if committed else None}
+        | {
+            "record_id": record,
+            "report": text,
+            "commitment": extract_anchor(text).as_dict() if committed else None,
+        }
         for record, text in reports.items()
     ]
 
 
 def test_findings_chance_and_controls(corpus: pl.DataFrame, tmp_path: Path) -> None:
-    """The three test reports of a context name nothing, a cardiomegaly, and an effusion and a pneumonia."""
+    """The three test reports of a context name nothing, a cardiomegaly, and an effusion and a
+    pneumonia."""
     train, test = of_split(corpus, "train"), of_split(corpus, "test")
     right = dict(test.select("record_id", "report").iter_rows())
     heart = dict.fromkeys(right, "mild cardiomegaly .")
@@ -154,13 +180,19 @@ def test_findings_chance_and_controls(corpus: pl.DataFrame, tmp_path: Path) -> N
     for control, reports in ((scores.ANOTHER, heart), (scores.NO_LATERAL, lateral)):
         lines += written(scores.PACER, "43", control, reports, committed=True)
     lines += written(scores.NEAREST, None, "", heart, committed=False)
-    lines += written(scores.CONSTANT, None, "", openi.constant_reports(train, test), committed=False)
+    lines += written(
+        scores.CONSTANT, None, "", openi.constant_reports(train, test), committed=False
+    )
     openi.write_lines(lines, tmp_path)
     judged = scores.Corpus(corpus, openi.read_lines(tmp_path))
     assert judged.new.to_list() == [True, True, False] * 2
     names = [scores.PACER, scores.NEAREST, scores.CONSTANT]
     table = scores.findings_table(judged, names, pl.Series([True] * 6))
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table if line.startswith("| ")][1:]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table
+        if line.startswith("| ")
+    ][1:]
     assert [[*row[:3], row[3].split()[0]] for row in rows] == [
         [scores.PACER, "43", "commitment", "1.000"],
         [scores.PACER, "43", "report", "1.000"],
@@ -169,7 +201,9 @@ def test_findings_chance_and_controls(corpus: pl.DataFrame, tmp_path: Path) -> N
     ]
     assert [cell.split(" (")[0] for cell in rows[0][6:]] == [".333", ".333", "6 of 6"]
     assert rows[2][4] == ".333", "whoever writes the same for everybody has the F1 of chance"
-    assert abs(float(rows[0][4]) - 1 / 3) < 0.05, "each of three findings meets its patient in a third of the deals"
+    assert abs(float(rows[0][4]) - 1 / 3) < 0.05, (
+        "each of three findings meets its patient in a third of the deals"
+    )
     gain, excess, each = scores.difference(
         judged, scores.System(scores.PACER), scores.System(scores.NEAREST), pl.Series([True] * 6)
     )
@@ -183,10 +217,12 @@ CALIBRATIONS, BARS = 500, {0.9: 0.12, 0.95: 0.07, 0.99: 0.025}
 @pytest.mark.parametrize("patients", [60, 100, 300])
 @pytest.mark.parametrize("name", promise_populations.POPULATIONS)
 def test_the_promise_is_broken_as_seldom_as_it_says(name: str, patients: int) -> None:
-    """At most the bar and two standard errors of the simulation; at 300 patients some, as a bound that states nothing
-    is none."""
+    """At most the bar and two standard errors of the simulation; at 300 patients some, as a bound
+    that states nothing is none."""
     population = promise_populations.POPULATIONS[name]
-    shares = dict(zip(BARS, promise_populations.broken(population, patients, CALIBRATIONS), strict=True))
+    shares = dict(
+        zip(BARS, promise_populations.broken(population, patients, CALIBRATIONS), strict=True)
+    )
     for confidence, bar in BARS.items():
         assert shares[confidence] <= bar + 2 * math.sqrt(bar * (1 - bar) / CALIBRATIONS)
     assert patients < 300 or shares[0.9] > 0

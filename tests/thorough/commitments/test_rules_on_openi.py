@@ -1,8 +1,10 @@
-"""The rules on Open-I: human MeSH terms (presence), CheXpert-labeler (polarity on the findings), and cleaned text.
+"""The rules on Open-I: human MeSH terms (presence), CheXpert-labeler (polarity on the findings),
+and cleaned text.
 
-The gold's labels are presence alone; a finding that a report calls possible counts as present in it. ``Effusion`` is
-pleural effusion, ``Pleural_Thickening`` pleural abnormality (MeSH "Thickening", of anything), ``Nodule`` and ``Mass``
-lung lesion. It has no label for fracture, lung opacity, enlarged mediastinum and devices.
+The gold's labels are presence alone; a finding that a report calls possible counts as present in
+it. ``Effusion`` is pleural effusion, ``Pleural_Thickening`` pleural abnormality (MeSH "Thickening",
+of anything), ``Nodule`` and ``Mass`` lung lesion. It has no label for fracture, lung opacity,
+enlarged mediastinum and devices.
 """
 
 import gzip
@@ -28,7 +30,15 @@ GOLD = {
 ALIKE = ("atelectasis", "cardiomegaly", "consolidation", "edema", "pneumonia", "pneumothorax")
 GOLD |= {name: (name.capitalize(),) for name in ALIKE}
 #: Findings whose denials are compared.
-DENIED = ("cardiomegaly", "consolidation", "pneumothorax", "pleural effusion", "pneumonia", "edema", "fracture")
+DENIED = (
+    "cardiomegaly",
+    "consolidation",
+    "pneumothorax",
+    "pleural effusion",
+    "pneumonia",
+    "edema",
+    "fracture",
+)
 _CLASS = {1: "positive", 0: "negative", -1: "uncertain"}
 
 
@@ -47,13 +57,23 @@ def whole(row: dict[str, Any]) -> str:
 
 def chexpert_anchor(row: dict[str, Any]) -> Anchor:
     """CheXpert's labels of the findings section."""
-    states = {finding: _CLASS.get(row["chexpert14_auto"][name]) for finding, name in OBSERVATION_OF.items()}
-    return Anchor.of(**{name: [f for f, state in states.items() if state == name] for name in POLARITIES})
+    states = {
+        finding: _CLASS.get(row["chexpert14_auto"][name])
+        for finding, name in OBSERVATION_OF.items()
+    }
+    return Anchor.of(
+        **{name: [f for f, state in states.items() if state == name] for name in POLARITIES}
+    )
 
 
-def counts(expected: Sequence[set[str]], found: Sequence[set[str]], findings: Sequence[str]) -> np.ndarray:
+def counts(
+    expected: Sequence[set[str]], found: Sequence[set[str]], findings: Sequence[str]
+) -> np.ndarray:
     """Of each finding: reports that have it in both, found alone, expected alone [findings, 3]."""
-    there, seen = (np.array([[name in names for name in findings] for names in sets]) for sets in (expected, found))
+    there, seen = (
+        np.array([[name in names for name in findings] for names in sets])
+        for sets in (expected, found)
+    )
     return np.stack([there & seen, seen & ~there, there & ~seen], axis=-1).sum(axis=0)
 
 
@@ -64,7 +84,12 @@ def f1(table: np.ndarray) -> float:
 
 def test_positives_against_human_labels(rows: list[dict[str, Any]]) -> None:
     gold = [
-        {name for name, labels in GOLD.items() if any(row["gold14_mesh"][label] for label in labels)} for row in rows
+        {
+            name
+            for name, labels in GOLD.items()
+            if any(row["gold14_mesh"][label] for label in labels)
+        }
+        for row in rows
     ]
     found = [set(extract_anchor(whole(row)).positive) for row in rows]
     assert len(rows) == 2365
@@ -84,4 +109,7 @@ def test_denials_against_chexpert(rows: list[dict[str, Any]]) -> None:
 
 def test_cleaned_reports_read_the_same(rows: list[dict[str, Any]]) -> None:
     texts = [whole(row) for row in rows]
-    assert np.mean([extract_anchor(text) == extract_anchor(clean_report(text)) for text in texts]) > 0.99
+    assert (
+        np.mean([extract_anchor(text) == extract_anchor(clean_report(text)) for text in texts])
+        > 0.99
+    )

@@ -13,18 +13,25 @@ from pacer.decoding.run import decode_records, trained_generator
 from tests.support import drive
 from tests.support.models import MODEL, save_calibrated, save_reader
 
-#: The stage, and then the processes that there were: that one process alone made the files must not pass for two.
-#: Each tells its rank in one write, or the two get mixed.
+#: The stage, and then the processes that there were: that one process alone made the files must not
+#: pass for two. Each tells its rank in one write, or the two get mixed.
 SCRIPT = f"""
 import runpy
 runpy.run_path({str(drive.ROOT / "stages" / "decode.py")!r})["main"]()
 from pacer.core.processes import process_state
-print(f"rank {{process_state().process_index}} of {{process_state().num_processes}}\\n", end="", flush=True)
+state = process_state()
+print(f"rank {{state.process_index}} of {{state.num_processes}}\\n", end="", flush=True)
 """
 
 
 def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -> None:
-    decode = {"min_new_tokens": 2, "max_new_tokens": 12, "batch_size": 3, "examples": 2, "controls": ["no_lateral"]}
+    decode = {
+        "min_new_tokens": 2,
+        "max_new_tokens": 12,
+        "batch_size": 3,
+        "examples": 2,
+        "controls": ["no_lateral"],
+    }
     params = drive.parameters(MODEL, decode=decode)
     (tmp_path / "data").mkdir()
     drive.write_inputs(tmp_path / "data", backbones, params)

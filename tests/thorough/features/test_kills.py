@@ -15,7 +15,8 @@ __all__ = ["setting"]
 
 
 def test_killed_anywhere_at_most_one_shard_is_repeated(setting: Setting) -> None:
-    """At each batch and at each moment at which a file gets its name or goes, in the first run and in a second."""
+    """At each batch and at each moment at which a file gets its name or goes, in the first run and
+    in a second."""
     assert ("encode images", 6) in setting.points and ("os.replace out", 0) in setting.points
     setting.survive(setting.points, "killed", IMAGES + SHARD)
 
@@ -23,7 +24,10 @@ def test_killed_anywhere_at_most_one_shard_is_repeated(setting: Setting) -> None
 def test_killed_again_and_again(setting: Setting) -> None:
     """Each start has three batches and a shard needs two: what a start leaves is one more shard."""
     name, starts = "again", 0
-    while setting.server.run(setting.task(name, stop={"point": "encode images", "number": 3}))[0][0] == KILLED:
+    while (
+        setting.server.run(setting.task(name, stop={"point": "encode images", "number": 3}))[0][0]
+        == KILLED
+    ):
         starts += 1
     assert starts == 2 and contents(setting.folder / name) == setting.whole
     assert setting.encoded(name)["0"] <= IMAGES + starts * SHARD
@@ -45,7 +49,8 @@ def test_killed_while_it_repairs(setting: Setting) -> None:
 
 @pytest.fixture(scope="module")
 def together(setting: Setting) -> tuple[int, str]:
-    """Two processes: a store, and then one that lacks an image of the second shard, the second process's."""
+    """Two processes: a store, and then one that lacks an image of the second shard, the second
+    process's."""
     bad = setting.folder / "bad.png"
     bad.write_bytes(b"")
     images = setting.images.with_columns(
@@ -59,7 +64,9 @@ def test_two_processes_make_the_store_of_one(setting: Setting, together: tuple[i
     assert setting.encoded("together") == {"0": 6, "1": 4}
 
 
-def test_an_unreadable_image_of_one_process_ends_all(setting: Setting, together: tuple[int, str]) -> None:
+def test_an_unreadable_image_of_one_process_ends_all(
+    setting: Setting, together: tuple[int, str]
+) -> None:
     code, output = together
     assert code != 0 and not (setting.folder / "refused").exists()
     assert "error: 1 image cannot be read" in output, output
@@ -74,7 +81,9 @@ def test_an_unreadable_image_of_one_process_ends_all(setting: Setting, together:
 @pytest.mark.parametrize(("rank", "shards"), [(1, 1), (0, 1)])
 def test_a_killed_process_leaves_its_shards(setting: Setting, rank: int, shards: int) -> None:
     name = f"lost{rank}"
-    code, output = setting.launch(setting.task(name, stop={"point": "encode images", "number": 2, "rank": rank}))
+    code, output = setting.launch(
+        setting.task(name, stop={"point": "encode images", "number": 2, "rank": rank})
+    )
     assert code != 0 and "SIGKILL" in output
     made = list(Path(f"{setting.folder / name}.scratch").rglob("images-*.safetensors"))
     assert len(made) >= shards

@@ -1,4 +1,5 @@
-"""Every real image at hand goes through the stage, in both modes; damaged copies are refused by name."""
+"""Every real image at hand goes through the stage, in both modes; damaged copies are refused by
+name."""
 
 from pathlib import Path
 
@@ -17,16 +18,28 @@ from tests.support.building import CONFIG
 from tests.support.real import DATA, real
 
 
-@pytest.mark.parametrize(("corpus", "count"), [("openi/images", 6087), ("covid", 229), ("dicom", 2)])
+@pytest.mark.parametrize(
+    ("corpus", "count"), [("openi/images", 6087), ("covid", 229), ("dicom", 2)]
+)
 def test_all_images_pass(backbones: Path, tmp_path: Path, corpus: str, count: int) -> None:
-    paths = sorted(str(path) for path in real(corpus).rglob("*") if path.suffix in (".jpg", ".jpeg", ".png", ".dcm"))
-    images = pl.DataFrame({"image_id": [str(Path(path).relative_to(real(corpus))) for path in paths], "path": paths})
+    paths = sorted(
+        str(path)
+        for path in real(corpus).rglob("*")
+        if path.suffix in (".jpg", ".jpeg", ".png", ".dcm")
+    )
+    images = pl.DataFrame(
+        {"image_id": [str(Path(path).relative_to(real(corpus))) for path in paths], "path": paths}
+    )
     assert len(images) == count
     for mode in ("states", "pixels"):
-        config = CONFIG.model_copy(update={"mode": mode, "batch_size": 64, "shard_size": 512, "workers": 2})
+        config = CONFIG.model_copy(
+            update={"mode": mode, "batch_size": 64, "shard_size": 512, "workers": 2}
+        )
         build.build_store(config, images, [], backbones, tmp_path / mode)
         assert read_json(tmp_path / mode / MANIFEST)["images"] == count
-    states, online = (open_features(tmp_path / mode, backbones, "cpu") for mode in ("states", "pixels"))
+    states, online = (
+        open_features(tmp_path / mode, backbones, "cpu") for mode in ("states", "pixels")
+    )
     ids = images["image_id"].to_list()
     for start in range(0, count, 512):
         assert states.depth_states(ids[start : start + 512]).isfinite().all()

@@ -24,27 +24,44 @@ def recorded(tmp_path: Path, monkeypatch) -> None:
     for name, code in GIVEN["files"].items():
         path = tmp_path / "site" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"RECORDED = {RECORDED!r}\n{code}" if name == "radeval/__init__.py" else code)
+        path.write_text(
+            f"RECORDED = {RECORDED!r}\n{code}" if name == "radeval/__init__.py" else code
+        )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "site"))
 
 
-def run(folder: Path, *metrics: str, python: str | Path = sys.executable) -> subprocess.CompletedProcess:
-    cases = {"record_id": ["a", "b"], "reference": ["clear .", "effusion ."], "hypothesis": ["clear .", "edema ."]}
+def run(
+    folder: Path, *metrics: str, python: str | Path = sys.executable
+) -> subprocess.CompletedProcess:
+    cases = {
+        "record_id": ["a", "b"],
+        "reference": ["clear .", "effusion ."],
+        "hypothesis": ["clear .", "edema ."],
+    }
     pl.DataFrame(cases).write_parquet(folder / "cases.parquet")
     records = {"record_id": ["b", "a"], "indication": [None, "cough"]}
     pl.DataFrame(records).write_parquet(folder / "records.parquet")
-    command = [python, ROOT / "scorers/radeval.py", folder / "cases.parquet", folder / "radeval.parquet"]
+    command = [
+        python,
+        ROOT / "scorers/radeval.py",
+        folder / "cases.parquet",
+        folder / "radeval.parquet",
+    ]
     command += ["--records", folder / "records.parquet", "--metrics", *metrics]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_its_file_is_one_of_columns(recorded, tmp_path: Path) -> None:
     done = run(tmp_path, *RECORDED)
-    assert done.returncode == 0 and done.stdout.startswith("RadEval 2.2.1: 2 records written"), done.stderr
+    assert done.returncode == 0 and done.stdout.startswith("RadEval 2.2.1: 2 records written"), (
+        done.stderr
+    )
     found = read_score_columns(tmp_path / "radeval.parquet", ["b", "a"])
     assert found.columns == [f"radeval_{name}" for values in RECORDED.values() for name in values]
-    assert found["radeval_rouge2"].to_list() == [1.0, 0.25] and found["radeval_crimson"].to_list() == [1.0, -0.5]
+    assert found["radeval_rouge2"].to_list() == [1.0, 0.25] and found[
+        "radeval_crimson"
+    ].to_list() == [1.0, -0.5]
     assert found["radeval_semb"].to_list() == [0.0, 1.0]
 
 
@@ -53,7 +70,10 @@ def test_what_a_metric_lacks_is_named(recorded, tmp_path: Path) -> None:
     assert "(OSError); it needs StanfordAIMI/RRG_scorers, distilroberta-base" in done.stderr
     package = tmp_path / "site/radeval/__init__.py"
     package.write_text("import RadEval.metrics")
-    assert "cannot compute bleu: package 'RadEval' is not installed; run `make radeval`" in run(tmp_path, "bleu").stderr
+    assert (
+        "cannot compute bleu: package 'RadEval' is not installed; run `make radeval`"
+        in run(tmp_path, "bleu").stderr
+    )
 
 
 def test_bleu_and_rouge_are_radevals_own(tmp_path: Path) -> None:
@@ -66,9 +86,16 @@ def test_bleu_and_rouge_are_radevals_own(tmp_path: Path) -> None:
         "metrics = RadEval(metrics=['bleu', 'rouge'], per_sample=True, show_progress=False); "
         "print(json.dumps(metrics(refs=['clear .', 'effusion .'], hyps=['clear .', 'edema .'])))"
     )
-    by_hand = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
-    expected = {f"radeval_{name}": values for name, values in json.loads(by_hand.splitlines()[-1]).items()}
-    assert pl.read_parquet(tmp_path / "radeval.parquet").drop("record_id").to_dict(as_series=False) == expected
+    by_hand = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    expected = {
+        f"radeval_{name}": values for name, values in json.loads(by_hand.splitlines()[-1]).items()
+    }
+    assert (
+        pl.read_parquet(tmp_path / "radeval.parquet").drop("record_id").to_dict(as_series=False)
+        == expected
+    )
 
 
 COMMAND = "pip install -c constraints.txt ."
@@ -97,5 +124,8 @@ def test_a_clone_in_an_empty_environment_scores_two_systems(tmp_path: Path) -> N
     assert installed.returncode == 0, installed.stderr
     assert run("python", "-c", "import torch").returncode == 1
     score_and_compare(partial(run, "pacer"), tmp_path)
-    code = "import pacer, sys; print(pacer.label(['no effusion .'])[0].negative, 'torch' in sys.modules)"
+    code = (
+        "import pacer, sys; print(pacer.label(['no effusion .'])[0].negative, 'torch' in "
+        "sys.modules)"
+    )
     assert "False" in run("python", "-c", code).stdout

@@ -1,5 +1,5 @@
-"""The recipes of CONTRIBUTING.md for a mixer and a loss term: their diffs, applied to a copy, pass the tests that every
-row has to pass."""
+"""The recipes of CONTRIBUTING.md for a mixer and a loss term: their diffs, applied to a copy, pass
+the tests that every row has to pass."""
 
 import os
 import re
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-DIFFS = re.findall(r"^  ```diff\n(.*?)^  ```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL | re.MULTILINE)
+DIFFS = re.findall(
+    r"^  ```diff\n(.*?)^  ```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL | re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +21,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the tests of mixers and terms read, with both diffs applied."""
     folder = tmp_path_factory.mktemp("recipes") / "pacer"
     for name in ("pacer", "tests", "configs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
+        shutil.copytree(
+            ROOT / name,
+            folder / name,
+            ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"),
+        )
     for name in ("pyproject.toml", "params.yaml"):
         shutil.copy(ROOT / name, folder)
     recipes = [re.sub("^  ", "", diff, flags=re.MULTILINE) for diff in DIFFS if "+++ b/" in diff]
@@ -31,13 +37,28 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ran(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = dict(os.environ) | {"PYTHONPATH": str(folder), "GIT_CEILING_DIRECTORIES": str(folder.parent)}
-    return subprocess.run([sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True)
+    environment = dict(os.environ) | {
+        "PYTHONPATH": str(folder),
+        "GIT_CEILING_DIRECTORIES": str(folder.parent),
+    }
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True
+    )
 
 
 def test_the_recipes_pass_the_tests_of_every_row(copy: Path) -> None:
     files = ("tests/unit/model/test_refine.py", "tests/unit/training/test_reference.py")
-    done = ran(copy, "-m", "pytest", "-v", "-p", "no:cacheprovider", *files, "-k", "mixer or shares or whole_batch")
+    done = ran(
+        copy,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        *files,
+        "-k",
+        "mixer or shares or whole_batch",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for test in ("every_mixer_starts", "depth_weights_are_shares", "two_processes"):
         assert re.search(rf"{test}.*PASSED", done.stdout), done.stdout
@@ -49,7 +70,8 @@ def test_after_the_new_key_pacer_use_says_what_to_do(copy: Path) -> None:
     refused = ran(copy, "-c", main, "use", "micro")
     assert (
         refused.returncode == 1
-        and "train.lambda_entropy is missing (params.yaml was edited, or comes from a different version"
+        and "train.lambda_entropy is missing (params.yaml was edited, or comes from a different "
+        "version"
         in refused.stderr
     )
     assert "`pacer use micro --force` overwrites it" in refused.stderr

@@ -22,7 +22,8 @@ from tests.support.repository import STAGES, Repository, ran
 
 
 def use_models(folder: Path, encoder: str, language: str, **groups: dict[str, Any]) -> None:
-    """Make models of these families beside the ``params.yaml`` of a repository, and let it name them.
+    """Make models of these families beside the ``params.yaml`` of a repository, and let it name
+    them.
 
     Args:
         groups: further settings.
@@ -54,7 +55,8 @@ def check_baseline(repository: Repository, name: str) -> None:
 
 
 def test_another_run_leaves_the_same_bytes(repository: Repository, tmp_path: Path) -> None:
-    """All outputs but speeds and memory, and the report, which shows them: so anyone can check anyone's `dvc.lock`."""
+    """All outputs but speeds and memory, and the report, which shows them: so anyone can check
+    anyone's `dvc.lock`."""
     other = Repository.make(tmp_path / "other")
     other.without_dvc(*STAGES)
     shutil.copy(repository.folder / "dvc.lock", other.folder)
@@ -62,12 +64,19 @@ def test_another_run_leaves_the_same_bytes(repository: Repository, tmp_path: Pat
     phases = ("warmup", "parent", "calibrate")
     status = json.loads(other.run("dvc", "status", "--json", *STAGES).strip().splitlines()[-1])
     causes = [cause for stage in status.values() for cause in stage]
-    outs, deps = ({path for cause in causes for path in cause.get(f"changed {kind}", ())} for kind in ("outs", "deps"))
+    outs, deps = (
+        {path for cause in causes for path in cause.get(f"changed {kind}", ())}
+        for kind in ("outs", "deps")
+    )
     speeds = {f"metrics/{phase}/{kind}" for phase in phases for kind in ("metrics.json", "plots")}
     assert "metrics/parent/metrics.json" in outs and outs <= {"reports", *speeds} and deps <= speeds
     for phase in phases:
         told, again = (made.json(f"metrics/{phase}/metrics.json") for made in (repository, other))
-        assert {name for name in told if told[name] != again[name]} <= {"tokens_per_second", "loader_wait", "memory_gb"}
+        assert {name for name in told if told[name] != again[name]} <= {
+            "tokens_per_second",
+            "loader_wait",
+            "memory_gb",
+        }
 
 
 def test_a_clone_pulls_all_outputs_but_the_features_from_a_remote_and_runs_nothing(
@@ -83,7 +92,9 @@ def test_a_clone_pulls_all_outputs_but_the_features_from_a_remote_and_runs_nothi
     assert not (clone.folder / "data/features").exists()
     assert ran(clone.run("dvc", "repro", "--allow-missing")) == ()
     for persisted in ("data/anchors/llm_cache.jsonl", "data/emphasis/attributions.jsonl"):
-        assert (clone.folder / persisted).read_bytes() == (repository.folder / persisted).read_bytes()
+        assert (clone.folder / persisted).read_bytes() == (
+            repository.folder / persisted
+        ).read_bytes()
 
 
 def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository) -> None:
@@ -113,24 +124,41 @@ def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository)
     scores = repository.json("baselines/metrics/llm_rg4/scores.json")
     assert scores["mean"]["fallback_rate"] == 0.0 and {"sn", "sw", "mn", "mw"} <= set(scores)
     settings = manifest["settings"]
-    assert (settings["num_beams"], settings["min_new_tokens"], settings["max_new_tokens"]) == (2, 8, 24)
+    assert (settings["num_beams"], settings["min_new_tokens"], settings["max_new_tokens"]) == (
+        2,
+        8,
+        24,
+    )
     check_baseline(repository, "ragpt")
     bank = pl.read_parquet(folder / "baselines/models/ragpt_bank/entries.parquet")
-    held_out = pl.read_parquet(folder / "data/corpus/records.parquet").filter(pl.col("split") != "train")
+    held_out = pl.read_parquet(folder / "data/corpus/records.parquet").filter(
+        pl.col("split") != "train"
+    )
     assert len(bank) and not set(bank["subject_id"]) & set(held_out["subject_id"])
     (folder / "released.pth").unlink()
     repository.commit()
 
 
-def test_an_edit_of_what_makes_things_ends_where_its_output_is_the_same(repository: Repository) -> None:
-    """Hours of training are not repeated for another name in the phantom, the labelling client or a reader."""
+def test_an_edit_of_what_makes_things_ends_where_its_output_is_the_same(
+    repository: Repository,
+) -> None:
+    """Hours of training are not repeated for another name in the phantom, the labelling client or a
+    reader."""
     names = ("phantom/wording.py", "commitments/labelling.py", "data/readers/rg4.py")
     edited = [repository.folder / "pacer" / name for name in names]
     for path in edited:
         path.write_text(f"{path.read_text()}\n# another comment\n")
     again = ran(repository.run("dvc", "repro"))
     assert {"source", "corpus", "backbones", "anchor_llm"} <= set(again)
-    assert not set(again) & {"features", "warmup", "parent", "calibrate", "decode", "reference_labels", "score"}
+    assert not set(again) & {
+        "features",
+        "warmup",
+        "parent",
+        "calibrate",
+        "decode",
+        "reference_labels",
+        "score",
+    }
 
 
 BESIDE = """
@@ -149,13 +177,20 @@ def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Reposit
     study = (sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
     told = repository.run(*study)
     assert "beside: 1 of 1 runs are missing" in told
-    steps = [line.split(": ")[-1] for line in told.splitlines() if line.endswith((" running", " restored"))]
+    steps = [
+        line.split(": ")[-1]
+        for line in told.splitlines()
+        if line.endswith((" running", " restored"))
+    ]
     assert steps == ["simmlm running", "simmlm_decode running", "simmlm_score running"]
     assert "nothing to do" in repository.run(*study)
     [name] = repository.run("dvc", "exp", "list", "--name-only").split()
     assert name.startswith("beside-simmlm-42-")
     [reference] = repository.run("git", "for-each-ref", "--format=%(refname)", "refs/exps").split()
-    assert repository.run("git", "show", f"{reference}:dvc.yaml") == (repository.folder / "dvc.yaml").read_text()
+    assert (
+        repository.run("git", "show", f"{reference}:dvc.yaml")
+        == (repository.folder / "dvc.yaml").read_text()
+    )
     assert repository.run("git", "status", "--porcelain").strip() == "?? studies/beside.yaml"
     assert "WARN" not in repository.run("dvc", "exp", "apply", name)
     check_baseline(repository, "simmlm")
@@ -168,7 +203,9 @@ UP_TO_DECODE = STAGES[: STAGES.index("decode") + 1]
 UPDATES = {"updates": 5}
 #: Pairs, neither of the paper's families, that run the whole DAG, with the engine that decodes.
 WHOLE = {("dinov3_vit", "qwen3"): "beam", ("siglip_vision_model", "gemma3_text"): "generate"}
-PAIRS = [(encoder, "llama") for encoder in ENCODERS] + [("dinov2", name) for name in LANGUAGES if name != "llama"]
+PAIRS = [(encoder, "llama") for encoder in ENCODERS] + [
+    ("dinov2", name) for name in LANGUAGES if name != "llama"
+]
 PAIRS += WHOLE
 
 
@@ -190,14 +227,24 @@ def test_from_features_to_an_exported_model(encoder: str, language: str, tmp_pat
     for phase in ("warmup", "parent", "calibrate"):
         assert made.json(f"metrics/{phase}/metrics.json")["step"] == 5
     if engine:
-        assert made.json("data/features/manifest.json")["processor"].endswith("56 x 56, followed exactly")
+        assert made.json("data/features/manifest.json")["processor"].endswith(
+            "56 x 56, followed exactly"
+        )
         assert made.json("predictions/manifest.json")["settings"]["engine"] == engine
-        assert all(0 <= made.json("metrics/scores.json")[context]["f1"] <= 1 for context in ("sn", "mw"))
+        assert all(
+            0 <= made.json("metrics/scores.json")[context]["f1"] <= 1 for context in ("sn", "mw")
+        )
         assert (made.folder / "reports" / "index.html").exists()
     params = load_params(made.folder / "params.yaml")
     models, data = made.folder / "models", made.folder / "data"
-    inputs = {"model": models / "calibrate", "backbones": models / "backbones", "features": data / "features"}
-    export_model(tmp_path / "exported", params.decode, **inputs, records=data / "corpus" / "records.parquet")
+    inputs = {
+        "model": models / "calibrate",
+        "backbones": models / "backbones",
+        "features": data / "features",
+    }
+    export_model(
+        tmp_path / "exported", params.decode, **inputs, records=data / "corpus" / "records.parquet"
+    )
     reporter = Reporter(tmp_path / "exported")
     images = sorted((data / "source" / "images").rglob("*.jpg"))
     result = reporter(images[0], view="PA")

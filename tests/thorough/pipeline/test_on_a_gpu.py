@@ -19,14 +19,23 @@ from pacer.serving.reporter import Reporter
 from tests.support import drive
 
 PHASES = ("warmup", "parent", "calibrate")
-TEXTS = ["no effusion .", "small left effusion . the heart is normal .", "possible edema . lungs are clear ."]
+TEXTS = [
+    "no effusion .",
+    "small left effusion . the heart is normal .",
+    "possible edema . lungs are clear .",
+]
 
 
 class Work:
     """What the parts read, below ``root``, and the device on which they compute: first the CPU."""
 
     def __init__(self, root: Path, backbones: Path, chexbert: Path, mode: str):
-        self.root, self.backbones, self.chexbert, self.device = root, backbones, chexbert, torch.device("cpu")
+        self.root, self.backbones, self.chexbert, self.device = (
+            root,
+            backbones,
+            chexbert,
+            torch.device("cpu"),
+        )
         groups = {"features": {"mode": mode}, "train": {"precision": "float32"}}
         groups |= {phase: {"learning_rate": 3e-4} for phase in PHASES}
         self.params = drive.parameters(drive.STILL, **groups)
@@ -39,10 +48,15 @@ class Work:
 
 
 def encode(work: Work) -> list[torch.Tensor]:
-    drive.write_features(work.own("features"), work.root / "images", work.backbones, work.params, seed=0)
+    drive.write_features(
+        work.own("features"), work.root / "images", work.backbones, work.params, seed=0
+    )
     features = open_features(work.own("features"), work.backbones, work.device)
     images = [f"f{number}.png" for number in range(8)]
-    return [tensor.cpu() for tensor in (features.depth_states(images), *features.prior_states([drive.REPORTS[0]]))]
+    return [
+        tensor.cpu()
+        for tensor in (features.depth_states(images), *features.prior_states([drive.REPORTS[0]]))
+    ]
 
 
 def train(work: Work) -> list[torch.Tensor]:
@@ -71,8 +85,14 @@ def report(work: Work) -> list[str]:
     export_model(work.own("exported"), work.params.decode, **made)
     reporter = Reporter(work.own("exported"), device=work.device)
     frontal, lateral = (work.root / "images" / name for name in ("f0.png", "l0.png"))
-    cases = [Case(frontal=frontal, prior=TEXTS[1], name="a"), Case(frontal=frontal, lateral=lateral, name="b")]
-    return [one.report for one in (*reporter.generate(cases), *reporter.in_all_contexts(cases[1]).values())]
+    cases = [
+        Case(frontal=frontal, prior=TEXTS[1], name="a"),
+        Case(frontal=frontal, lateral=lateral, name="b"),
+    ]
+    return [
+        one.report
+        for one in (*reporter.generate(cases), *reporter.in_all_contexts(cases[1]).values())
+    ]
 
 
 def attribute(work: Work) -> list[torch.Tensor]:
@@ -94,7 +114,12 @@ PARTS: dict[str, Callable[[Work], list]] = {
 @pytest.mark.gpu
 @pytest.mark.parametrize(("mode", "parts"), [("states", [*PARTS]), ("pixels", ["encode", "train"])])
 def test_parts_find_what_they_find_on_the_cpu(
-    mode: str, parts: list[str], backbones: Path, chexbert_directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str,
+    parts: list[str],
+    backbones: Path,
+    chexbert_directory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     work = Work(tmp_path / mode, backbones, chexbert_directory(), mode)

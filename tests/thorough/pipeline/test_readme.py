@@ -1,4 +1,5 @@
-"""README.md's commands run on a finished run and print what it quotes; so does the notebook docs/tour.ipynb."""
+"""README.md's commands run on a finished run and print what it quotes; so does the notebook
+docs/tour.ipynb."""
 
 import json
 import os
@@ -16,7 +17,9 @@ from tests.support.repository import ROOT, Repository
 def block(heading: str) -> str:
     """The first block of commands below a heading of README.md."""
     found = re.search(
-        rf"^## {heading}\n.*?```bash\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+        rf"^## {heading}\n.*?```bash\n(.*?)```",
+        (ROOT / "README.md").read_text(),
+        re.DOTALL | re.MULTILINE,
     )
     assert found is not None
     return found[1]
@@ -25,17 +28,22 @@ def block(heading: str) -> str:
 def test_experiments(repository: Repository) -> None:
     # a few updates in miniature may change no score, which --all shows too
     commands = block("Experiments with DVC").replace("dvc metrics diff", "dvc metrics diff --all")
-    commands = commands.replace("git commit", "git -c user.name=test -c user.email=test@localhost commit --allow-empty")
+    commands = commands.replace(
+        "git commit", "git -c user.name=test -c user.email=test@localhost commit --allow-empty"
+    )
     output = repository.run("bash", "-euo", "pipefail", "-c", commands)
     assert "mean.f1" in output
     assert "variant: endpoint" not in (repository.folder / "params.yaml").read_text()
 
 
 def test_a_trained_model(repository: Repository) -> None:
-    """`pacer serve` waits for requests, so it is asked for its help alone; the study is one of the micro profile."""
+    """`pacer serve` waits for requests, so it is asked for its help alone; the study is one of the
+    micro profile."""
     image = next((repository.folder / "data/source/images").glob("p*/p*/s*/*.jpg"))
     study = image.parent.relative_to(repository.folder)
-    commands = re.sub(r"^study=\S+", f"study={study}", block("Use a trained model"), flags=re.MULTILINE)
+    commands = re.sub(
+        r"^study=\S+", f"study={study}", block("Use a trained model"), flags=re.MULTILINE
+    )
     commands = re.sub(r"\$study/\w+\*\.jpg", str(image.relative_to(repository.folder)), commands)
     commands = re.sub(r"\$\(ls [^)]*\)", str(image.relative_to(repository.folder)), commands)
     commands = commands.replace("pacer serve", "pacer serve --help")
@@ -46,7 +54,9 @@ def test_a_trained_model(repository: Repository) -> None:
 
 BLOCK = re.compile(r"```bash\n([^`]*)```\n```text\n([^`]*)```", re.DOTALL)
 QUOTED = [
-    found for found in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "exp run" not in found[0]
+    found
+    for found in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    if "exp run" not in found[0]
 ]
 
 
@@ -59,10 +69,14 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_quoted_output(clone: Path) -> None:
     assert len(QUOTED) == 1
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    }
     for commands, quoted in QUOTED:
         run = ["bash", "-euo", "pipefail", "-c", commands]
-        done = subprocess.run(run, cwd=clone, env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            run, cwd=clone, env=environment, capture_output=True, text=True, check=True
+        )
         printed = iter([line.rstrip() for line in done.stdout.splitlines()])
         for line in quoted.splitlines():
             assert line.rstrip() in printed, (commands, line)
@@ -74,7 +88,9 @@ TOUR = ROOT / "docs" / "tour.ipynb"
 def forms(path: Path) -> list[list[list[str]]]:
     """The forms of each output of each cell of code."""
     cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-    return [[sorted(output.get("data", ["stream"])) for output in cell["outputs"]] for cell in cells]
+    return [
+        [sorted(output.get("data", ["stream"])) for output in cell["outputs"]] for cell in cells
+    ]
 
 
 def test_the_tour(repository: Repository, tmp_path: Path) -> None:

@@ -24,10 +24,14 @@ __all__ = ["site"]
 def browser():
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed; `apt-get install chromium`")
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra dev)")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed (extra dev)"
+    )
     with playwright.sync_playwright() as driver:
         # a container has no user namespaces for the browser's sandbox; it opens this page alone
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        found = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         yield found
         found.close()
 
@@ -57,11 +61,18 @@ def opened(browser, site: Site):
     problems: list[str] = []
     found = browser.new_page(viewport={"width": 1400, "height": 900})
     found.set_default_timeout(20_000)
-    # the browser writes down each answer that is no success, such as that of a file that is no image
-    found.on("console", lambda m: m.type == "error" and "status of 422" not in m.text and problems.append(m.text))
+    # the browser writes down each answer that is no success, such as that of a file that is no
+    # image
+    found.on(
+        "console",
+        lambda m: m.type == "error" and "status of 422" not in m.text and problems.append(m.text),
+    )
     found.on("pageerror", lambda error: problems.append(str(error)))
     here = (site.address, "data:", "blob:")
-    found.on("request", lambda request: request.url.startswith(here) or problems.append(f"asked for {request.url}"))
+    found.on(
+        "request",
+        lambda request: request.url.startswith(here) or problems.append(f"asked for {request.url}"),
+    )
     found.goto(site.address)
     yield found
     found.close()
@@ -88,8 +99,8 @@ def plain(text: str) -> str:
 def report_of(shown) -> str:
     return plain(
         shown.locator(".text").evaluate(
-            "report => { const own = report.cloneNode(true); own.querySelectorAll('.spoken').forEach(s => s.remove()); "
-            "return own.textContent }"
+            "report => { const own = report.cloneNode(true); "
+            "own.querySelectorAll('.spoken').forEach(s => s.remove()); return own.textContent }"
         )
     )
 
@@ -102,7 +113,8 @@ def fill(page, case: Case) -> None:
 
 
 def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: Reporter) -> None:
-    """With all sources from files as a person has them, a DICOM film among them, and again without two of them."""
+    """With all sources from files as a person has them, a DICOM film among them, and again without
+    two of them."""
     case = world.case("mw-50000003")
     fill(page, case)
     assert "PA" in page.inner_text("#shown-frontal figcaption")
@@ -141,9 +153,11 @@ def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: 
     page.wait_for_selector("#report .problem:has-text('no frontal radiograph yet')")
 
 
-def test_an_edit_ends_what_was_asked_for(page, world: World, reporter: Reporter, monkeypatch) -> None:
-    """No report may stand beside a case that it was not written for; and while one is awaited, none can be asked for.
-    A request can be taken back as well."""
+def test_an_edit_ends_what_was_asked_for(
+    page, world: World, reporter: Reporter, monkeypatch
+) -> None:
+    """No report may stand beside a case that it was not written for; and while one is awaited, none
+    can be asked for. A request can be taken back as well."""
     going, generate = threading.Event(), reporter.generate
 
     def slow(*arguments: object, **named: object) -> list:
@@ -169,14 +183,22 @@ def test_an_edit_ends_what_was_asked_for(page, world: World, reporter: Reporter,
     assert written(page).get_attribute("data-context") == "mw"
 
 
-def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter, world: World, monkeypatch) -> None:
-    """What is the person's is marked, what is not said is marked, and the saved case keeps both lists."""
-    monkeypatch.setattr(reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120}))
+def test_a_finding_that_is_switched_rewrites_the_report(
+    page, reporter: Reporter, world: World, monkeypatch
+) -> None:
+    """What is the person's is marked, what is not said is marked, and the saved case keeps both
+    lists."""
+    monkeypatch.setattr(
+        reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120})
+    )
     case = world.case("sn-50000003")
     give(page, "frontal", case.frontal)
     before = report_of(written(page))
     page.click(".listed summary")
-    assert page.locator(".listed select.state").count() == 13 and page.locator(".listed meter").count() == 13
+    assert (
+        page.locator(".listed select.state").count() == 13
+        and page.locator(".listed meter").count() == 13
+    )
     assert page.locator(".listed tr.person").count() == 0
     own = page.input_value("select.state[aria-label=edema]")
     state = "negative" if own == "positive" else "positive"
@@ -188,7 +210,9 @@ def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter
     saved = saved_by(page)
     expected = reporter(case.frontal, commitment=f"{state}: edema")
     assert report_of(shown) == plain(saved["report"]) == plain(expected.report) != before
-    assert saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
+    assert (
+        saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
+    )
     assert ("not stated this way" in row.inner_text()) == ("edema" in expected.departures())
     for finding in [name for name in FINDINGS if name != "edema"][:8]:
         page.select_option(f"select.state[aria-label='{finding}']", state)
@@ -201,8 +225,11 @@ def saved_by(page) -> dict:
     return json.loads(unquote(str(page.get_attribute("a.save", "href")).partition(",")[2]))
 
 
-def test_attributes_are_chosen_with_the_keyboard(describing_page, describing: Reporter, world: World) -> None:
-    """For a finding that is listed and not denied; the choice is sent with the list, and the focus stays."""
+def test_attributes_are_chosen_with_the_keyboard(
+    describing_page, describing: Reporter, world: World
+) -> None:
+    """For a finding that is listed and not denied; the choice is sent with the list, and the focus
+    stays."""
     page, case = describing_page, world.case("sn-50000003")
     give(page, "frontal", case.frontal)
     written(page)
@@ -233,22 +260,35 @@ def test_attributes_are_chosen_with_the_keyboard(describing_page, describing: Re
 def listed(saved: dict) -> str:
     """The saved list as a person would write it."""
     lists = Anchor.of_lists(saved["commitment"])
-    return "; ".join(f"{name}: {', '.join(map(lists.text, getattr(lists, name)))}" for name in POLARITIES)
+    return "; ".join(
+        f"{name}: {', '.join(map(lists.text, getattr(lists, name)))}" for name in POLARITIES
+    )
 
 
 @pytest.mark.parametrize("opened_page", ["page", "describing_page"])
 @pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1400, "light")])
-def test_axe_finds_nothing_serious(request, opened_page: str, world: World, width: int, scheme: str) -> None:
+def test_axe_finds_nothing_serious(
+    request, opened_page: str, world: World, width: int, scheme: str
+) -> None:
     """With a report, current and out of date, and with a file that was refused."""
     page = request.getfixturevalue(opened_page)
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (extra dev)").Axe()
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe is not installed (extra dev)"
+    ).Axe()
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
     page.click("#clinical summary")
 
     def check(what: str) -> None:
-        found = [one for one in axe.run(page).response["violations"] if one["impact"] in ("serious", "critical")]
-        assert not found, (what, [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found])
+        found = [
+            one
+            for one in axe.run(page).response["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert not found, (
+            what,
+            [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found],
+        )
 
     check("empty")
     fill(page, world.case("mw-50000003"))
@@ -260,8 +300,12 @@ def test_axe_finds_nothing_serious(request, opened_page: str, world: World, widt
     check("list")
     page.fill("#history", "edited")
     check("report, out of date")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page is wider than the window"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, (
+        "the page is wider than the window"
+    )
     page.click("#remove-lateral")
-    page.set_input_files("#drop-lateral", {"name": "x.png", "mimeType": "image/png", "buffer": b"none"})
+    page.set_input_files(
+        "#drop-lateral", {"name": "x.png", "mimeType": "image/png", "buffer": b"none"}
+    )
     page.wait_for_selector("#shown-lateral .problem")
     check("refused")

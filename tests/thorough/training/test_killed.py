@@ -1,4 +1,5 @@
-"""A phase that is killed at any moment and started again ends as if it had never been; its scratch is its own.
+"""A phase that is killed at any moment and started again ends as if it had never been; its scratch
+is its own.
 
 The processes are real and so are their kills (SIGKILL); ``drive`` only chooses the moment.
 """
@@ -19,8 +20,9 @@ setting = killed.setting
 def test_killed_at_every_point(phase: str, setting: killed.Setting) -> None:
     reference = setting.reference(phase)
     points = [point for point, _ in reference.points]
-    # each kind of moment is among them: between updates, in and around the writes of states and of the checkpoint,
-    # around the checkpoint's rename, while the older checkpoint and the scratch are removed
+    # each kind of moment is among them: between updates, in and around the writes of states and of
+    # the checkpoint, around the checkpoint's rename, while the older checkpoint and the scratch are
+    # removed
     assert points.count(killed.STEP) == killed.UPDATES and points.count(killed.HALF_STATE) >= 2
     assert {
         "save_file model.safetensors",
@@ -32,20 +34,26 @@ def test_killed_at_every_point(phase: str, setting: killed.Setting) -> None:
         "os.rmdir out.scratch",
     } <= {*points}
     tasks = [setting.task(f"{phase}-killed-{lane}", phase) for lane in (0, 1)]
-    # in the second phase once at each, and there when it is met for the second time if it is met more than once
+    # in the second phase once at each, and there when it is met for the second time if it is met
+    # more than once
     chosen = [
         index
         for index, (point, number) in enumerate(reference.points)
         if phase == killed.PHASES[0] or number == min(points.count(point), 2) - 1
     ]
     for first in range(0, len(chosen), 2):  # two at a time
-        runs = [(task, index, *reference.points[index]) for task, index in zip(tasks, chosen[first:])]
+        runs = [
+            (task, index, *reference.points[index]) for task, index in zip(tasks, chosen[first:])
+        ]
         for task, *_ in runs:
             killed.put_older(task)
         setting.kill(*((task, point, number) for task, _, point, number in runs))
         for task, _, point, number in runs:
             weights = Path(task["out"]) / "model.safetensors"
-            assert not weights.exists() or weights.read_bytes() in (b"older", reference.weights), (point, number)
+            assert not weights.exists() or weights.read_bytes() in (b"older", reference.weights), (
+                point,
+                number,
+            )
         again = setting.server.run(*(task for task, *_ in runs))
         for (task, index, point, number), (code, output) in zip(runs, again):
             assert code == 0, f"after a kill at {point} {number}: {output}"
@@ -68,10 +76,16 @@ def test_a_second_process_is_refused_and_the_first_unharmed(setting: killed.Sett
 
 @pytest.mark.parametrize("parent", [False, True], ids=["a process", "the launcher"])
 def test_two_processes_stop_after_the_same_update(parent: bool, setting: killed.Setting) -> None:
-    task, plain = (setting.task(f"parent-two-{name}-{parent}", "parent") for name in ("stopped", "plain"))
+    task, plain = (
+        setting.task(f"parent-two-{name}-{parent}", "parent") for name in ("stopped", "plain")
+    )
     job = drive.write_job(killed.stopped(task, killed.STEP, 1, rank=1, parent=parent))
     code, output = drive.ended(drive.launch([job], drive.TWO_PROCESSES))
-    assert code != 0 and "stopped; run the same command again" in output and "RuntimeError" not in output, output
+    assert (
+        code != 0
+        and "stopped; run the same command again" in output
+        and "RuntimeError" not in output
+    ), output
     for each in (task, plain):
         assert drive.ended(drive.launch([drive.write_job(each)], drive.TWO_PROCESSES))[0] == 0
     assert killed.steps(task) < killed.UPDATES - 1

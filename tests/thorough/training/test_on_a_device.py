@@ -1,4 +1,5 @@
-"""Phases on the CPU and on a GPU, in processes of their own: killed and started again, and divided between two.
+"""Phases on the CPU and on a GPU, in processes of their own: killed and started again, and divided
+between two.
 
 On a GPU they use deterministic algorithms: else two runs differ in their last bits, killed or not.
 """
@@ -26,31 +27,50 @@ class Setting:
     device: str
     inputs: dict[str, str]
 
-    def task(self, phase: str, name: str, model: dict = MODEL, groups: dict | None = None, **more: Any) -> dict:
+    def task(
+        self, phase: str, name: str, model: dict = MODEL, groups: dict | None = None, **more: Any
+    ) -> dict:
         """A phase, from the reference run's checkpoint to a checkpoint of this name."""
-        return drive.job(phase, drive.parameters(model, **(groups or {})), self.inputs, self.folder / name, **more)
+        return drive.job(
+            phase,
+            drive.parameters(model, **(groups or {})),
+            self.inputs,
+            self.folder / name,
+            **more,
+        )
 
     def finish(self, *tasks: dict) -> None:
         """Do tasks one after another in one process; all must succeed."""
-        code, output = drive.ended(drive.launch([drive.write_job(task) for task in tasks], device=self.device))
+        code, output = drive.ended(
+            drive.launch([drive.write_job(task) for task in tasks], device=self.device)
+        )
         assert code == 0, output
 
 
 @pytest.fixture(scope="module")
-def setting(backbones: Path, device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> Setting:
+def setting(
+    backbones: Path, device: torch.device, tmp_path_factory: pytest.TempPathFactory
+) -> Setting:
     """With the phases trained without a stop."""
     folder = tmp_path_factory.mktemp("device")
-    setting = Setting(folder, device.type, drive.write_inputs(folder, backbones, drive.parameters(MODEL)))
+    setting = Setting(
+        folder, device.type, drive.write_inputs(folder, backbones, drive.parameters(MODEL))
+    )
     alone = setting.task("parent", "alone", drive.STILL, EXACT)
     setting.finish(*(setting.task(phase, phase) for phase in ("warmup", "parent", "calibrate")))
-    setting.finish(alone)  # a process has one precision, and on a GPU that of the others is bfloat16
+    setting.finish(
+        alone
+    )  # a process has one precision, and on a GPU that of the others is bfloat16
     return setting
 
 
 def test_killed_and_started_again_a_phase_ends_with_the_same_bits(setting: Setting) -> None:
     tasks = {phase: setting.task(phase, f"{phase}-killed") for phase in ("parent", "calibrate")}
     stop = {"point": "AdamW.step", "number": 3}
-    killed = [drive.launch([drive.write_job(task | {"stop": stop})], device=setting.device) for task in tasks.values()]
+    killed = [
+        drive.launch([drive.write_job(task | {"stop": stop})], device=setting.device)
+        for task in tasks.values()
+    ]
     for process in killed:
         code, output = drive.ended(process)
         assert code == drive.KILLED, output
@@ -67,7 +87,9 @@ def test_two_processes_train_as_one(backend: str, setting: Setting) -> None:
     """With gloo two nodes that share one device, with NCCL two processes on a device each."""
     task = setting.task("parent", backend, drive.STILL, EXACT)
     if backend == "gloo":
-        task["backend"] = backend  # for a GPU accelerate takes NCCL, which refuses two processes on one
+        task["backend"] = (
+            backend  # for a GPU accelerate takes NCCL, which refuses two processes on one
+        )
         launches = drive.launch_nodes([drive.write_job(task)], setting.device)
     elif setting.device == "cuda" and torch.cuda.device_count() > 1:
         launches = [drive.launch([drive.write_job(task)], drive.TWO_PROCESSES, setting.device)]

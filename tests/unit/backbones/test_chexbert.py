@@ -5,20 +5,31 @@ import torch
 from transformers import BertModel
 
 from pacer.backbones.chexbert import CheXbert, CheXbertNetwork
-from pacer.backbones.observations import BLANK, NEGATIVE, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.backbones.observations import (
+    BLANK,
+    NEGATIVE,
+    OBSERVATION_OF,
+    OBSERVATIONS,
+    POSITIVE,
+    UNCERTAIN,
+)
 from pacer.core.errors import BackboneError
 from pacer.data.findings import FINDINGS
 from tests.support.metrics import checkpoint_state, small_config
 
 
 def test_heads_and_classes_are_numbered_as_those_of_the_published_weights():
-    """``CONDITIONS`` and ``CLASS_MAPPING`` of CheXbert's ``src/constants.py``: another order names other findings."""
+    """``CONDITIONS`` and ``CLASS_MAPPING`` of CheXbert's ``src/constants.py``: another order names
+    other findings."""
     conditions = (
-        "Enlarged Cardiomediastinum, Cardiomegaly, Lung Opacity, Lung Lesion, Edema, Consolidation, Pneumonia, "
-        "Atelectasis, Pneumothorax, Pleural Effusion, Pleural Other, Fracture, Support Devices, No Finding"
+        "Enlarged Cardiomediastinum, Cardiomegaly, Lung Opacity, Lung Lesion, Edema, "
+        "Consolidation, Pneumonia, Atelectasis, Pneumothorax, Pleural Effusion, Pleural Other, "
+        "Fracture, Support Devices, No Finding"
     )
     assert ", ".join(OBSERVATIONS) == conditions
-    assert tuple(OBSERVATION_OF) == FINDINGS and set(OBSERVATION_OF.values()) == set(OBSERVATIONS[:-1])
+    assert tuple(OBSERVATION_OF) == FINDINGS and set(OBSERVATION_OF.values()) == set(
+        OBSERVATIONS[:-1]
+    )
     assert (BLANK, POSITIVE, NEGATIVE, UNCERTAIN) == (0, 1, 2, 3)
 
 
@@ -31,7 +42,9 @@ def test_batches_give_the_labels_of_single_reports(chexbert_directory, reports):
     assert torch.equal(labels, torch.cat([single([text]) for text in reports]))
     assert single([]).shape == (0, 14) and reports == original
     single.network.train()
-    assert not any(module.training for module in single.network.modules()), "dropout is never active"
+    assert not any(module.training for module in single.network.modules()), (
+        "dropout is never active"
+    )
 
 
 def test_scores_are_those_of_a_plain_bert_and_its_heads():
@@ -54,7 +67,10 @@ def test_cut_at_512_pieces_keeps_the_closing_piece(chexbert_directory, words):
     text = (words * 60)[:700]
     ids = [2, *(5 + words.index(word) for word in text[:510]), 3]
     with torch.inference_mode():
-        expected = [scores.argmax().item() for scores in label.network(torch.tensor([ids]), torch.ones(1, 512))]
+        expected = [
+            scores.argmax().item()
+            for scores in label.network(torch.tensor([ids]), torch.ones(1, 512))
+        ]
     assert label([" ".join(text)])[0].tolist() == expected
 
 
@@ -76,7 +92,10 @@ def test_refuses_everything_else(chexbert_directory):
     lacking = {key: value for key, value in checkpoint_state().items() if key != HEAD}
     for content, named in (
         ({"model_state_dict": lacking}, rf"Missing key.*{HEAD}"),
-        ({"model_state_dict": checkpoint_state() | {"more": torch.zeros(4, 16)}}, r"Unexpected key.*more"),
+        (
+            {"model_state_dict": checkpoint_state() | {"more": torch.zeros(4, 16)}},
+            r"Unexpected key.*more",
+        ),
         ({"state_dict": checkpoint_state()}, "model_state_dict"),
         ([1, 2], "model_state_dict"),
     ):

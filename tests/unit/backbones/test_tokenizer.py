@@ -26,12 +26,18 @@ SETTINGS: dict[str, Any] = yaml_beside(__file__, "tokenizer.yaml")
 
 @pytest.fixture(scope="module", params=["blanks last", "blanks by frequency"])
 def vicuna(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A language model's directory as Vicuna's is, with a tokenizer learnt from the phantom's reports.
+    """A language model's directory as Vicuna's is, with a tokenizer learnt from the phantom's
+    reports.
 
-    Llama's runs of blanks have the ids that training gave them and the lowest score; as trained, they merge early.
+    Llama's runs of blanks have the ids that training gave them and the lowest score; as trained,
+    they merge early.
     """
     reports = [report.text for report in sample_texts(1, 400)]
-    lines = [line for text in reports for line in (text, text.replace(". ", ".  "), f"Human:  <Img>    {text}")]
+    lines = [
+        line
+        for text in reports
+        for line in (text, text.replace(". ", ".  "), f"Human:  <Img>    {text}")
+    ]
     content = io.BytesIO()
     SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
@@ -57,7 +63,9 @@ def vicuna(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def directory(folder: Path, model: ModelProto) -> Path:
     (folder / SENTENCEPIECE).write_bytes(model.SerializeToString())
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]})
+    )
     (folder / "tokenizer_config.json").write_text(json.dumps(SETTINGS))
     (folder / "model.safetensors").touch()
     return folder
@@ -70,7 +78,9 @@ def both(vicuna: Path) -> tuple:
 
 
 TEXTS = st.lists(
-    st.sampled_from(["", "a", "no", "edema", "left", "<Img>", ".", "12", "\n", "\t", "é", "ﬁ", "▁", "給", "\0"])
+    st.sampled_from(
+        ["", "a", "no", "edema", "left", "<Img>", ".", "12", "\n", "\t", "é", "ﬁ", "▁", "給", "\0"]
+    )
     | st.text(max_size=4),
     max_size=12,
 )
@@ -85,7 +95,9 @@ def test_any_text(both, words: list[str], gaps: list[int]) -> None:
     assert tokenizer(text)["input_ids"] == [1, *reference.encode(text)]
 
 
-def test_a_tokenizer_that_disagrees_with_its_own_model_is_refused(vicuna: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_that_disagrees_with_its_own_model_is_refused(
+    vicuna: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "language"
     shutil.copytree(vicuna, folder)
     read_tokenizer(vicuna).save_pretrained(folder)

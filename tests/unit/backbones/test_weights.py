@@ -1,4 +1,5 @@
-"""Frozen models that a run points to: located, pinned, told from headers if they would load wrongly; the stand-ins."""
+"""Frozen models that a run points to: located, pinned, told from headers if they would load
+wrongly; the stand-ins."""
 
 import json
 import os
@@ -35,14 +36,18 @@ def adapter(folder: Path) -> None:
 
 def quantised(method: str) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        config = read_json(folder / "config.json") | {"quantization_config": {"quant_method": method}}
+        config = read_json(folder / "config.json") | {
+            "quantization_config": {"quant_method": method}
+        }
         write_json(folder / "config.json", config)
 
     return change
 
 
 def pointer(folder: Path) -> None:
-    (folder / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n")
+    (folder / WEIGHTS).write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n"
+    )
 
 
 def truncated(folder: Path) -> None:
@@ -59,7 +64,9 @@ def wrong_size_of_a_tensor(folder: Path) -> None:
     header = json.loads(content[8 : 8 + length])
     header[NORM]["shape"] = [2 * header[NORM]["shape"][0]]
     changed = json.dumps(header).encode()
-    (folder / WEIGHTS).write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + length :])
+    (folder / WEIGHTS).write_bytes(
+        len(changed).to_bytes(8, "little") + changed + content[8 + length :]
+    )
 
 
 def twice(folder: Path) -> None:
@@ -73,7 +80,9 @@ def twice(folder: Path) -> None:
 
 def of_another_configuration(folder: Path) -> None:
     config = read_json(folder / "config.json")
-    write_json(folder / "config.json", config | {"intermediate_size": config["intermediate_size"] + 8})
+    write_json(
+        folder / "config.json", config | {"intermediate_size": config["intermediate_size"] + 8}
+    )
 
 
 def truncated_pickle(folder: Path) -> None:
@@ -86,17 +95,28 @@ def truncated_pickle(folder: Path) -> None:
     ("change", "problem"),
     [
         (adapter, r"LoRA adapter beside the weights .*merge it into them first"),
-        *((quantised(name), rf"quantised \({name}\), .*the original") for name in ("bitsandbytes", "gptq", "fp8")),
+        *(
+            (quantised(name), rf"quantised \({name}\), .*the original")
+            for name in ("bitsandbytes", "gptq", "fp8")
+        ),
         (pointer, r"model\.safetensors is a Git LFS pointer.*git lfs pull"),
-        (truncated, r"model\.safetensors has [\d,]+ bytes, but its header states [\d,]+; download it again"),
+        (
+            truncated,
+            r"model\.safetensors has [\d,]+ bytes, but its header states [\d,]+; download it again",
+        ),
         (no_weights, r"model\.safetensors is not a safetensors file, or is damaged"),
         (wrong_size_of_a_tensor, r"model\.safetensors has [\d,]+ bytes, but its header states"),
         (twice, r"b\.safetensors: tensor model\.norm\.weight is also in another shard"),
-        (of_another_configuration, r"tensor model\.layers\.0\.mlp\.\w+\.weight has shape \[.*\] in the weights, but"),
+        (
+            of_another_configuration,
+            r"tensor model\.layers\.0\.mlp\.\w+\.weight has shape \[.*\] in the weights, but",
+        ),
         (truncated_pickle, r"pytorch_model\.bin is truncated"),
     ],
 )
-def test_weights_are_judged_by_their_headers(change: Callable, problem: str, tmp_path: Path) -> None:
+def test_weights_are_judged_by_their_headers(
+    change: Callable, problem: str, tmp_path: Path
+) -> None:
     write_language("llama", tmp_path)
     check_model("language", tmp_path)
     change(tmp_path)
@@ -117,7 +137,9 @@ def test_weights_that_are_no_numbers_are_refused_when_they_are_loaded(tmp_path: 
     tensors = load_file(tmp_path / WEIGHTS)
     tensors[NORM][3] = float("nan")
     save_file(tensors, tmp_path / WEIGHTS, {"format": "pt"})
-    with pytest.raises(BackboneError, match=r"tensor model\.norm\.weight has NaN or infinite values"):
+    with pytest.raises(
+        BackboneError, match=r"tensor model\.norm\.weight has NaN or infinite values"
+    ):
         load_frozen(AutoModelForCausalLM, tmp_path)
 
 
@@ -127,15 +149,26 @@ PHANTOM = profile("phantom").model_dump()
 def test_the_card_describes_every_file_and_all_are_small() -> None:
     models = read_json(CARD)["models"]
     assert models.keys() == set(MODELS)
-    described = {f"{role}/{name}": digest for role in models for name, digest in models[role]["files"].items()}
-    there = {path.relative_to(CARD.parent).as_posix(): path for path in CARD.parent.rglob("*") if path.is_file()}
+    described = {
+        f"{role}/{name}": digest
+        for role in models
+        for name, digest in models[role]["files"].items()
+    }
+    there = {
+        path.relative_to(CARD.parent).as_posix(): path
+        for path in CARD.parent.rglob("*")
+        if path.is_file()
+    }
     assert there.keys() == {*described, CARD.name}
     assert all(hash_file(there[name]) == digest for name, digest in described.items())
     assert sum(path.stat().st_size for path in there.values()) < 8_000_000
     assert models["text"]["training"]["held_out_f1"] >= 0.95
     assert min(models["vision"]["training"]["held_out_place"].values()) >= 0.9
     contradictions = models["language"]["training"]["held_out_contradictions"]
-    assert max(contradictions["agreeing"], contradictions["uninformed"]) <= 0.03 and contradictions["contrary"] <= 0.25
+    assert (
+        max(contradictions["agreeing"], contradictions["uninformed"]) <= 0.03
+        and contradictions["contrary"] <= 0.25
+    )
     for role in MODELS:
         assert len(models[role]["training"]["first_losses"]) == 10
         weights = load_file(CARD.parent / role / "model.safetensors").values()
@@ -147,19 +180,32 @@ def test_they_load_as_what_they_stand_for(tmp_path: Path) -> None:
         unpack(role, tmp_path / role)
         assert is_standin(provenance(tmp_path / role))
     for role, family in (("vision", "dinov2"), ("language", "llama"), ("text", "bert")):
-        assert AutoModel.from_pretrained(tmp_path / role, dtype=torch.float32).config.model_type == family
-    assert len(read_tokenizer(tmp_path / "language")) == PHANTOM["backbones"]["language_standin"]["vocabulary"]
+        assert (
+            AutoModel.from_pretrained(tmp_path / role, dtype=torch.float32).config.model_type
+            == family
+        )
+    assert (
+        len(read_tokenizer(tmp_path / "language"))
+        == PHANTOM["backbones"]["language_standin"]["vocabulary"]
+    )
     labels = CheXbert(tmp_path / "chexbert", device="cpu")(["There is a large right pneumothorax."])
     assert labels[0, OBSERVATIONS.index("Pneumothorax")] == 1
 
 
 @pytest.mark.parametrize(("group", "changes", "message"), listed_cases(__file__, "settings"))
-def test_settings_of_another_model_ask_for_one_that_is_trained(group: str | None, changes: dict, message: str) -> None:
-    backbones = PHANTOM["backbones"] | (changes if group is None else {group: PHANTOM["backbones"][group] | changes})
+def test_settings_of_another_model_ask_for_one_that_is_trained(
+    group: str | None, changes: dict, message: str
+) -> None:
+    backbones = PHANTOM["backbones"] | (
+        changes if group is None else {group: PHANTOM["backbones"][group] | changes}
+    )
     with pytest.raises(ConfigError, match=message):
         validated(PHANTOM | {"backbones": backbones}, "params", Params)
     trained = {role: {"provider": "standin"} for role in MODELS}
-    assert validated(PHANTOM | {"backbones": backbones | trained}, "params", Params).backbones.seed == backbones["seed"]
+    assert (
+        validated(PHANTOM | {"backbones": backbones | trained}, "params", Params).backbones.seed
+        == backbones["seed"]
+    )
 
 
 COMMIT = "c" * 40
@@ -168,7 +214,8 @@ HUB = Backbone(provider="hub", id="owner/model", revision="main")
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty hub cache; gives a function that puts a snapshot of owner/model there, with links to blobs."""
+    """An empty hub cache; gives a function that puts a snapshot of owner/model there, with links to
+    blobs."""
     root = tmp_path / "hub"
     root.mkdir()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(root))
@@ -192,7 +239,11 @@ def local(tmp_path):
     """A model's directory."""
     folder = tmp_path / "here"
     folder.mkdir()
-    for name, content in {"config.json": "{}", "model.safetensors": "weights", "vocab.txt": "[PAD]"}.items():
+    for name, content in {
+        "config.json": "{}",
+        "model.safetensors": "weights",
+        "vocab.txt": "[PAD]",
+    }.items():
         (folder / name).write_text(content)
     return folder
 
@@ -236,7 +287,9 @@ def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path, name):
 
 @cases(__file__, "weights")
 def test_weights_are_looked_for_as_transformers_does(kind, case, cache, tmp_path):
-    files = {"config.json": b"{}", "vocab.txt": b""} | {name: b"weights" for name in case.get("files", [])}
+    files = {"config.json": b"{}", "vocab.txt": b""} | {
+        name: b"weights" for name in case.get("files", [])
+    }
     for name, shards in case.get("indexes", {}).items():
         files[name] = json.dumps({"weight_map": dict(enumerate(shards))}).encode()
     cache(**files)
@@ -247,7 +300,9 @@ def test_weights_are_looked_for_as_transformers_does(kind, case, cache, tmp_path
     assert point_to(HUB, "text", tmp_path / "out").name == COMMIT
 
 
-@pytest.mark.parametrize("role, named", [("vision", "preprocessor_config.json"), ("chexbert", r"chexbert\.pth")])
+@pytest.mark.parametrize(
+    "role, named", [("vision", "preprocessor_config.json"), ("chexbert", r"chexbert\.pth")]
+)
 def test_each_role_needs_its_files(local, tmp_path, role, named):
     with pytest.raises(BackboneError, match=named):
         point_to(backbone(local), role, tmp_path / "out")
@@ -260,7 +315,9 @@ def test_each_role_needs_its_files(local, tmp_path, role, named):
 def test_a_stand_in_stays_one_when_it_is_pointed_to(local, tmp_path):
     (local / "provenance.json").write_text('{"provider": "standin"}')
     point_to(backbone(local), "text", tmp_path / "out")
-    assert provenance(tmp_path / "out")["provider"] == "local" and is_standin(provenance(tmp_path / "out"))
+    assert provenance(tmp_path / "out")["provider"] == "local" and is_standin(
+        provenance(tmp_path / "out")
+    )
     assert not is_standin({"provider": "hub"}) and provenance(tmp_path) == {}
 
 
@@ -292,7 +349,9 @@ def test_broken_pointers_are_errors(local, tmp_path):
     with pytest.raises(BackboneError, match=r"pointer\.json: path is missing"):
         resolve(tmp_path / "out")
     for name in ("../config.json", "/etc/passwd", "a/config.json", ".."):
-        (tmp_path / "out" / "pointer.json").write_text(json.dumps({"path": str(tmp_path), "files": {name: "0"}}))
+        (tmp_path / "out" / "pointer.json").write_text(
+            json.dumps({"path": str(tmp_path), "files": {name: "0"}})
+        )
         with pytest.raises(BackboneError, match=r"pointer\.json: files"):
             resolve(tmp_path / "out")
     with pytest.raises(BackboneError, match="is not a folder"):
@@ -301,7 +360,13 @@ def test_broken_pointers_are_errors(local, tmp_path):
 
 @pytest.fixture
 def bert(tmp_path: Path) -> Path:
-    config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    config = BertConfig(
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
     BertModel(config).save_pretrained(tmp_path / "bert")
     return tmp_path / "bert"
 
@@ -322,6 +387,7 @@ def test_a_missing_weight_is_refused(bert: Path) -> None:
     del weights["embeddings.word_embeddings.weight"]
     save_file(weights, bert / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(
-        BackboneError, match=r"lacks weights that BertModel needs \(1 missing, first: embeddings\.word_embeddings"
+        BackboneError,
+        match=r"lacks weights that BertModel needs \(1 missing, first: embeddings\.word_embeddings",
     ):
         load_frozen(BertModel, bert)

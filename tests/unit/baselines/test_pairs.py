@@ -1,4 +1,5 @@
-"""The baselines: parameter files, and pairs of one examination with the published frequencies and nested sources."""
+"""The baselines: parameter files, and pairs of one examination with the published frequencies and
+nested sources."""
 
 from collections import Counter
 from fractions import Fraction
@@ -29,12 +30,15 @@ PUBLISHED = {
 @pytest.fixture
 def table(records: pl.DataFrame, anchors: pl.DataFrame) -> RecordTable:
     # targets differ from context to context
-    return record_table(records.with_columns(report=pl.col("report") + " " + pl.col("context")), anchors)
+    return record_table(
+        records.with_columns(report=pl.col("report") + " " + pl.col("context")), anchors
+    )
 
 
 def test_one_context_has_no_pair(records: pl.DataFrame, anchors: pl.DataFrame) -> None:
     alone = record_table(
-        records.filter(pl.col("context") == "sn"), anchors.filter(pl.col("record_id").str.starts_with("sn"))
+        records.filter(pl.col("context") == "sn"),
+        anchors.filter(pl.col("record_id").str.starts_with("sn")),
     )
     with pytest.raises(DataError, match="more sources"):
         PairTable(alone)
@@ -58,7 +62,11 @@ def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
 
 def test_parts_have_nested_sources_and_the_ranking_compares_one_target(table: RecordTable) -> None:
     pairs = PairTable(table)
-    train = {table.row(n)["record_id"]: table.row(n) for n in range(len(table)) if table.row(n)["split"] == "train"}
+    train = {
+        table.row(n)["record_id"]: table.row(n)
+        for n in range(len(table))
+        if table.row(n)["split"] == "train"
+    }
     seen = set()
     trained = set()
     for row in np.concatenate(list(pairs.rows("train", ALL).values())):
@@ -77,7 +85,9 @@ def test_parts_have_nested_sources_and_the_ranking_compares_one_target(table: Re
         seen.add((more["context"], fewer["context"]))
         trained.add((more["context"], more["report"].split()[-1]))
     assert seen == set(PUBLISHED)
-    assert trained == {(context, context) for context in ("sw", "mn", "mw")}  # no context is without its own reports
+    assert trained == {
+        (context, context) for context in ("sw", "mn", "mw")
+    }  # no context is without its own reports
     assert len(pairs.pairs) == 7 * 6
 
 
@@ -94,7 +104,11 @@ FOLDER = Path(__file__).parents[3] / "baselines"
 def test_the_budget_is_the_published_one() -> None:
     params = load_baseline_params(FOLDER / "params.yaml")
     for settings in (params.simmlm, params.ragpt):
-        assert (settings.updates, settings.seed, settings.batch_size * settings.accumulation) == (20_000, 42, 32)
+        assert (settings.updates, settings.seed, settings.batch_size * settings.accumulation) == (
+            20_000,
+            42,
+            32,
+        )
 
 
 @pytest.mark.parametrize("name", ["phantom", "micro"])

@@ -1,7 +1,8 @@
-"""What README.md, CONTRIBUTING.md and docs/ name exists: commands, links, files, definitions, parameters, identifiers.
+"""What README.md, CONTRIBUTING.md and docs/ name exists: commands, links, files, definitions,
+parameters, identifiers.
 
-Commands within a sentence may lack arguments; those in blocks of shell are whole. A name is code between single
-backticks.
+Commands within a sentence may lack arguments; those in blocks of shell are whole. A name is code
+between single backticks.
 """
 
 import itertools
@@ -21,7 +22,11 @@ from pacer.core.io import parse_yaml
 from pacer.metrics.scores import SCORES
 from tests.support.cli import REPOSITORY
 
-PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [
+    REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+]
 #: Options of DVC, accelerate, container engines and scorers/radeval.py.
 OTHERS = {
     ("experiments.md", "--local"),
@@ -40,7 +45,8 @@ SPAN = r"(?<!`)`((?:[A-Z_]+=\S+ )?(?:pacer|make|dvc|python) [^`\n]+)`"
 
 
 def documented(pattern: str) -> Iterator[tuple[str, list[str]]]:
-    """Page and words of every simple command of shell; variables and substitutions stay as they are."""
+    """Page and words of every simple command of shell; variables and substitutions stay as they
+    are."""
     for page in PAGES:
         for block in re.findall(pattern, page.read_text(encoding="utf-8"), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
@@ -56,20 +62,27 @@ def documented(pattern: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def without_variables(words: list[str]) -> list[str]:
-    """The command behind settings such as ``NAME=value``; the name alone of one in a virtual environment."""
+    """The command behind settings such as ``NAME=value``; the name alone of one in a virtual
+    environment."""
     rest = words[next((n for n, word in enumerate(words) if "=" not in word), len(words)) :]
     return [rest[0].rpartition("/")[2], *rest[1:]] if rest else []
 
 
 def read(pattern: str) -> list[tuple[str, list[str]]]:
-    return [(page, command) for page, words in documented(pattern) if (command := without_variables(words))]
+    return [
+        (page, command)
+        for page, words in documented(pattern)
+        if (command := without_variables(words))
+    ]
 
 
 WHOLE = read(BLOCK)
 COMMANDS = WHOLE + read(SPAN)
 
 
-def named(name: str, commands: list[tuple[str, list[str]]] = COMMANDS) -> list[tuple[str, list[str]]]:
+def named(
+    name: str, commands: list[tuple[str, list[str]]] = COMMANDS
+) -> list[tuple[str, list[str]]]:
     return [(page, command[1:]) for page, command in commands if command[0] == name]
 
 
@@ -94,21 +107,37 @@ def commands(group: object, *names: str) -> Iterator[tuple[tuple[str, ...], set[
         if isinstance(command, TyperGroup):
             yield from commands(command, *names, name)
         else:
-            yield (*names, name), {option for parameter in command.params for option in parameter.opts}
+            yield (
+                (*names, name),
+                {option for parameter in command.params for option in parameter.opts},
+            )
 
 
 def test_pacer_has_the_commands_and_options() -> None:
     known = dict(commands(get_command(app)))
     for page, arguments in named("pacer", COMMANDS[len(WHOLE) :]):
-        options = [options for names, options in known.items() if list(names) == arguments[: len(names)]]
-        assert options and {word for word in arguments if word.startswith("-")} <= options[0], (page, arguments)
-    alone = {(page.name, name) for page in PAGES for name in re.findall(r"`(--[a-z-]+)(?![a-z{-])", page.read_text())}
-    assert {(page, name) for page, name in alone if name not in set().union(*known.values())} <= OTHERS
+        options = [
+            options for names, options in known.items() if list(names) == arguments[: len(names)]
+        ]
+        assert options and {word for word in arguments if word.startswith("-")} <= options[0], (
+            page,
+            arguments,
+        )
+    alone = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"`(--[a-z-]+)(?![a-z{-])", page.read_text())
+    }
+    assert {
+        (page, name) for page, name in alone if name not in set().union(*known.values())
+    } <= OTHERS
 
 
 def test_the_help_of_every_command_fits_a_screen() -> None:
     for names, _ in commands(get_command(app)):
-        told = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "100"}).output.splitlines()
+        told = (
+            CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "100"}).output.splitlines()
+        )
         assert len(told) <= 40 and max(map(len, told)) <= 100, names
 
 
@@ -132,8 +161,14 @@ def test_parameters_and_stages_of_dvc_exist() -> None:
             if option == "-S":
                 keys.add((page, value.partition("=")[0]))
         if words[0] == "repro" or words[:2] == ["exp", "run"]:
-            values = {value for option, value in itertools.pairwise(words) if option in ("-S", "-n", "-j")}
-            plain = [word for word in words[1 if words[0] == "repro" else 2 :] if not word.startswith("-")]
+            values = {
+                value for option, value in itertools.pairwise(words) if option in ("-S", "-n", "-j")
+            }
+            plain = [
+                word
+                for word in words[1 if words[0] == "repro" else 2 :]
+                if not word.startswith("-")
+            ]
             targets |= {(page, word) for word in plain if word not in values}
     for page, key in keys:
         value = params
@@ -144,9 +179,26 @@ def test_parameters_and_stages_of_dvc_exist() -> None:
 
 
 #: Names that others gave, to columns, variables and files; the paper's symbols.
-FOREIGN = {"d_a", "d_g", "NAME_n", "OMP_WAIT_POLICY", "hardlink_lock", "model_prediction", "test_res", "test_refs"}
+FOREIGN = {
+    "d_a",
+    "d_g",
+    "NAME_n",
+    "OMP_WAIT_POLICY",
+    "hardlink_lock",
+    "model_prediction",
+    "test_res",
+    "test_refs",
+}
 #: Files that the user or another system makes.
-GIVEN = {"mine.yaml", "columns.csv", "config.json", "vocab.txt", "res.csv", "gts.csv", "test_refs.json"}
+GIVEN = {
+    "mine.yaml",
+    "columns.csv",
+    "config.json",
+    "vocab.txt",
+    "res.csv",
+    "gts.csv",
+    "test_refs.json",
+}
 GIVEN |= {"section_parser.py"}
 CODE = ("pacer/", "stages/", "scorers/", "bench/", "tests/", "configs/", "studies/", "baselines/")
 SETTINGS = ("dvc.yaml", "Makefile", "pyproject.toml", "params.yaml")
@@ -177,16 +229,24 @@ def alternatives(name: str) -> list[str]:
 
 
 NAMES = [
-    (page, line, each) for page, line in LINES for name in re.findall(r"`([^`]+)`", line) for each in alternatives(name)
+    (page, line, each)
+    for page, line in LINES
+    for name in re.findall(r"`([^`]+)`", line)
+    for each in alternatives(name)
 ]
 
 
 @pytest.fixture(scope="module")
 def words() -> set[str]:
-    """All words, in small letters, of code and settings but for this test, whose lists need not be true."""
+    """All words, in small letters, of code and settings but for this test, whose lists need not be
+    true."""
     own = Path(__file__).relative_to(REPOSITORY).as_posix()
     kinds = {".py", ".yaml", ".toml", ".tsv", ".md", ".html", ".js", ""}
-    chosen = [name for name in TRACKED if name.startswith(CODE) and Path(name).suffix in kinds and name != own]
+    chosen = [
+        name
+        for name in TRACKED
+        if name.startswith(CODE) and Path(name).suffix in kinds and name != own
+    ]
     text = "\n".join(
         [
             *((REPOSITORY / name).read_text(encoding="utf-8") for name in (*chosen, *SETTINGS)),
@@ -208,7 +268,11 @@ def test_links_lead_somewhere() -> None:
             path, _, anchor = target.partition("#")
             file = (REPOSITORY / page).parent / path if path else REPOSITORY / page
             if not target.startswith("http"):
-                headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+                headings = (
+                    re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+                    if anchor
+                    else []
+                )
                 if not file.is_file() or (anchor and anchor not in map(slug, headings)):
                     lost.append((page, target))
     assert lost == []
@@ -216,12 +280,15 @@ def test_links_lead_somewhere() -> None:
 
 def is_tracked(path: str) -> bool:
     """Whether a path, a glob or the end of a path names a file or folder that git tracks."""
-    pattern = re.compile(rf"(.*/)?{re.escape(path.rstrip('/')).replace(re.escape('*'), '[^/]*')}(/.*)?")
+    pattern = re.compile(
+        rf"(.*/)?{re.escape(path.rstrip('/')).replace(re.escape('*'), '[^/]*')}(/.*)?"
+    )
     return any(pattern.fullmatch(tracked) for tracked in TRACKED)
 
 
 def test_files_exist(words: set[str]) -> None:
-    """A file is tracked, or on a line with the commit that has it, or the code writes it and so has its name."""
+    """A file is tracked, or on a line with the commit that has it, or the code writes it and so has
+    its name."""
     lost = []
     for page, line, name in NAMES:
         for path in re.findall(rf"(?<![\w/<.…])[\w.*-][\w./*-]*(?:{SUFFIX}\b|/(?=$|\s))", name):
@@ -229,7 +296,9 @@ def test_files_exist(words: set[str]) -> None:
                 continue
             commits = re.findall(r"\b(?=[a-f]*\d)[0-9a-f]{7}\b", line)
             if path.startswith(CODE) and commits:
-                known = not HISTORY or any(git("cat-file", "-e", f"{commit}:{path}") for commit in commits)
+                known = not HISTORY or any(
+                    git("cat-file", "-e", f"{commit}:{path}") for commit in commits
+                )
             else:
                 last = re.findall(r"[^\W_]\w*", path.rstrip("/").rpartition("/")[2].lower())
                 known = words.issuperset(last) and not path.endswith(".py")
@@ -238,7 +307,11 @@ def test_files_exist(words: set[str]) -> None:
 
 
 def test_parameters_exist() -> None:
-    profiles = ("params.yaml", "baselines/params.yaml", *(name for name in TRACKED if name.startswith("configs/")))
+    profiles = (
+        "params.yaml",
+        "baselines/params.yaml",
+        *(name for name in TRACKED if name.startswith("configs/")),
+    )
     params = [parse_yaml((REPOSITORY / name).read_text()) for name in profiles]
     lost = []
     for page, _, name in NAMES:
@@ -248,7 +321,9 @@ def test_parameters_exist() -> None:
             for part in key.split("."):
                 pattern = re.compile(part.replace("*", r"\w*"))
                 below = [known.items() for known in found if isinstance(known, dict)]
-                found = [value for items in below for child, value in items if pattern.fullmatch(child)]
+                found = [
+                    value for items in below for child, value in items if pattern.fullmatch(child)
+                ]
             lost += [] if found else [(page, key)]
     assert lost == []
 

@@ -1,4 +1,5 @@
-"""Setting up and `pacer doctor`: the Makefile works with any make; what is missing is said first, and how to get it."""
+"""Setting up and `pacer doctor`: the Makefile works with any make; what is missing is said first,
+and how to get it."""
 
 import platform
 import re
@@ -27,17 +28,22 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 @needs_make
 def test_programs_of_the_environment_are_named_by_their_path() -> None:
-    """GNU make 3.81, the one of macOS, looks for programs on the PATH that it was itself started with."""
+    """GNU make 3.81, the one of macOS, looks for programs on the PATH that it was itself started
+    with."""
     targets = re.findall(r"^([a-z-]+):.*##", MAKEFILE.read_text(), re.MULTILINE)
     command = ["make", "--dry-run", "--always-make", "PYTHON=python3", *targets]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     lines = done.stdout.replace("\\\n", " ").splitlines()
     bare = re.compile(rf"(?:^|[;&|({{]|\bdo\b)\s*(?:\w+=\S* )*({PROGRAMS}|pacer|pip|hf)\b")
     assert [line for line in lines if bare.search(line)] == []
-    assert {f".venv/bin/{name}" for name in PROGRAMS.split("|")} <= set(re.findall(r"\.venv/bin/\w+", done.stdout))
+    assert {f".venv/bin/{name}" for name in PROGRAMS.split("|")} <= set(
+        re.findall(r"\.venv/bin/\w+", done.stdout)
+    )
 
 
-def test_nothing_stands_against_a_clone_on_a_supported_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_stands_against_a_clone_on_a_supported_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     (tmp_path / ".git").mkdir()
@@ -84,8 +90,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_default_profile_lacks_nothing(pacer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     outcome = pacer("doctor")
-    assert outcome.code == 0 and "no CUDA GPU available; models run on the CPU" in outcome.out, outcome.error
-    for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in: bundled with the package"):
+    assert outcome.code == 0 and "no CUDA GPU available; models run on the CPU" in outcome.out, (
+        outcome.error
+    )
+    for shown in (
+        "params.yaml: phantom",
+        "torch",
+        "CPU cores",
+        "GB free",
+        "stand-in: bundled with the package",
+    ):
         assert shown in outcome.out
 
 
@@ -93,11 +107,19 @@ def test_missing_weights_say_how_to_get_them(pacer):
     assert pacer("use", "mimic_rg4").code == 0
     outcome = pacer("doctor")
     assert outcome.code == 1
-    assert outcome.error.strip() == "error: `dvc repro` would fail; fix everything marked `missing` above"
-    command = "`hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d`"
+    assert (
+        outcome.error.strip()
+        == "error: `dvc repro` would fail; fix everything marked `missing` above"
+    )
+    command = (
+        "`hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d`"
+    )
     assert command in outcome.out, "it can be pasted"
     assert "corpus.root" in outcome.out
-    assert "note    Disk" in outcome.out and "features take 6.3 MB an image with RAD-DINO" in outcome.out
+    assert (
+        "note    Disk" in outcome.out
+        and "features take 6.3 MB an image with RAD-DINO" in outcome.out
+    )
 
 
 @pytest.mark.parametrize(("settings", "key", "state", "detail"), listed_cases(__file__, "labels"))
@@ -109,14 +131,18 @@ def test_settings_of_labelling_that_a_stage_would_refuse(
     if key:
         monkeypatch.setenv("OPENAI_API_KEY", "key")
     params = profile("mimic_rg4")
-    anchors = params.anchors.model_copy(update={"llm": params.anchors.llm.model_copy(update=settings)})
+    anchors = params.anchors.model_copy(
+        update={"llm": params.anchors.llm.model_copy(update=settings)}
+    )
     finding = found("Labels", params.model_copy(update={"anchors": anchors}))["anchors.llm"]
     assert finding.state == state and detail in finding.detail
 
 
 def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
-    params = changed("phantom", backbones={"chexbert": {"provider": "local", "path": str(tmp_path)}})
+    params = changed(
+        "phantom", backbones={"chexbert": {"provider": "local", "path": str(tmp_path)}}
+    )
     finding = models(params)[3]
     assert finding.state == "missing" and "it lacks chexbert.pth" in finding.detail
 
@@ -144,7 +170,9 @@ def test_a_remote_that_reports_would_be_pushed_to(here: Path, name: str, config:
     (here / ".dvc").mkdir()
     (here / ".dvc/config.local").write_text(config, encoding="utf-8")
     findings = found("Corpus", changed(name))
-    assert ("DVC remote" in findings) == warned and (not warned or "lab" in findings["DVC remote"].detail)
+    assert ("DVC remote" in findings) == warned and (
+        not warned or "lab" in findings["DVC remote"].detail
+    )
 
 
 def test_weights_that_are_not_llm_rg4s_are_one_clear_line(pacer, repository: Path):

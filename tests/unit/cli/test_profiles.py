@@ -67,8 +67,13 @@ TABLES = yaml_beside(__file__, "profiles.yaml")
 @pytest.mark.parametrize("group", TABLES["published"])
 def test_the_published_profiles_hold_the_published_values(group: str):
     four_contexts, conventional = TABLES["published"][group], TABLES["conventional"].get(group, {})
-    for name, values in (("mimic_rg4", four_contexts), ("mimic_rg4_sn", four_contexts | conventional)):
-        found = {key: reduce(getattr, key.split("."), getattr(profile(name), group)) for key in values}
+    for name, values in (
+        ("mimic_rg4", four_contexts),
+        ("mimic_rg4_sn", four_contexts | conventional),
+    ):
+        found = {
+            key: reduce(getattr, key.split("."), getattr(profile(name), group)) for key in values
+        }
         assert found == values, name
 
 
@@ -86,7 +91,10 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
 
 
 def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
-    allowed = {name: set(get_args(Score.model_fields[name].annotation)) for name in ("convention", "originals")}
+    allowed = {
+        name: set(get_args(Score.model_fields[name].annotation))
+        for name in ("convention", "originals")
+    }
     assert allowed == {"convention": set(CONVENTIONS), "originals": set(ORIGINALS)}
 
 
@@ -95,22 +103,30 @@ SECRET = "Large right pneumothorax"
 
 @pytest.mark.parametrize("read", [load_profile, load_params])
 @pytest.mark.parametrize(("content", "said"), listed_cases(__file__, "no_parameters"))
-def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, content: str, said: str, read):
+def test_what_is_no_file_of_parameters_is_one_sentence(
+    tmp_path: Path, content: str, said: str, read
+):
     path = tmp_path / "mine.yaml"
     path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(ConfigError, match=rf"^.*mine.yaml cannot be read as YAML: .*{said}") as error:
+    with pytest.raises(
+        ConfigError, match=rf"^.*mine.yaml cannot be read as YAML: .*{said}"
+    ) as error:
         read(path)
     assert SECRET not in str(error.value) and "\n" not in str(error.value)
 
 
 def test_files_that_extend_each_other(repository: Path):
     (repository / "other.yaml").write_text("extends: mine.yaml\n")
-    with pytest.raises(ConfigError, match=r"circular `extends`: .*other.yaml and mine extend each other"):
+    with pytest.raises(
+        ConfigError, match=r"circular `extends`: .*other.yaml and mine extend each other"
+    ):
         overlaid(repository, "extends: other\n")
 
 
 @pytest.mark.parametrize(("extended", "text", "message"), listed_cases(__file__, "refused"))
-def test_what_cannot_work_is_refused_by_name(repository: Path, extended: str, text: str, message: str):
+def test_what_cannot_work_is_refused_by_name(
+    repository: Path, extended: str, text: str, message: str
+):
     with pytest.raises(ConfigError, match=re.escape(message)):
         overlaid(repository, f"extends: {extended}\n{text}\n")
 
@@ -121,12 +137,17 @@ def test_outside_the_repository_it_is_told_where_the_profile_was_sought(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("extends: micro\n")
     looked = re.escape(f"no {tmp_path / 'micro.yaml'} or {tmp_path / 'configs' / 'micro.yaml'}")
-    with pytest.raises(ConfigError, match=f"{looked}; choose one .* run the command from the root of the repository"):
+    with pytest.raises(
+        ConfigError,
+        match=f"{looked}; choose one .* run the command from the root of the repository",
+    ):
         load_profile("mine.yaml")
 
 
 @pytest.mark.parametrize("columns", [{}, {"view": "projection"}])
-def test_columns_are_those_that_the_file_names_alone(tmp_path: Path, columns: dict[str, str]) -> None:
+def test_columns_are_those_that_the_file_names_alone(
+    tmp_path: Path, columns: dict[str, str]
+) -> None:
     """The profile's columns are an example; `{}` says that none differs."""
     text = f"extends: table\ncorpus: {{table: {{columns: {columns}}}}}\n"
     assert overlaid(tmp_path, text).corpus.table.columns == columns
@@ -141,7 +162,9 @@ def test_another_model_keeps_nothing_of_the_place_of_the_old_one(tmp_path: Path)
 
 
 def test_the_committed_parameters_are_the_phantom_profile():
-    committed = subprocess.run(["git", "show", "HEAD:params.yaml"], cwd=REPOSITORY, capture_output=True, text=True)
+    committed = subprocess.run(
+        ["git", "show", "HEAD:params.yaml"], cwd=REPOSITORY, capture_output=True, text=True
+    )
     if committed.returncode:
         pytest.skip("not a git checkout")
     assert committed.stdout == (REPOSITORY / "configs" / "phantom.yaml").read_text(encoding="utf-8")
@@ -150,7 +173,10 @@ def test_the_committed_parameters_are_the_phantom_profile():
 def test_params_yaml_has_every_key_because_dvc_reads_it(pacer, repository: Path):
     (repository / "params.yaml").write_text("extends: micro\n")
     outcome = pacer("doctor")
-    assert outcome.code == 1 and "params.yaml cannot use `extends`, because DVC reads it" in outcome.error
+    assert (
+        outcome.code == 1
+        and "params.yaml cannot use `extends`, because DVC reads it" in outcome.error
+    )
     with pytest.raises(ConfigError, match="unknown key extends"):
         load_params(repository / "params.yaml")
 
@@ -161,7 +187,9 @@ def test_use_writes_the_whole_profile_whatever_was_in_use_before(pacer, reposito
             file.write("# a remark, which is no edit\n")
         assert pacer("use", name).code == 0
         assert load_params(repository / "params.yaml") == profile(name)
-    assert (repository / "params.yaml").read_bytes() == (repository / "configs" / "phantom.yaml").read_bytes()
+    assert (repository / "params.yaml").read_bytes() == (
+        repository / "configs" / "phantom.yaml"
+    ).read_bytes()
 
 
 def test_use_takes_a_file_of_ones_own_and_refuses_it_as_strictly(pacer, repository: Path):
@@ -178,7 +206,16 @@ def test_use_takes_a_file_of_ones_own_and_refuses_it_as_strictly(pacer, reposito
 
 
 def test_the_known_profiles_are_listed_without_a_name_and_after_an_unknown_one(pacer):
-    known = ["micro", "mimic_cxr", "mimic_rg4", "mimic_rg4_sn", "openi", "phantom", "small_gpu", "table"]
+    known = [
+        "micro",
+        "mimic_cxr",
+        "mimic_rg4",
+        "mimic_rg4_sn",
+        "openi",
+        "phantom",
+        "small_gpu",
+        "table",
+    ]
     assert pacer("use").out.splitlines() == known
     outcome = pacer("use", "mimic_rg5", "--traceback")
     assert outcome.code == 1 and "Traceback" in outcome.error
@@ -194,6 +231,8 @@ def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, line: str
     params.write_text(edited)
     outcome = pacer("use", "micro")
     assert outcome.code == 1 and reason in outcome.error and len(outcome.error.splitlines()) == 1
-    assert "`pacer use micro --force` overwrites it" in outcome.error and params.read_text() == edited
+    assert (
+        "`pacer use micro --force` overwrites it" in outcome.error and params.read_text() == edited
+    )
     assert pacer("use", "micro", "--force").code == 0
     assert params.read_text() != edited

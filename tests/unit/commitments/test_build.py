@@ -1,4 +1,5 @@
-"""The prompt, answers and their file; and the anchors of a corpus: answers where they can be read, rules elsewhere."""
+"""The prompt, answers and their file; and the anchors of a corpus: answers where they can be read,
+rules elsewhere."""
 
 import json
 import re
@@ -10,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
-from pacer.commitments.answers import STATUSES, Reply, StoredAnswer, read_answer, read_answers, read_completion
+from pacer.commitments.answers import (
+    STATUSES,
+    Reply,
+    StoredAnswer,
+    read_answer,
+    read_answers,
+    read_completion,
+)
 from pacer.commitments.labelling import system_prompt
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
@@ -23,7 +31,12 @@ from tests.support.labelling import build
 
 def cache_line(record_id: str, raw: str) -> dict:
     """A line of a cache."""
-    known = {"record_id": record_id, "request_hash": f"hash of {record_id}", "provider": "openai", "current": True}
+    known = {
+        "record_id": record_id,
+        "request_hash": f"hash of {record_id}",
+        "provider": "openai",
+        "current": True,
+    }
     return StoredAnswer(**known, raw=raw, status="ok", anchor=None).model_dump()
 
 
@@ -32,7 +45,9 @@ def line(record_id: str, raw: str | None = None, **lists: list[str]) -> dict:
     return cache_line(record_id, json.dumps(content) if raw is None else raw)
 
 
-def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp_path: Path) -> None:
+def test_answers_replace_rules_where_they_can_be_read(
+    records: pl.DataFrame, tmp_path: Path
+) -> None:
     lines = [
         line("sn-train0sn", positive=["Pneumonia"], negative=["pneumonia", "hernia"]),
         line("sn-train1sn", raw="no json"),
@@ -63,12 +78,17 @@ def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp
 def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_path: Path) -> None:
     anchors, _ = build(records, tmp_path / "cache.jsonl", [])
     assert set(anchors["origin"]) == {"rules"}
-    for text, *fields in zip(records["report_raw"], *(anchors[name] for name in POLARITIES), strict=True):
+    for text, *fields in zip(
+        records["report_raw"], *(anchors[name] for name in POLARITIES), strict=True
+    ):
         assert extract_anchor(text) == Anchor(*(tuple(field) for field in fields))
 
 
-def test_attributes_come_from_the_rules_for_every_origin(records: pl.DataFrame, tmp_path: Path) -> None:
-    """Only of the chosen kinds, and of findings that the anchor does not deny; without a kind there is no column."""
+def test_attributes_come_from_the_rules_for_every_origin(
+    records: pl.DataFrame, tmp_path: Path
+) -> None:
+    """Only of the chosen kinds, and of findings that the anchor does not deny; without a kind there
+    is no column."""
     report = "Small left pleural effusion, unchanged. Right pneumonia. Left lung nodule."
     records = records.with_columns(report_raw=pl.lit(report))
     answer = line("sn-train0sn", positive=["pleural effusion"], negative=["pneumonia"])
@@ -84,19 +104,26 @@ def test_attributes_come_from_the_rules_for_every_origin(records: pl.DataFrame, 
     ("lines", "message"),
     [
         ([line("sn-test0sn")], "1 record_ids in the labelling sample also occur in val or test"),
-        ([line("sn-nobody")], r"answers for records that are not in the corpus \(1\), e.g. sn-nobody"),
+        (
+            [line("sn-nobody")],
+            r"answers for records that are not in the corpus \(1\), e.g. sn-nobody",
+        ),
         ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
         ([{"record_id": "sn-train0sn"}], r"line 1, raw: Field required"),
         (None, "does not exist"),
     ],
 )
-def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict] | None, message: str) -> None:
+def test_bad_cache(
+    records: pl.DataFrame, tmp_path: Path, lines: list[dict] | None, message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         build(records, tmp_path / "cache.jsonl", lines)
 
 
 def test_the_rules_of_the_paper(tmp_path: Path, records: pl.DataFrame) -> None:
-    cache, table, out = (tmp_path / name for name in ("cache.jsonl", "records.parquet", "anchors.parquet"))
+    cache, table, out = (
+        tmp_path / name for name in ("cache.jsonl", "records.parquet", "anchors.parquet")
+    )
     cache.touch()
     records.with_columns(report_raw=pl.lit("Likely edema.")).write_parquet(table)
     build_anchors(table, cache, out, "paper")
@@ -133,10 +160,18 @@ def test_any_text_is_read(text: str) -> None:
     ("finish", "change", "expected"),
     [
         ("stop", {}, Reply(raw="hello", finish_reason="stop", **USED)),
-        ("\ud800", {"model": "\ud800"}, Reply(raw="hello", finish_reason="?", **USED | {"model": "?"})),
+        (
+            "\ud800",
+            {"model": "\ud800"},
+            Reply(raw="hello", finish_reason="?", **USED | {"model": "?"}),
+        ),
         *(
             ("stop", {"model": 7, "usage": usage}, Reply(raw="hello", finish_reason="stop"))
-            for usage in (None, [], *({"prompt_tokens": n, "completion_tokens": n} for n in (10**400, True, 12.0, -1)))
+            for usage in (
+                None,
+                [],
+                *({"prompt_tokens": n, "completion_tokens": n} for n in (10**400, True, 12.0, -1)),
+            )
         ),
     ],
 )
@@ -178,7 +213,10 @@ def sections() -> dict[str, str]:
 
 def test_the_rules_are_the_papers(sections: dict[str, str]) -> None:
     assert [name for name in sections if name.isdigit()] == [str(number) for number in RULES]
-    lacking = {number: [word for word in words if word not in sections[str(number)]] for number, words in RULES.items()}
+    lacking = {
+        number: [word for word in words if word not in sections[str(number)]]
+        for number, words in RULES.items()
+    }
     assert not any(lacking.values()), lacking
 
 

@@ -1,4 +1,5 @@
-"""What endpoints answer and refuse, what is stored and asked again; reports go to the named host alone."""
+"""What endpoints answer and refuse, what is stored and asked again; reports go to the named host
+alone."""
 
 import json
 import time
@@ -25,7 +26,11 @@ def filled(value: Any, asked: dict[str, Any]) -> Any:
         return json.loads(answer(asked))
     if not isinstance(value, str):
         return value
-    return value.replace("LABELS", answer(asked)).replace("UID", asked["sample_uid"]).replace("KEY", KEY)
+    return (
+        value.replace("LABELS", answer(asked))
+        .replace("UID", asked["sample_uid"])
+        .replace("KEY", KEY)
+    )
 
 
 def sent(form: Any, asked: dict[str, Any]) -> Any:
@@ -41,7 +46,9 @@ def answered(form: Any, asked: dict[str, Any]) -> Any:
     if isinstance(form, str) or "BODY" in form:
         return sent(form if isinstance(form, str) else form["BODY"], asked)
     body = completion(None, form.get("FINISH", "stop"))
-    body["choices"][0]["message"] = filled({name: value for name, value in form.items() if name != "FINISH"}, asked)
+    body["choices"][0]["message"] = filled(
+        {name: value for name, value in form.items() if name != "FINISH"}, asked
+    )
     return body
 
 
@@ -55,9 +62,13 @@ def test_an_answer_of_the_model_is_stored(endpoint, label, sample, form, status)
 
 
 @pytest.mark.parametrize(("form", "kind", "reason"), listed_cases(__file__, "failures"))
-def test_anything_else_is_asked_again(endpoint, label, sample, tmp_path, capfd, form, kind, reason) -> None:
+def test_anything_else_is_asked_again(
+    endpoint, label, sample, tmp_path, capfd, form, kind, reason
+) -> None:
     one = sample.head(1)
-    headers = {"Content-Type": filled("application/json" if kind is None else kind, {"sample_uid": "UID"})}
+    headers = {
+        "Content-Type": filled("application/json" if kind is None else kind, {"sample_uid": "UID"})
+    }
     endpoint.replies = lambda asked, _: Reply(body=sent(form, asked), headers=headers)
     for count in (1, 2):
         audit = label(one, unanswered="rules")
@@ -68,7 +79,9 @@ def test_anything_else_is_asked_again(endpoint, label, sample, tmp_path, capfd, 
     assert KEY not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("settings", "parameter", "status", "body", "final"), listed_cases(__file__, "fallbacks"))
+@pytest.mark.parametrize(
+    ("settings", "parameter", "status", "body", "final"), listed_cases(__file__, "fallbacks")
+)
 def test_a_refused_form_gives_way_to_the_next_once(
     endpoint, label, capfd, settings, parameter, status, body, final
 ) -> None:
@@ -109,8 +122,12 @@ def test_parameters_of_other_models(endpoint, label) -> None:
 
 @pytest.mark.parametrize("query", ["?api-version=2024-10-21", "#v1"])
 def test_a_query_in_the_address_is_refused(endpoint, asking, label, query) -> None:
-    with pytest.raises(ConfigError, match=r"base_url has a query or fragment.*azure\.com/openai/v1"):
-        label(config=asking().model_copy(update={"base_url": f"{endpoint.url}/deployments/d{query}"}))
+    with pytest.raises(
+        ConfigError, match=r"base_url has a query or fragment.*azure\.com/openai/v1"
+    ):
+        label(
+            config=asking().model_copy(update={"base_url": f"{endpoint.url}/deployments/d{query}"})
+        )
     assert endpoint.keys == set()
 
 
@@ -126,7 +143,9 @@ def test_a_cache_of_before(endpoint, label, sample, tmp_path: Path, capfd) -> No
     """Pages that were stored as answers are asked again, once; what was paid for never."""
     label()
     lines = cached(tmp_path)
-    nothing = dict.fromkeys(("finish_reason", "model", "prompt_tokens", "completion_tokens", "anchor"))
+    nothing = dict.fromkeys(
+        ("finish_reason", "model", "prompt_tokens", "completion_tokens", "anchor")
+    )
     before = ["<html>log in", "", json.dumps({"choices": []}), lines[3]["raw"]]
     for line, raw in zip(lines, before, strict=False):
         line |= nothing | {"raw": raw, "status": "unparseable", "dollars": 0.01}
@@ -137,7 +156,9 @@ def test_a_cache_of_before(endpoint, label, sample, tmp_path: Path, capfd) -> No
     assert (audit["statuses"], audit["reused"]) == ({"ok": 6}, 3)
     assert sorted(endpoint.asked()) == [line["record_id"] for line in lines[:3]]
     assert "are not answers from a model: 3; " in capfd.readouterr().err
-    assert [line["request_hash"] for line in cached(tmp_path)] == [line["request_hash"] for line in lines]
+    assert [line["request_hash"] for line in cached(tmp_path)] == [
+        line["request_hash"] for line in lines
+    ]
     assert label()["reused"] == 6 and "are not answers" not in capfd.readouterr().err
 
 
@@ -153,13 +174,18 @@ def test_keys_of_answers_that_were_paid(label, labelling, endpoint, records, tmp
 def test_nothing_is_sent_without_consent(endpoint, asking, label, consent, told, address) -> None:
     host = "127.0.0.1" if address is None else ""
     changes = {"send_reports_to": consent, "base_url": endpoint.url if address is None else address}
-    message = f"send_reports_to is {told}, but the host of anchors.llm.base_url is '{host}': no report text is sent"
+    message = (
+        f"send_reports_to is {told}, but the host of anchors.llm.base_url is '{host}': no "
+        "report text is sent"
+    )
     with pytest.raises(ConfigError, match=message):
         label(config=asking().model_copy(update=changes))
     assert endpoint.keys == set()
 
 
-def test_endpoint_of_the_environment_needs_consent_too(endpoint, label, labelling, monkeypatch) -> None:
+def test_endpoint_of_the_environment_needs_consent_too(
+    endpoint, label, labelling, monkeypatch
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     with pytest.raises(ConfigError, match="no report text is sent"):
         label(config=labelling(provider="openai", send_reports_to="api.openai.com"))
@@ -183,21 +209,29 @@ def test_key_that_cannot_be_sent(endpoint, label, monkeypatch, key) -> None:
     assert endpoint.keys == set()
 
 
-def test_the_key_and_reports_turn_up_nowhere(endpoint, label, records, tmp_path, capfd, caplog) -> None:
+def test_the_key_and_reports_turn_up_nowhere(
+    endpoint, label, records, tmp_path, capfd, caplog
+) -> None:
     """Whatever the client is asked to log."""
     caplog.set_level("DEBUG")
     caplog.set_level("DEBUG", "openai")
     secret = records.with_columns(pl.lit("Zebrafish seen. No effusion.").alias("report_raw"))
-    endpoint.replies = lambda asked, before: good(asked) if before else Reply(500, {"error": {"message": KEY}})
+    endpoint.replies = lambda asked, before: (
+        good(asked) if before else Reply(500, {"error": {"message": KEY}})
+    )
     label(records=secret)
-    endpoint.replies = lambda asked, _: Reply(401, {"error": {"message": f"{KEY} {asked['report']}"}})
+    endpoint.replies = lambda asked, _: Reply(
+        401, {"error": {"message": f"{KEY} {asked['report']}"}}
+    )
     with pytest.raises(PacerError) as error:
         label(records=secret, max_tokens=9)
     shown = "".join(capfd.readouterr()) + caplog.text + repr(error.value)
     for cause in (error.value.__cause__, error.value.__context__):
         assert cause is None or error.value.__suppress_context__
     files = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
-    assert not [record for record in caplog.records if record.name.partition(".")[0] in ("openai", "httpx2")]
+    assert not [
+        record for record in caplog.records if record.name.partition(".")[0] in ("openai", "httpx2")
+    ]
     assert endpoint.keys == {f"Bearer {KEY}"}
     assert KEY not in shown + files
     assert "zebrafish" not in (shown + files).lower()

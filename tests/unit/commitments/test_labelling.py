@@ -15,9 +15,14 @@ from tests.support.endpoint import Reply, answer, completion, good
 from tests.support.labelling import build, cached
 
 
-def test_success_and_request_of_the_paper(endpoint, label, sample, records, tmp_path, capfd) -> None:
+def test_success_and_request_of_the_paper(
+    endpoint, label, sample, records, tmp_path, capfd
+) -> None:
     audit = label()
-    estimate = "labelling: 6 requests to send: about 0.01 M input tokens (characters / 4), at most 0.00 M output tokens"
+    estimate = (
+        "labelling: 6 requests to send: about 0.01 M input tokens (characters / 4), at "
+        "most 0.00 M output tokens"
+    )
     assert estimate in capfd.readouterr().err
     assert (audit["prompt_tokens"], audit["completion_tokens"]) == (6000, 600)
     assert (audit["sampled"], audit["answered"], audit["reused"]) == (6, 6, 0)
@@ -27,16 +32,24 @@ def test_success_and_request_of_the_paper(endpoint, label, sample, records, tmp_
     assert [line["record_id"] for line in lines] == sorted(sample["record_id"])
     assert lines[0]["anchor"] == {"positive": ["edema"], "negative": [], "uncertain": []}
     assert audit["prompt"] == hash_bytes(system_prompt(None).encode())
-    assert {line["request_hash"] for line in lines} == set(endpoint.paid)  # the key is the hash of what was sent
+    assert {line["request_hash"] for line in lines} == set(
+        endpoint.paid
+    )  # the key is the hash of what was sent
     assert [path.name for path in tmp_path.iterdir()] == ["llm_cache.jsonl"]
 
     request = endpoint.requests[0]
-    assert (request["model"], request["temperature"], request["max_tokens"]) == ("gpt-4.1-mini", 0.0, 600)
+    assert (request["model"], request["temperature"], request["max_tokens"]) == (
+        "gpt-4.1-mini",
+        0.0,
+        600,
+    )
     assert request["response_format"] == {"type": "json_object"}
     assert request["messages"][0] == {"role": "system", "content": system_prompt(None)}
     content = json.loads(request["messages"][1]["content"])
     row = records.row(by_predicate=pl.col("record_id") == content["sample_uid"], named=True)
-    strata = sample.row(by_predicate=pl.col("record_id") == content["sample_uid"], named=True)["strata"]
+    strata = sample.row(by_predicate=pl.col("record_id") == content["sample_uid"], named=True)[
+        "strata"
+    ]
     assert list(content) == ["sample_uid", "scenario", "report", "regex_anchor", "risk_buckets"]
     assert content["scenario"] == row["context"]
     assert content["report"] == row["report_raw"]
@@ -51,15 +64,17 @@ def test_the_candidate_is_that_of_the_chosen_rules(endpoint, label, records) -> 
 
 
 def test_a_rationale_is_never_printed(endpoint, label, capfd) -> None:
-    endpoint.replies = lambda asked, _: Reply(body=completion(answer(asked, rationale={"edema": "an invented phrase"})))
+    endpoint.replies = lambda asked, _: Reply(
+        body=completion(answer(asked, rationale={"edema": "an invented phrase"}))
+    )
     assert "invented" not in json.dumps(label()) + "".join(capfd.readouterr())
 
 
 def test_an_answer_is_used_as_long_as_the_question_is_the_same(
     endpoint, asking, label, sample, records, tmp_path
 ) -> None:
-    """Changes of prompt, report, candidate and settings ask again; old answers stay and come back with their question;
-    other parameters never ask."""
+    """Changes of prompt, report, candidate and settings ask again; old answers stay and come back
+    with their question; other parameters never ask."""
     label()
     first = (tmp_path / "llm_cache.jsonl").read_text()
     for change in ({"concurrency": 1}, {"timeout": 3.0}, {"attempts": 1}, {"unanswered": "rules"}):
@@ -75,7 +90,11 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert anchors.filter(origin="llm").height == 6
 
-    changed = pl.when(pl.col("record_id") == sample["record_id"][0]).then(pl.lit("New.")).otherwise("report_raw")
+    changed = (
+        pl.when(pl.col("record_id") == sample["record_id"][0])
+        .then(pl.lit("New."))
+        .otherwise("report_raw")
+    )
     assert label(records=records.with_columns(changed.alias("report_raw")))["reused"] == 5
     for change in ({"max_tokens": 500}, {"model": "other"}, {"temperature": 0.5}):
         assert label(**change)["reused"] == 0
@@ -84,7 +103,9 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(
     assert sum(endpoint.seen.values()) == before
 
 
-def test_other_providers_keep_paid_answers_and_use_none(label, records, labelling, tmp_path) -> None:
+def test_other_providers_keep_paid_answers_and_use_none(
+    label, records, labelling, tmp_path
+) -> None:
     label()
     audit = label(config=labelling())
     assert (audit["answered"], audit["older_answers"]) == (0, 6)
@@ -95,7 +116,10 @@ def test_other_providers_keep_paid_answers_and_use_none(label, records, labellin
 
 def test_recorded_answers(label, sample, labelling, tmp_path) -> None:
     ids = sample["record_id"].to_list()
-    lines = [{"record_id": i, "response": completion(answer({"sample_uid": i}))} for i in [*ids[:4], "sn-unsampled"]]
+    lines = [
+        {"record_id": i, "response": completion(answer({"sample_uid": i}))}
+        for i in [*ids[:4], "sn-unsampled"]
+    ]
     lines.append({"record_id": ids[4], "response": completion(answer({"sample_uid": ids[0]}))})
     path = tmp_path / "answers.jsonl"
     # with a byte order mark and without a line end, as some editors write it
@@ -119,7 +143,8 @@ def test_recorded_answers_and_paid_ones_to_the_same_questions(
     """Recorded answers are never taken for the endpoint's, and put none of those aside."""
     path = tmp_path / "answers.jsonl"
     lines = [
-        {"record_id": i, "response": completion(answer({"sample_uid": i}, positive=[]))} for i in sample["record_id"]
+        {"record_id": i, "response": completion(answer({"sample_uid": i}, positive=[]))}
+        for i in sample["record_id"]
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     recorded = labelling(provider="recorded", recorded=str(path))
@@ -147,20 +172,32 @@ def test_a_file_that_dvc_linked_to_its_cache_does_not_grow(label, sample, tmp_pa
 @pytest.mark.parametrize(
     ("reply", "result", "status"),
     [
-        (Reply(400, {"error": {"message": "unsupported parameter"}}), "HTTP 400", None),  # asked again
+        (
+            Reply(400, {"error": {"message": "unsupported parameter"}}),
+            "HTTP 400",
+            None,
+        ),  # asked again
         (Reply(500, {}), "HTTP 500", None),
         (Reply(body=b"<html>login</html>"), "HTTP 200, application/json, no completion", None),
-        (Reply(body=completion("I cannot.")), "unreadable", "unreadable"),  # an answer, which is kept
+        (
+            Reply(body=completion("I cannot.")),
+            "unreadable",
+            "unreadable",
+        ),  # an answer, which is kept
     ],
 )
 def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
     endpoint, label, records, reply, result, status
 ) -> None:
-    """Whatever was answered earlier: 20 in a row end the run, and the endpoint is asked again when it is well."""
+    """Whatever was answered earlier: 20 in a row end the run, and the endpoint is asked again when
+    it is well."""
     sample = sample_records(records, 40, seed=1)
     label(sample.head(1))
     endpoint.replies = lambda *_: reply
-    with pytest.raises(PacerError, match=rf"127.0.0.1:\d+ gave no usable answer for 20 records in a row.*\({result}\)"):
+    with pytest.raises(
+        PacerError,
+        match=rf"127.0.0.1:\d+ gave no usable answer for 20 records in a row.*\({result}\)",
+    ):
         label(sample, concurrency=1, attempts=1)
     assert sum(endpoint.seen.values()) == 1 + MAX_IN_A_ROW
     endpoint.replies = good
@@ -172,7 +209,9 @@ def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
 def test_refusals_between_answers_are_believed(endpoint, label, records) -> None:
     sample = sample_records(records, 40, seed=1)
     well = set(sample["record_id"].to_list()[10::15])
-    endpoint.replies = lambda asked, _: good(asked) if asked["sample_uid"] in well else Reply(400, {})
+    endpoint.replies = lambda asked, _: (
+        good(asked) if asked["sample_uid"] in well else Reply(400, {})
+    )
     audit = label(sample, concurrency=1)
     assert audit["statuses"] == {"ok": len(well)}
     assert audit["troubles"] == {"HTTP 400": sample.height - len(well)}
@@ -195,7 +234,9 @@ def test_function_of_seed_and_records_not_of_their_order(records: pl.DataFrame) 
 
 
 def test_strata_name_what_a_report_shows(records: pl.DataFrame) -> None:
-    sample = sample_records(records, 40, seed=3).join(records.select("record_id", "report_raw"), on="record_id")
+    sample = sample_records(records, 40, seed=3).join(
+        records.select("record_id", "report_raw"), on="record_id"
+    )
     strata = {row["report_raw"]: set(row["strata"]) for row in sample.iter_rows(named=True)}
     assert strata == {
         "Possible pneumonia. No effusion.": {"uncertainty", "negation", "common_findings"},
@@ -217,5 +258,7 @@ def test_rare_strata_are_emphasised(records: pl.DataFrame) -> None:
 def test_held_out_study_or_subject_is_refused(records: pl.DataFrame, column: str) -> None:
     leak = pl.when(pl.col("record_id") == "sn-train0sn").then(pl.lit(f"{column[:-3]}-test1sn"))
     leaked = records.with_columns(leak.otherwise(column).alias(column))
-    with pytest.raises(DataError, match=f"1 {column}s in the labelling sample also occur in val or test"):
+    with pytest.raises(
+        DataError, match=f"1 {column}s in the labelling sample also occur in val or test"
+    ):
         sample_records(leaked, 40, seed=3)

@@ -1,4 +1,5 @@
-"""What a stage or a command says, without report text or ids: errors at its end, progress without a terminal."""
+"""What a stage or a command says, without report text or ids: errors at its end, progress without a
+terminal."""
 
 import errno
 import io
@@ -41,7 +42,9 @@ LEFT = (
     "error: another process of this run exited; see its output for the cause; "
     "run the same command again to continue from what was saved\n"
 )
-NO_MEMORY = "error: out of memory; docs/training.md lists how much each phase needs and how to reduce it\n"
+NO_MEMORY = (
+    "error: out of memory; docs/training.md lists how much each phase needs and how to reduce it\n"
+)
 
 
 def fail(error: BaseException) -> None:
@@ -63,10 +66,22 @@ def fail(error: BaseException) -> None:
             1,
             f"error: out/a.parquet: {FULL}",
         ),
-        (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, f"error: {FULL}"),
-        (lambda: fail(pl.exceptions.ComputeError("Invalid thrift: transport error")), 1, f"error: {FULL}"),
         (
-            lambda: fail(RuntimeError("Connection closed by peer. Typically caused by a remote worker crashing")),
+            lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")),
+            1,
+            f"error: {FULL}",
+        ),
+        (
+            lambda: fail(pl.exceptions.ComputeError("Invalid thrift: transport error")),
+            1,
+            f"error: {FULL}",
+        ),
+        (
+            lambda: fail(
+                RuntimeError(
+                    "Connection closed by peer. Typically caused by a remote worker crashing"
+                )
+            ),
             1,
             LEFT,
         ),
@@ -75,7 +90,13 @@ def fail(error: BaseException) -> None:
         (lambda: fail(MemoryError()), 1, NO_MEMORY),
         (lambda: fail(torch.OutOfMemoryError("CUDA out of memory.")), 1, NO_MEMORY),
         (lambda: fail(RuntimeError("can't start new thread")), 1, NO_MEMORY),
-        (lambda: fail(pa.ArrowException("Unknown error: Failed to launch worker thread: Resource ")), 1, NO_MEMORY),
+        (
+            lambda: fail(
+                pa.ArrowException("Unknown error: Failed to launch worker thread: Resource ")
+            ),
+            1,
+            NO_MEMORY,
+        ),
     ],
 )
 def test_what_a_user_can_act_on_is_one_line(
@@ -86,9 +107,13 @@ def test_what_a_user_can_act_on_is_one_line(
     assert ended.value.code == code and capsys.readouterr().err == told
 
 
-@pytest.mark.parametrize("writing", [atomic_path, atomic_directory, partial(scratch_directory, fingerprint="0" * 64)])
+@pytest.mark.parametrize(
+    "writing", [atomic_path, atomic_directory, partial(scratch_directory, fingerprint="0" * 64)]
+)
 def test_a_full_disk_names_what_was_to_be_written(
-    writing: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path, capsys: pytest.CaptureFixture
+    writing: Callable[[Path], AbstractContextManager[Path]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     """Neither a write nor the errors of safetensors, pyarrow and polars name a file."""
 
@@ -102,7 +127,8 @@ def test_a_full_disk_names_what_was_to_be_written(
 
 
 @pytest.mark.parametrize(
-    ("encoding", "shown"), [("utf-8", "R\xf6ntgen \u2013 ?"), ("latin-1", "R\xf6ntgen ? ?"), ("ascii", "R?ntgen ? ?")]
+    ("encoding", "shown"),
+    [("utf-8", "R\xf6ntgen \u2013 ?"), ("latin-1", "R\xf6ntgen ? ?"), ("ascii", "R?ntgen ? ?")],
 )
 def test_what_a_terminal_cannot_show_is_a_question_mark(
     encoding: str, shown: str, monkeypatch: pytest.MonkeyPatch
@@ -118,7 +144,9 @@ def missing(name: str | None) -> ModuleNotFoundError:
     return ModuleNotFoundError("No module", name=name)
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EACCES, "Permission denied"), *map(missing, ("pacer.gone", None))])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EACCES, "Permission denied"), *map(missing, ("pacer.gone", None))]
+)
 def test_other_errors_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)):
         run_cleanly(lambda: fail(error))
@@ -140,7 +168,11 @@ def test_a_log_file_has_a_line_from_time_to_time_and_one_at_the_end(
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
 def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) -> None:
     line_ends = "\t\n\r\x0b\x0c\x85"
-    bad = [n for n, c in enumerate(text, 1) if c not in line_ends and unicodedata.category(c) in ("Cc", "Cs")]
+    bad = [
+        n
+        for n, c in enumerate(text, 1)
+        if c not in line_ends and unicodedata.category(c) in ("Cc", "Cs")
+    ]
     fault = fault_of(text)
     assert (fault is None) == (not bad)
     if fault is not None and "control" in fault:
@@ -153,7 +185,17 @@ def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) ->
 def test_a_text_that_says_more_is_a_text(word: str, more: str) -> None:
     for text in (f"{word} {more}", f"{more}. {word}"):
         assert not is_absent(text)
-    others = "", " ", "4", "ß", "No effusion.", "None acute.", "Not read as edema.", "[Clear]", "#N/A Clear."
+    others = (
+        "",
+        " ",
+        "4",
+        "ß",
+        "No effusion.",
+        "None acute.",
+        "Not read as edema.",
+        "[Clear]",
+        "#N/A Clear.",
+    )
     for text in (*others, "-" * 99 + "no effusion"):
         assert not is_absent(text)
 
@@ -189,4 +231,7 @@ def test_texts(kind: str, case: str | list[str]) -> None:
     elif kind == "no_ids":
         assert expected in str(id_fault(text))
     else:
-        assert bool(re.search(ANY_RESIDUE, text)) == (kind != "no_residue") and without_residue(text) == expected
+        assert (
+            bool(re.search(ANY_RESIDUE, text)) == (kind != "no_residue")
+            and without_residue(text) == expected
+        )

@@ -1,4 +1,5 @@
-"""Files that are read and written: atomic names, JSON of other programs, journals, and where stages may write."""
+"""Files that are read and written: atomic names, JSON of other programs, journals, and where stages
+may write."""
 
 import gzip
 import os
@@ -32,10 +33,14 @@ from pacer.core.outputs import FOLDERS, check_folders
 
 def test_yaml_is_read_alike_where_libyaml_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """libyaml refuses these words; what one reader changes, the next does not see."""
-    monkeypatch.setattr("ruamel.yaml.main.CParser", lambda *_: pytest.fail("ruamel took libyaml's parser"))
+    monkeypatch.setattr(
+        "ruamel.yaml.main.CParser", lambda *_: pytest.fail("ruamel took libyaml's parser")
+    )
     parse_yaml(text := "[ribs?, params.yaml:seed]").clear()
     assert parse_yaml(text) == ["ribs?", "params.yaml:seed"]
-    assert [file for file in (ROOT / "pacer").rglob("*.py") if 'YAML(typ="safe")' in file.read_text()] == []
+    assert [
+        file for file in (ROOT / "pacer").rglob("*.py") if 'YAML(typ="safe")' in file.read_text()
+    ] == []
 
 
 def test_an_output_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp_path: Path) -> None:
@@ -44,7 +49,9 @@ def test_an_output_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp_pa
     (tmp_path / "out").symlink_to(tmp_path / "disk")
     with atomic_directory(tmp_path / "out") as directory:
         (directory / "new").touch()
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["new"] and not (tmp_path / "out").is_symlink()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["new"] and not (
+        tmp_path / "out"
+    ).is_symlink()
     assert [path.name for path in (tmp_path / "disk").iterdir()] == ["old"]
 
 
@@ -59,7 +66,9 @@ def test_files_are_walked_in_the_same_order_wherever_they_lie(tmp_path: Path) ->
     (tmp_path / "corpus" / "link").symlink_to(tmp_path / "disk")
     (tmp_path / "corpus" / "same").symlink_to(tmp_path / "disk")
     (tmp_path / "corpus" / "a" / "deeper").symlink_to(tmp_path / "corpus" / "b")
-    walked = [os.path.relpath(path, tmp_path / "corpus") for path in files_below(tmp_path / "corpus")]
+    walked = [
+        os.path.relpath(path, tmp_path / "corpus") for path in files_below(tmp_path / "corpus")
+    ]
     assert walked == ["a/1", "a/2", "b/1", "b/2", "link/3", "z/c/1", "z/c/2"]
 
 
@@ -81,7 +90,9 @@ def test_a_folder_with_something_else_in_it_is_not_replaced(tmp_path: Path) -> N
     check_replaceable(out)
     (out / "notes.txt").touch()
     check_replaceable(out, ["notes.txt"])
-    with pytest.raises(DataError, match=r"out contains notes.txt, which would be lost; move it, or choose another"):
+    with pytest.raises(
+        DataError, match=r"out contains notes.txt, which would be lost; move it, or choose another"
+    ):
         check_replaceable(out, ["scores.json"])
     with pytest.raises(DataError, match=r"notes.txt is a file; choose a folder"):
         check_replaceable(out / "notes.txt")
@@ -123,7 +134,9 @@ def path(tmp_path: Path) -> Path:
 def test_a_byte_order_mark_is_no_part_of_the_content(path: Path) -> None:
     path.write_bytes(MARK + b'{"a": 1}')
     assert read_json(path) == {"a": 1}
-    path.write_bytes(MARK + b'{"a": 1}\n' + MARK + b'{"a": 2}\n' + MARK)  # two such files, one behind the other
+    path.write_bytes(
+        MARK + b'{"a": 1}\n' + MARK + b'{"a": 2}\n' + MARK
+    )  # two such files, one behind the other
     assert read_jsonl(path) == [{"a": 1}, {"a": 2}]
 
 
@@ -164,7 +177,9 @@ def test_lines_are_there_as_soon_as_they_are_appended(tmp_path: Path) -> None:
 
 
 @given(contents=st.lists(st.text(max_size=5), min_size=1, max_size=4), data=st.data())
-def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, contents: list[str], data: st.DataObject) -> None:
+def test_cut_anywhere(
+    tmp_path_factory: pytest.TempPathFactory, contents: list[str], data: st.DataObject
+) -> None:
     """Whole lines stay; lines written afterwards are read as well."""
     path = tmp_path_factory.mktemp("cut") / "rows.jsonl"
     with Journal(path) as journal:
@@ -185,13 +200,22 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_folders_are_those_of_the_pipeline_and_the_baselines() -> None:
-    stages = [parse_yaml((ROOT / name).read_text())["stages"] for name in ("dvc.yaml", "baselines/stages.yaml")]
+    stages = [
+        parse_yaml((ROOT / name).read_text())["stages"]
+        for name in ("dvc.yaml", "baselines/stages.yaml")
+    ]
     outs = [
-        out for part in stages for stage in part.values() for key in ("outs", "metrics") for out in stage.get(key, ())
+        out
+        for part in stages
+        for stage in part.values()
+        for key in ("outs", "metrics")
+        for out in stage.get(key, ())
     ]
     paths = {Path(out if isinstance(out, str) else next(iter(out))) for out in outs}
     homes = {path: [name for name in FOLDERS if path.is_relative_to(name)] for path in paths}
-    assert all(homes.values()) and {name for names in homes.values() for name in names} == set(FOLDERS)
+    assert all(homes.values()) and {name for names in homes.values() for name in names} == set(
+        FOLDERS
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,12 +226,15 @@ def test_a_link_out_of_the_repository_is_refused(tmp_path: Path, name: str) -> N
     (repository / name).parent.mkdir(parents=True)
     disk.mkdir()
     (repository / name).symlink_to(disk)
-    with pytest.raises(ConfigError, match=rf"link to {disk}.*remove the link.*cache dir --local {tmp_path}"):
+    with pytest.raises(
+        ConfigError, match=rf"link to {disk}.*remove the link.*cache dir --local {tmp_path}"
+    ):
         check_folders(repository)
 
 
 def test_links_inside_and_links_of_files_are_none_of_our_business(tmp_path: Path) -> None:
-    """The user's raw images may be linked into data/, and DVC links single files to a cache on another disk."""
+    """The user's raw images may be linked into data/, and DVC links single files to a cache on
+    another disk."""
     repository = tmp_path / "repository"
     (repository / "store").mkdir(parents=True)
     (repository / "models").symlink_to("store")
@@ -222,5 +249,7 @@ def test_git_ignores_outputs_that_are_links(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     (tmp_path / ".gitignore").write_text((ROOT / ".gitignore").read_text())
     (tmp_path / "data").symlink_to(sys.prefix)
-    status = subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert status.stdout == "?? .gitignore\n"

@@ -1,4 +1,5 @@
-"""Cores, memory, device and threads, on Linux and as macOS has them; locks on file systems with and without them."""
+"""Cores, memory, device and threads, on Linux and as macOS has them; locks on file systems with and
+without them."""
 
 import errno
 import fcntl
@@ -37,7 +38,11 @@ def test_all_cores_where_a_process_cannot_be_kept_to_some(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("groups", "files", "cores"), listed_cases(__file__, "control_groups"))
 def test_quotas_of_control_groups(
-    groups: str, files: dict[str, str], cores: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    groups: str,
+    files: dict[str, str],
+    cores: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, content in {
         "proc/self/cgroup": groups,
@@ -52,7 +57,9 @@ def test_quotas_of_control_groups(
 
 
 @pytest.mark.parametrize(("threads", "processes", "expected"), listed_cases(__file__, "threads"))
-def test_threads_of_a_process(threads: str, processes: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_of_a_process(
+    threads: str, processes: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(devices, "core_count", lambda: 6)
     given: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", given.append)
@@ -89,39 +96,63 @@ def test_a_cuda_gpu_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "stages").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script", sorted((ROOT / "stages").glob("*.py")), ids=lambda path: path.stem
+)
 def test_no_stage_imports_torch_before_the_package(script: Path) -> None:
     lines = script.read_text(encoding="utf-8").splitlines()
-    imported = [line.split()[1].split(".")[0] for line in lines if line.startswith(("import ", "from "))]
+    imported = [
+        line.split()[1].split(".")[0] for line in lines if line.startswith(("import ", "from "))
+    ]
     of_torch = [place for place, name in enumerate(imported) if name in ("torch", "accelerate")]
     assert not of_torch or "pacer" in imported[: of_torch[0]]
 
 
-def printed(code: str, names: set[str], given: dict[str, str], folder: Path, *script: str) -> dict[str, str | None]:
+def printed(
+    code: str, names: set[str], given: dict[str, str], folder: Path, *script: str
+) -> dict[str, str | None]:
     """The variables that a process prints, of which it gets only those of ``given``."""
     environment = {name: value for name, value in os.environ.items() if name not in names}
-    environment |= {"HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)} | given
-    shown = f"print(__import__('json').dumps({{name: __import__('os').environ.get(name) for name in {sorted(names)}}}))"
+    environment |= {
+        "HF_HOME": str(folder),
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(ROOT),
+    } | given
+    shown = (
+        "print(__import__('json').dumps({name: __import__('os').environ.get(name) for name "
+        f"in {sorted(names)}}}))"
+    )
     (folder / "stage.py").write_text(code.replace("PRINT", shown))
     command = [sys.executable, *script, "stage.py"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "allocators"))
-def test_segments_of_the_allocator_grow_unless_the_user_sets_it(given: dict, expected: dict, tmp_path: Path) -> None:
+def test_segments_of_the_allocator_grow_unless_the_user_sets_it(
+    given: dict, expected: dict, tmp_path: Path
+) -> None:
     shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path / "params.yaml")
     launch = str(ROOT / "stages" / "launch.py")
     assert printed("def main():\n    PRINT\n", {*expected}, given, tmp_path, launch) == expected
 
 
 @pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "given"))
-def test_the_users_threads_are_read_before_a_launcher_sets_its_own(given: dict, expected: dict, tmp_path: Path) -> None:
-    """How long threads spin is said before torch is imported; OpenMP's own variable stays, unless a quota counts."""
+def test_the_users_threads_are_read_before_a_launcher_sets_its_own(
+    given: dict, expected: dict, tmp_path: Path
+) -> None:
+    """How long threads spin is said before torch is imported; OpenMP's own variable stays, unless a
+    quota counts."""
     names = {"OMP_NUM_THREADS", "PACER_THREADS", "LOCAL_RANK", "GOMP_SPINCOUNT"}
-    found = printed("import sys, pacer\nassert 'torch' not in sys.modules\nPRINT\n", names, given, tmp_path)
+    found = printed(
+        "import sys, pacer\nassert 'torch' not in sys.modules\nPRINT\n", names, given, tmp_path
+    )
     assert {name: found[name] for name in expected} == expected
-    assert found["OMP_NUM_THREADS"] == given.get("OMP_NUM_THREADS") or core_quota() < (os.cpu_count() or 1)
+    assert found["OMP_NUM_THREADS"] == given.get("OMP_NUM_THREADS") or core_quota() < (
+        os.cpu_count() or 1
+    )
 
 
 @pytest.fixture
@@ -132,13 +163,20 @@ def without_locks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
     monkeypatch.setattr(fcntl, "flock", refuse)
 
 
-@pytest.mark.parametrize("without_locks", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP], indirect=True)
-def test_a_file_system_without_locks(without_locks: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "without_locks", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP], indirect=True
+)
+def test_a_file_system_without_locks(
+    without_locks: None, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     with scratch_directory(tmp_path / "out", "f") as directory:
         (directory / "file").touch()
         assert "is on a file system without file locks" in capsys.readouterr().err
         with (
-            pytest.raises(PacerError, match=rf"^in use\. .*lock\.held names process {os.getpid()} on .*; if that "),
+            pytest.raises(
+                PacerError,
+                match=rf"^in use\. .*lock\.held names process {os.getpid()} on .*; if that ",
+            ),
             locked(directory.parent / "lock", "in use"),
         ):
             pass
@@ -162,7 +200,10 @@ def test_the_lock_of_a_killed_process_is_taken_over(
             assert marker.read_text() == own
         assert [path.name for path in tmp_path.iterdir()] == ["lock"]
     else:
-        with pytest.raises(PacerError, match="if that process has ended, delete"), locked(tmp_path / "lock", "in use"):
+        with (
+            pytest.raises(PacerError, match="if that process has ended, delete"),
+            locked(tmp_path / "lock", "in use"),
+        ):
             pass
         assert marker.exists()
 
@@ -182,5 +223,8 @@ def test_other_faults_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(PacerError, match=r"^in use$"), locked(tmp_path / "lock", "in use"):
             pass
         monkeypatch.setattr(fcntl, "flock", refuse)
-        with pytest.raises(PacerError, match="cannot be locked: Input/output error"), locked(tmp_path / "lock", "used"):
+        with (
+            pytest.raises(PacerError, match="cannot be locked: Input/output error"),
+            locked(tmp_path / "lock", "used"),
+        ):
             pass

@@ -1,4 +1,5 @@
-"""The reader of a table of one's own studies: kinds of files, typed columns, pictures and lists, and damage."""
+"""The reader of a table of one's own studies: kinds of files, typed columns, pictures and lists,
+and damage."""
 
 import gzip
 import json
@@ -45,7 +46,9 @@ def rows_of(path: Path, **settings: Any) -> tuple[list[dict[str, Any]], Account]
     files = {"source": "files", "format": "table", "root": ".", "table": table}
     config = Corpus.model_validate(BASE | files | settings)
     found, account = read_rows(read, Source(path.parent, {"file": path}, None), config)
-    assert sum(entry["rows"] for entry in found) == account.read["table"] and isinstance(account, Account)
+    assert sum(entry["rows"] for entry in found) == account.read["table"] and isinstance(
+        account, Account
+    )
     return found, account
 
 
@@ -56,8 +59,20 @@ def studies_of(path: Path, **settings: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.parquet", "T.JSONL.GZ"])
 def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
-    shared = {"impression": "I.", "indication": "Cough.", "history": "H.", "date": "2180-05-06", "time": "08:50"}
-    last = {"impression": None, "indication": None, "history": " ", "date": "2180-05-07", "time": "09:50"}
+    shared = {
+        "impression": "I.",
+        "indication": "Cough.",
+        "history": "H.",
+        "date": "2180-05-06",
+        "time": "08:50",
+    }
+    last = {
+        "impression": None,
+        "indication": None,
+        "history": " ",
+        "date": "2180-05-07",
+        "time": "09:50",
+    }
     rows = [row("007", "050", view, split="dev", **shared) for view in ("PA", "LATERAL")]
     rows.append(row("007", "049", "AP", split="dev", **last) | {"findings": 'One\n"two", three.'})
     path = write(tmp_path / name, rows)
@@ -66,14 +81,30 @@ def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
     place, ids = {"file": str(path), "split": "val"}, {"subject_id": "007", "day": date(2180, 5, 6)}
     shown = {name: value for name, value in shared.items() if name not in ("date", "time")}
     assert studies["050"] == place | ids | shown | {
-        "id": "050", "row": f"{unit} {1 + below}", "rows": 2, "study_id": "050", "contexts": ["sn", "mn"],
-        "view": "PA", "frontal": "050_PA.jpg", "lateral": "050_LATERAL.jpg", "findings": f"{SECRET} 050.",
-    }  # fmt: skip
+        "id": "050",
+        "row": f"{unit} {1 + below}",
+        "rows": 2,
+        "study_id": "050",
+        "contexts": ["sn", "mn"],
+        "view": "PA",
+        "frontal": "050_PA.jpg",
+        "lateral": "050_LATERAL.jpg",
+        "findings": f"{SECRET} 050.",
+    }
     assert studies["049"] == place | ids | {"day": date(2180, 5, 7)} | {
-        "id": "049", "row": f"{unit} {3 + below}", "rows": 1, "study_id": "049", "contexts": ["sn", "sw"],
-        "view": "AP", "frontal": "049_AP.jpg", "findings": 'One\n"two", three.', "prior_findings": f"{SECRET} 050.",
-        "prior_impression": "I.", "prior_study_id": "050", "gap_days": 25 / 24,
-    }  # fmt: skip
+        "id": "049",
+        "row": f"{unit} {3 + below}",
+        "rows": 1,
+        "study_id": "049",
+        "contexts": ["sn", "sw"],
+        "view": "AP",
+        "frontal": "049_AP.jpg",
+        "findings": 'One\n"two", three.',
+        "prior_findings": f"{SECRET} 050.",
+        "prior_impression": "I.",
+        "prior_study_id": "050",
+        "gap_days": 25 / 24,
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,12 +117,23 @@ def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
         ([21800506, 21800507], [80000.0, 200000.0]),
         ([21800506.0, 21800507.0], ["080000", "20:00"]),
         (["2180-05-06T08:00", "2180-05-07 20:00:00"], None),
-        (pa.array([datetime(2180, 5, 6, 2, 30), datetime(2180, 5, 7, 14, 30)], pa.timestamp("us", "+05:30")), None),
+        (
+            pa.array(
+                [datetime(2180, 5, 6, 2, 30), datetime(2180, 5, 7, 14, 30)],
+                pa.timestamp("us", "+05:30"),
+            ),
+            None,
+        ),
     ],
 )
 def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) -> None:
-    rows = [row(7.0, study, findings=float("nan"), impression=text) for study, text in ((2, "A"), (1, "B"))]
-    table = pl.DataFrame(rows).with_columns(**({"time": pl.Series(times)} if times else {})).to_arrow()
+    rows = [
+        row(7.0, study, findings=float("nan"), impression=text)
+        for study, text in ((2, "A"), (1, "B"))
+    ]
+    table = (
+        pl.DataFrame(rows).with_columns(**({"time": pl.Series(times)} if times else {})).to_arrow()
+    )
     dates = dates if isinstance(dates, pa.Array) else pl.Series(dates).to_arrow()
     pq.write_table(table.append_column("date", dates), tmp_path / "t.parquet")
     study = studies_of(tmp_path / "t.parquet")["1"]
@@ -102,7 +144,9 @@ def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) 
 def test_numbers_in_jsonl(tmp_path: Path) -> None:
     rows = [row(7.0, 12, date=21800506), row(7, 13.0, date="2180-05-07", time="0.0")]
     studies = studies_of(write(tmp_path / "t.jsonl", rows))
-    assert studies["13"]["prior_study_id"] == "12" and {study["subject_id"] for study in studies.values()} == {"7"}
+    assert studies["13"]["prior_study_id"] == "12" and {
+        study["subject_id"] for study in studies.values()
+    } == {"7"}
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), listed_cases(__file__, "broken"))
@@ -120,7 +164,11 @@ def test_broken_files(tmp_path: Path, name: str, content: str, expected: str) ->
         ([{"bytes": b"one", "path": "1.png"}, {"bytes": b"two", "path": None}], ["PA", "AP"], 2),
         ([b"one", b"two"], ["PA", "AP"], 2),
         ([None, {"bytes": b"two", "path": "2.png"}], ["PA", "AP"], 2),
-        ([[{"bytes": b"one"}], [{"bytes": b"two"}, {"bytes": b"three"}]], [["PA"], ["AP", "LL"]], 3),
+        (
+            [[{"bytes": b"one"}], [{"bytes": b"two"}, {"bytes": b"three"}]],
+            [["PA"], ["AP", "LL"]],
+            3,
+        ),
         ([[{"bytes": b"one"}], [{"bytes": b"two"}]], ["PA", "AP"], 2),
         ([["1.png"], ["2.png", "3.png"]], [["PA"], ["AP", "LL"]], 3),
     ],
@@ -129,13 +177,22 @@ def test_pictures_and_lists_come_with_the_python_that_writes_them(
     tmp_path: Path, pictures: list, views: list, lines: int
 ) -> None:
     """After it the table names files with the pictures' bytes, one to a row."""
-    table = {"subject": ["p", "q"], "study": ["s", "t"], "view": views, "image": pictures, "findings": ["f", "g"]}
+    table = {
+        "subject": ["p", "q"],
+        "study": ["s", "t"],
+        "view": views,
+        "image": pictures,
+        "findings": ["f", "g"],
+    }
     pl.DataFrame(table).write_parquet(tmp_path / "train-0.parquet")
     with pytest.raises(DataError, match="contains images or lists; run this script") as refused:
         studies_of(tmp_path / "train-0.parquet")
     exec(str(refused.value).partition("\n")[2], {})
     written = pl.read_parquet(tmp_path / "train-0.files.parquet")
-    assert written.height == lines and set(studies_of(tmp_path / "train-0.files.parquet")) == {"s", "t"}
+    assert written.height == lines and set(studies_of(tmp_path / "train-0.files.parquet")) == {
+        "s",
+        "t",
+    }
     if pictures[0] is not None and pictures[0] != ["1.png"]:
         assert (tmp_path / written["image"][0]).read_bytes() == b"one"
 
@@ -161,7 +218,9 @@ def test_a_workbook(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     studies = {entry["id"]: entry for entry in found if "kind" not in entry}
     for study, fields in case["studies"].items():
         assert {name: studies[study].get(name) for name in fields} == fields
-    assert [entry["kind"] for entry in found if "kind" in entry] == list(filter(None, case.get("kinds", [])))
+    assert [entry["kind"] for entry in found if "kind" in entry] == list(
+        filter(None, case.get("kinds", []))
+    )
     unread = account.notes.get("unknown_fields", {}).get("table", {})
     assert unread == case.get("unread", {})
 

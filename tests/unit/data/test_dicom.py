@@ -1,4 +1,5 @@
-"""DICOM: its header decides which grey a pixel becomes, and what is no grey radiograph is refused."""
+"""DICOM: its header decides which grey a pixel becomes, and what is no grey radiograph is
+refused."""
 
 import io
 import struct
@@ -29,18 +30,29 @@ def photometric(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize(
-    ("bits", "signed"), [(8, False), (10, False), (12, True), (14, True), (15, False), (16, False), (16, True)]
+    ("bits", "signed"),
+    [(8, False), (10, False), (12, True), (14, True), (15, False), (16, False), (16, True)],
 )
-def test_full_range_without_a_window(tmp_path: Path, bits: int, signed: bool, photometric: str) -> None:
+def test_full_range_without_a_window(
+    tmp_path: Path, bits: int, signed: bool, photometric: str
+) -> None:
     low = -(1 << bits - 1) if signed else 0
     stored = np.random.default_rng(bits).integers(low, low + (1 << bits), (7, 5))
     expected = stretched(stored, stored.min(), stored.max())
     result = opened(write_dicom(tmp_path / "a.dcm", stored, bits, signed, photometric))
-    np.testing.assert_array_equal(result, 255 - expected if photometric == "MONOCHROME1" else expected)
+    np.testing.assert_array_equal(
+        result, 255 - expected if photometric == "MONOCHROME1" else expected
+    )
 
 
 @pytest.mark.parametrize(
-    "syntax", [uid.ImplicitVRLittleEndian, uid.ExplicitVRBigEndian, uid.DeflatedExplicitVRLittleEndian, uid.RLELossless]
+    "syntax",
+    [
+        uid.ImplicitVRLittleEndian,
+        uid.ExplicitVRBigEndian,
+        uid.DeflatedExplicitVRLittleEndian,
+        uid.RLELossless,
+    ],
 )
 def test_transfer_syntaxes_that_need_no_plugin(tmp_path: Path, syntax: str) -> None:
     written = uid.ExplicitVRLittleEndian if syntax == uid.RLELossless else syntax
@@ -52,10 +64,19 @@ def test_transfer_syntaxes_that_need_no_plugin(tmp_path: Path, syntax: str) -> N
     np.testing.assert_array_equal(opened(path), stretched(RAMP, 0, 2047))
 
 
-def lut(entries: list[int], first: int, depth: int, vr: str = "US", first_vr: str = "US", count: int | None = None):
+def lut(
+    entries: list[int],
+    first: int,
+    depth: int,
+    vr: str = "US",
+    first_vr: str = "US",
+    count: int | None = None,
+):
     """A table of DICOM; words in the VR OW are bytes."""
     item = Dataset()
-    item.add_new("LUTDescriptor", first_vr, [len(entries) if count is None else count, first, depth])
+    item.add_new(
+        "LUTDescriptor", first_vr, [len(entries) if count is None else count, first, depth]
+    )
     item.add_new("LUTData", vr, np.array(entries, dtype="<u2").tobytes() if vr == "OW" else entries)
     return item
 
@@ -82,7 +103,9 @@ ENTRIES = {
 
 def fields_of(case: dict[str, Any]) -> dict[str, Any]:
     """The header of a case."""
-    fields = case.get("fields", {}) | {name: tuple(value) for name, value in case.get("written", {}).items()}
+    fields = case.get("fields", {}) | {
+        name: tuple(value) for name, value in case.get("written", {}).items()
+    }
     for name, table in case.get("tables", {}).items():
         fields[name] = [lut(**table | {"entries": ENTRIES[table["entries"]]})]
     for name, change in case.get("broken", {}).items():
@@ -94,23 +117,37 @@ def fields_of(case: dict[str, Any]) -> dict[str, Any]:
 
 @cases(__file__, "windows")
 def test_windows(kind: str, case: dict[str, Any], tmp_path: Path, photometric: str) -> None:
-    result = opened(write_dicom(tmp_path / "a.dcm", RAMP, photometric=photometric, **fields_of(case)))
+    result = opened(
+        write_dicom(tmp_path / "a.dcm", RAMP, photometric=photometric, **fields_of(case))
+    )
     measured = RAMP * case.get("slope", 1) + case.get("intercept", 0)
     expected = np.array(case["shown"]) if "shown" in case else stretched(measured, *case["range"])
-    np.testing.assert_array_equal(result, 255 - expected if photometric == "MONOCHROME1" else expected)
+    np.testing.assert_array_equal(
+        result, 255 - expected if photometric == "MONOCHROME1" else expected
+    )
 
 
-#: Twelve bits from dark to bright, 64 by 64, and the same with one and with three pixels far outside.
+#: Twelve bits from dark to bright, 64 by 64, and the same with one and with three pixels far
+#: outside.
 WIDE = np.arange(4096).reshape(64, 64)
 FAR = np.where(WIDE == 7, 65535, WIDE)
 FAR_BOTH = np.where(WIDE == 7, -30000, np.where(np.isin(WIDE, [9, 11]), 32000, WIDE))
 EVEN = np.rint(np.arange(4096) * 255 / 4095)
-STORED = {"wide": WIDE, "eight bits": WIDE // 16, "ten bits": WIDE // 4, "all ten bits": WIDE % 1000,
-          "far": FAR, "far on both sides": FAR_BOTH, "a marker": np.where(WIDE < 40, 65535, WIDE)}  # fmt: skip
+STORED = {
+    "wide": WIDE,
+    "eight bits": WIDE // 16,
+    "ten bits": WIDE // 4,
+    "all ten bits": WIDE % 1000,
+    "far": FAR,
+    "far on both sides": FAR_BOTH,
+    "a marker": np.where(WIDE < 40, 65535, WIDE),
+}
 
 
 @cases(__file__, "headers")
-def test_a_header_that_changes_what_the_picture_means(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
+def test_a_header_that_changes_what_the_picture_means(
+    kind: str, case: dict[str, Any], tmp_path: Path
+) -> None:
     path = tmp_path / "a.dcm"
     if "field" in case:
         path = real(f"field/dicom/{case['field']}")
@@ -127,20 +164,28 @@ def test_a_header_that_changes_what_the_picture_means(kind: str, case: dict[str,
         np.testing.assert_array_equal(np.asarray(image).ravel(), EVEN)
     if case.get("stored") == "far":
         Image.fromarray(stored.astype(np.uint16)).save(tmp_path / "a.png")
-        assert image_header(tmp_path / "a.png").notes == (case["notes"][0].removeprefix("PixelData: "),)
+        assert image_header(tmp_path / "a.png").notes == (
+            case["notes"][0].removeprefix("PixelData: "),
+        )
         np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "a.png")), np.asarray(image))
 
 
 @pytest.mark.parametrize("vr", ["US", "OW"])
 def test_tables_hold_their_ends_and_come_before_windows(tmp_path: Path, vr: str) -> None:
     stored = np.array([[0, 9, 10, 11, 12, 13, 4000]])
-    voi = {"VOILUTSequence": [lut([0, 100, 1000, 4095], 10, 12, vr)], "WindowCenter": 5, "WindowWidth": 3}
+    voi = {
+        "VOILUTSequence": [lut([0, 100, 1000, 4095], 10, 12, vr)],
+        "WindowCenter": 5,
+        "WindowWidth": 3,
+    }
     expected = stretched(np.array([[0, 0, 0, 100, 1000, 4095, 4095]]), 0, 4095)
     np.testing.assert_array_equal(opened(write_dicom(tmp_path / "a.dcm", stored, **voi)), expected)
     modality = lut([50, 40, 30, 10], 10, 12, vr)
     modality.ModalityLUTType = "OD"
     result = opened(write_dicom(tmp_path / "b.dcm", stored, ModalityLUTSequence=[modality]))
-    np.testing.assert_array_equal(result, stretched(np.array([[50, 50, 50, 40, 30, 10, 10]]), 10, 50))
+    np.testing.assert_array_equal(
+        result, stretched(np.array([[50, 50, 50, 40, 30, 10, 10]]), 10, 50)
+    )
 
 
 #: Places on a ramp of 12 bits.
@@ -148,10 +193,16 @@ PLACES = np.array([[0, 90, 500, 1000, 2047, 3000, 4095]])
 
 
 @cases(__file__, "tables")
-def test_a_field_is_read_by_its_content(kind: str, case: dict[str, Any], tmp_path: Path, photometric: str) -> None:
+def test_a_field_is_read_by_its_content(
+    kind: str, case: dict[str, Any], tmp_path: Path, photometric: str
+) -> None:
     low, shown = case.get("low", 0), np.array([case["shown"]])
-    result = opened(write_dicom(tmp_path / "a.dcm", PLACES + low, 12, low < 0, photometric, **fields_of(case)))
-    np.testing.assert_allclose(result, 255 - shown if photometric == "MONOCHROME1" else shown, atol=1)
+    result = opened(
+        write_dicom(tmp_path / "a.dcm", PLACES + low, 12, low < 0, photometric, **fields_of(case))
+    )
+    np.testing.assert_allclose(
+        result, 255 - shown if photometric == "MONOCHROME1" else shown, atol=1
+    )
 
 
 def test_padding_is_black_and_decides_nothing(tmp_path: Path, photometric: str) -> None:
@@ -163,21 +214,26 @@ def test_padding_is_black_and_decides_nothing(tmp_path: Path, photometric: str) 
     padding["PixelPaddingValue"] = ("US", 63536)  # the same number in the other VR
     other = opened(write_dicom(tmp_path / "b.dcm", stored, 16, True, photometric, **padding))
     np.testing.assert_array_equal(other, result)
-    only = write_dicom(tmp_path / "b.dcm", np.full((2, 2), 7), photometric=photometric, PixelPaddingValue=7)
+    only = write_dicom(
+        tmp_path / "b.dcm", np.full((2, 2), 7), photometric=photometric, PixelPaddingValue=7
+    )
     with pytest.raises(ImageError, match="the same colour"):
         open_image(only)
 
 
 def test_bits_beyond_the_stored_ones_are_ignored(tmp_path: Path) -> None:
     dirty = RAMP | 0xF000  # an overlay in the unused bits, as old files have it
-    np.testing.assert_array_equal(opened(write_dicom(tmp_path / "a.dcm", dirty)), stretched(RAMP, 0, 2047))
+    np.testing.assert_array_equal(
+        opened(write_dicom(tmp_path / "a.dcm", dirty)), stretched(RAMP, 0, 2047)
+    )
     signs = np.array([[0x800, 0x000, 0x7FF]])  # 12 bits whose sign was not extended
     result = opened(write_dicom(tmp_path / "b.dcm", signs, signed=True))
     np.testing.assert_array_equal(result, stretched(np.array([[-2048, 0, 2047]]), -2048, 2047))
 
 
 @pytest.mark.parametrize(
-    "syntax", [uid.ExplicitVRLittleEndian, uid.DeflatedExplicitVRLittleEndian, uid.ImplicitVRLittleEndian]
+    "syntax",
+    [uid.ExplicitVRLittleEndian, uid.DeflatedExplicitVRLittleEndian, uid.ImplicitVRLittleEndian],
 )
 @cases(__file__, "refused")
 def test_what_is_no_grey_radiograph_is_refused(
@@ -193,15 +249,22 @@ def test_pixels_that_no_decoder_reads(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(ImageError, match="no installed plugin can decode it"):
             open_image(write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, pixel_data=b"\0\0"))
     jpeg = b"\xff\xd8\xff\xd9"
-    with pytest.raises(ImageError, match="is damaged, or no installed plugin can decode it"):  # Pillow reads 8 bits
-        open_image(write_dicom(tmp_path / "a.dcm", RAMP, syntax=uid.JPEGExtended12Bit, pixel_data=jpeg))
+    with pytest.raises(
+        ImageError, match="is damaged, or no installed plugin can decode it"
+    ):  # Pillow reads 8 bits
+        open_image(
+            write_dicom(tmp_path / "a.dcm", RAMP, syntax=uid.JPEGExtended12Bit, pixel_data=jpeg)
+        )
     with pytest.raises(ImageError, match=r"decoded \(it is truncated or damaged\)"):
         open_image(write_dicom(tmp_path / "b.dcm", RAMP, Rows=RAMP.shape[0] + 7))
     decoder = type(pydicom.pixels.get_decoder(uid.JPEGLosslessSV1))
     monkeypatch.setattr(decoder, "is_available", property(lambda self: False))
     path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=uid.JPEGLosslessSV1, pixel_data=jpeg)
     for read in (open_image, image_header):
-        with pytest.raises(ImageError, match=r"no installed plugin can decode it \(in a git clone: .*'\.\[dicom\]'`\)"):
+        with pytest.raises(
+            ImageError,
+            match=r"no installed plugin can decode it \(in a git clone: .*'\.\[dicom\]'`\)",
+        ):
             read(path)
 
 
@@ -218,7 +281,9 @@ def test_jpeg_inside_dicom(tmp_path: Path) -> None:
     pixels = np.random.default_rng(1).integers(0, 256, (16, 16), dtype=np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "JPEG")
-    path = write_dicom(tmp_path / "a.dcm", pixels, 8, syntax=uid.JPEGBaseline8Bit, pixel_data=buffer.getvalue())
+    path = write_dicom(
+        tmp_path / "a.dcm", pixels, 8, syntax=uid.JPEGBaseline8Bit, pixel_data=buffer.getvalue()
+    )
     with Image.open(buffer) as plain:
         decoded = np.asarray(plain)
     np.testing.assert_array_equal(opened(path), stretched(decoded, decoded.min(), decoded.max()))
@@ -233,15 +298,20 @@ def test_a_file_without_meta_header_is_in_the_default_syntax(tmp_path: Path, rea
             read(path)
             np.testing.assert_array_equal(opened(path), stretched(RAMP, 0, 2047))
             continue
-        with pytest.raises(ImageError, match="does not state its transfer syntax and does not use the default"):
+        with pytest.raises(
+            ImageError, match="does not state its transfer syntax and does not use the default"
+        ):
             read(path)
 
 
 @cases(__file__, "flat")
-def test_a_transform_that_flattens_pixels_is_named(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
+def test_a_transform_that_flattens_pixels_is_named(
+    kind: str, case: dict[str, Any], tmp_path: Path
+) -> None:
     for stored in (RAMP, np.vstack([RAMP, [9, 9, 9]])):  # with and without padding
         path = write_dicom(tmp_path / "a.dcm", stored, PixelPaddingValue=9, **fields_of(case))
         with pytest.raises(
-            ImageError, match=f"its pixels differ, but its {case['name']} maps every pixel to the same grey"
+            ImageError,
+            match=f"its pixels differ, but its {case['name']} maps every pixel to the same grey",
         ):
             open_image(path)

@@ -18,7 +18,9 @@ from tests.support.cases import cases, listed_cases
 
 @cases(__file__, "files", "damage")
 def test_a_csv_file(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
-    content = ("\ufeff" * case.get("mark", False) + case["content"]).encode(case.get("encoding", "utf-8"))
+    content = ("\ufeff" * case.get("mark", False) + case["content"]).encode(
+        case.get("encoding", "utf-8")
+    )
     path = tmp_path / case.get("name", "t.csv")
     path.write_bytes(gzip.compress(content) if path.name.lower().endswith("csv.gz") else content)
     form = CsvForm(**case.get("form", {}))
@@ -33,7 +35,9 @@ def test_a_csv_file(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_long_fields(tmp_path: Path) -> None:
-    csv.field_size_limit(LARGEST)  # of the whole process: report_files, once called in it, lifts the limit
+    csv.field_size_limit(
+        LARGEST
+    )  # of the whole process: report_files, once called in it, lifts the limit
     (tmp_path / "t.csv").write_text(f'a\n"{"x" * 200_000}"\n')
     assert open_table(tmp_path / "t.csv").rows == [("x" * 200_000,)]
     (tmp_path / "t.csv").write_text(f'a\n"{"x" * (LARGEST + 1)}"\n')
@@ -42,7 +46,8 @@ def test_long_fields(tmp_path: Path) -> None:
 
 
 def damaged(content: str) -> list[bytes]:
-    """A compressed file that lacks its length, its checksum too, or half of it, or that has changed."""
+    """A compressed file that lacks its length, its checksum too, or half of it, or that has
+    changed."""
     sound = gzip.compress(content.encode())
     return [sound[:-4], sound[:-9], sound[: len(sound) // 2], sound[:20] + b"\xff" * 9 + sound[29:]]
 
@@ -63,7 +68,12 @@ def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_exponent(tmp_
     rows = [{"id": 2.0**53}, {"id": 1e17}, {"id": 101.0}, {"id": 10**17}]
     (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     table = open_table(tmp_path / "ids.jsonl")
-    assert table.frame(["id"])["id"].to_list() == ["9.007199e+15", "1.000000e+17", "101", str(10**17)]
+    assert table.frame(["id"])["id"].to_list() == [
+        "9.007199e+15",
+        "1.000000e+17",
+        "101",
+        str(10**17),
+    ]
     with pytest.raises(DataError, match=r"line 1, id: 9\.007199e\+15 is an id that"):
         table.check_ids(["id"])
 
@@ -73,7 +83,8 @@ DAMAGED = [*map(str.encode, LONG), *damaged(json.dumps({"train": list(range(3000
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), listed_cases(__file__, "malformed") + [(one, "cannot be read as JSON") for one in DAMAGED]
+    ("text", "message"),
+    listed_cases(__file__, "malformed") + [(one, "cannot be read as JSON") for one in DAMAGED],
 )
 def test_malformed_annotations(tmp_path, text: str | bytes, message: str) -> None:
     path = tmp_path / ("a.json.gz" if text in DAMAGED[2:] else "a.json")
@@ -81,7 +92,10 @@ def test_malformed_annotations(tmp_path, text: str | bytes, message: str) -> Non
     with pytest.raises(DataError) as error:
         read_annotations(path)
     assert message in str(error.value) and str(path) in str(error.value)
-    for missing, reason in ((tmp_path / "none.json", "No such file or directory"), (tmp_path, "Is a directory")):
+    for missing, reason in (
+        (tmp_path / "none.json", "No such file or directory"),
+        (tmp_path, "Is a directory"),
+    ):
         with pytest.raises(DataError, match=rf"cannot be read as JSON: {reason}"):
             read_annotations(missing)
 
@@ -90,19 +104,31 @@ def test_malformed_annotations(tmp_path, text: str | bytes, message: str) -> Non
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_byte_order_mark_and_gzip(tmp_path, name, mark) -> None:
     content = (mark + '{"train": [{"id": "\u00e9\ufeff"}], "test": [2]}').encode()
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith(".gz") else content)
+    (tmp_path / name).write_bytes(
+        gzip.compress(content) if name.lower().endswith(".gz") else content
+    )
     assert read_annotations(tmp_path / name) == {"train": [{"id": "\u00e9\ufeff"}], "test": [2]}
 
 
 #: Lines of kind (day, time), text and value; a value of - is refused.
-CASES = [line.split("\t") for line in Path(__file__).with_name("instants.tsv").read_text("utf-8").splitlines() if line]
+CASES = [
+    line.split("\t")
+    for line in Path(__file__).with_name("instants.tsv").read_text("utf-8").splitlines()
+    if line
+]
 
 
-@pytest.mark.parametrize(("kind", "text", "value"), [case for case in CASES if not case[0].startswith("#")])
+@pytest.mark.parametrize(
+    ("kind", "text", "value"), [case for case in CASES if not case[0].startswith("#")]
+)
 def test_what_is_written_means_one_thing_or_is_refused(kind: str, text: str, value: str) -> None:
     if kind == "time":
         assert parse_time(text) == (None if value == "-" else time.fromisoformat(value))
         return
     day, _, clock = value.partition(" ")
-    expected = None if value == "-" else (date.fromisoformat(day), time.fromisoformat(clock) if clock else None)
+    expected = (
+        None
+        if value == "-"
+        else (date.fromisoformat(day), time.fromisoformat(clock) if clock else None)
+    )
     assert (instant := parse_instant(text)) == expected or (instant and instant[:2] == expected)

@@ -1,4 +1,5 @@
-"""Looking at every image once: what is found, what is wrong, and which views tables and texts state."""
+"""Looking at every image once: what is found, what is wrong, and which views tables and texts
+state."""
 
 import os
 from pathlib import Path
@@ -19,10 +20,13 @@ from tests.support.dicom import write_dicom
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Twenty images of different sizes; ``p/00.jpg`` is 20 wide and 15 high, ``p/19.jpg`` 39 wide."""
+    """Twenty images of different sizes; ``p/00.jpg`` is 20 wide and 15 high, ``p/19.jpg`` 39
+    wide."""
     (tmp_path / "images" / "p").mkdir(parents=True)
     for i in range(20):
-        Image.linear_gradient("L").resize((20 + i, 15)).save(tmp_path / "images" / "p" / f"{i:02}.jpg")
+        Image.linear_gradient("L").resize((20 + i, 15)).save(
+            tmp_path / "images" / "p" / f"{i:02}.jpg"
+        )
     return tmp_path / "images"
 
 
@@ -49,7 +53,9 @@ def test_problems(folder: Path) -> None:
     (folder / "text.jpg").write_text("not an image")
     (folder / "dir.jpg").mkdir()
     long = "x" * 300 + ".jpg"
-    found = inspect_images(["p/00.jpg", "gone.jpg", "p/00.jpg/inside.jpg", "text.jpg", "dir.jpg", long], folder)
+    found = inspect_images(
+        ["p/00.jpg", "gone.jpg", "p/00.jpg/inside.jpg", "text.jpg", "dir.jpg", long], folder
+    )
     assert dict(found.select("image_id", "problem").iter_rows()) == {
         "p/00.jpg": None,
         "gone.jpg": "the file does not exist",
@@ -69,7 +75,10 @@ def test_texts_and_names_of_views(kind: str, case: dict[str, Any]) -> None:
         assert image_key(case["name"]) == case["key"]
         return
     for text in case["text"]:
-        assert (view := parse_view(text)) == (case["view"] and tuple(case["view"].split())), (text, view)
+        assert (view := parse_view(text)) == (case["view"] and tuple(case["view"].split())), (
+            text,
+            view,
+        )
 
 
 @cases(__file__, "tables", "broken")

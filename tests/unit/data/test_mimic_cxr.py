@@ -47,13 +47,20 @@ class Tree:
         for number, view in enumerate(views.split(",")):
             dicom = f"{study}-{number}"
             ids = {"dicom_id": dicom, "subject_id": subject, "study_id": study}
-            self.metadata.append(ids | {"ViewPosition": view, "Rows": 4, "StudyDate": date, "StudyTime": time})
-            self.split.append({"dicom_id": dicom, "study_id": study, "subject_id": subject, "split": split})
+            self.metadata.append(
+                ids | {"ViewPosition": view, "Rows": 4, "StudyDate": date, "StudyTime": time}
+            )
+            self.split.append(
+                {"dicom_id": dicom, "study_id": study, "subject_id": subject, "split": split}
+            )
             image = self.root / "files" / f"p{str(subject)[:2]}/p{subject}/s{study}/{dicom}.jpg"
             image.parent.mkdir(parents=True, exist_ok=True)
             Image.new("L", (16, 16), number).save(image)
         if report is not None:
-            text = report or f" FINAL REPORT\n INDICATION:  Cough.\n\n FINDINGS: \n \n {SECRET} {study}.\n"
+            text = (
+                report
+                or f" FINAL REPORT\n INDICATION:  Cough.\n\n FINDINGS: \n \n {SECRET} {study}.\n"
+            )
             self.reports[f"files/p{str(subject)[:2]}/p{subject}/s{study}.txt"] = text
 
     def write(self) -> None:
@@ -71,11 +78,17 @@ class Tree:
         """The audit; no text of a report is in it or in the list of problems."""
         self.write()
         audit = built(self.config(), self.root)
-        assert "Zephyrine" not in json.dumps(audit) + (self.root / "corpus" / "problems.csv").read_text()
+        assert (
+            "Zephyrine"
+            not in json.dumps(audit) + (self.root / "corpus" / "problems.csv").read_text()
+        )
         return audit
 
     def records(self) -> dict[str, dict[str, Any]]:
-        return {row["record_id"]: row for row in read_records(self.root / "corpus" / "records.parquet").to_dicts()}
+        return {
+            row["record_id"]: row
+            for row in read_records(self.root / "corpus" / "records.parquet").to_dicts()
+        }
 
     def problems(self) -> list[tuple]:
         table = pl.read_csv(self.root / "corpus" / "problems.csv", infer_schema=False)
@@ -91,7 +104,10 @@ def tree(tmp_path: Path) -> Tree:
 @cases(__file__, "records")
 def test_every_field_of_a_record(kind: str, case: dict[str, Any], tree: Tree) -> None:
     tree.add(50000001, date=21800505)
-    report = " FINAL REPORT\n INDICATION: Cough.\n HISTORY: COPD.\n FINDINGS: 1.2 cm nodule.\n IMPRESSION: Zephyrine.\n"
+    report = (
+        " FINAL REPORT\n INDICATION: Cough.\n HISTORY: COPD.\n FINDINGS: 1.2 cm nodule.\n "
+        "IMPRESSION: Zephyrine.\n"
+    )
     tree.add(50000002, "PA,LL", report=report, split="validate")
     tree.settings["original_references"] = BASE["mimic_cxr"]["reports"]
     tree.build()
@@ -100,14 +116,18 @@ def test_every_field_of_a_record(kind: str, case: dict[str, Any], tree: Tree) ->
 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize(("views", "chosen"), listed_cases(__file__, "views"))
-def test_which_of_several_images_are_used(tree: Tree, views: list[str], chosen: list, full: bool) -> None:
+def test_which_of_several_images_are_used(
+    tree: Tree, views: list[str], chosen: list, full: bool
+) -> None:
     """By the position, or where it is empty by the view in full."""
     tree.add(50000001, ",".join(views))
     for row in tree.metadata if full else ():
         row |= {"ViewPosition": None, "ViewCodeSequence_CodeMeaning": row["ViewPosition"]}
     tree.build()
     record = list(tree.records().values())[-1]
-    names = [record[name] and int(record[name].rpartition("-")[2][0]) for name in ("frontal", "lateral")]
+    names = [
+        record[name] and int(record[name].rpartition("-")[2][0]) for name in ("frontal", "lateral")
+    ]
     assert [*names, record["view"]] == chosen
 
 
@@ -118,11 +138,17 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
     tree.add(50000004)  # not in the metadata
     tree.add(50000005, "PA,LL")  # in two splits
     del tree.metadata[5]
-    tree.split = [row for row in tree.split if row["dicom_id"] not in ("50000002-1", "50000003-0", "50000003-1")]
+    tree.split = [
+        row
+        for row in tree.split
+        if row["dicom_id"] not in ("50000002-1", "50000003-0", "50000003-1")
+    ]
     tree.split[-1]["split"] = "test"
     tree.build()
     listed = (tree.root / "corpus" / "problems.csv").read_text()
-    assert f"{tree.root}/mimic-cxr-reports.zip/files/p10/p10000032/s50000004.txt,,50000004,," in listed
+    assert (
+        f"{tree.root}/mimic-cxr-reports.zip/files/p10/p10000032/s50000004.txt,,50000004,," in listed
+    )
     metadata, split = "mimic-cxr-2.0.0-metadata.csv.gz", "mimic-cxr-2.0.0-split.csv.gz"
     assert tree.problems() == [
         ("left out", "s50000004.txt", None, None, "its study is not in the metadata", "1"),
@@ -135,7 +161,9 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(("times", "later", "gap"), listed_cases(__file__, "times"))
-def test_the_time_of_a_study_is_that_of_its_first_image(tree: Tree, times: list, later: Any, gap: int) -> None:
+def test_the_time_of_a_study_is_that_of_its_first_image(
+    tree: Tree, times: list, later: Any, gap: int
+) -> None:
     tree.add(50000001, "PA,LL")
     for row, time in zip(tree.metadata, times, strict=True):
         row["StudyTime"] = time
@@ -157,7 +185,10 @@ def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
 def test_report_files_that_cannot_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
-    for content, message in ((None, r"no \.txt files"), (b" FINDINGS: caf\xe9\n", r"s1\.txt is not valid UTF-8")):
+    for content, message in (
+        (None, r"no \.txt files"),
+        (b" FINDINGS: caf\xe9\n", r"s1\.txt is not valid UTF-8"),
+    ):
         if content:
             (folder / "s1.txt").write_bytes(content)
         shutil.make_archive(str(tmp_path / "reports"), "zip", folder)
@@ -168,23 +199,35 @@ def test_report_files_that_cannot_be_read(tmp_path: Path) -> None:
     (folder / "again").mkdir()
     (folder / "again" / "s1.txt").write_text(" FINDINGS: Other.\n")
     (folder / "s2.txt").write_text(" IMPRESSION: Clear.\n")
-    assert read_original_findings(folder).rows() == [("1", "Other.")]  # the first by its path; the second has none
+    assert read_original_findings(folder).rows() == [
+        ("1", "Other.")
+    ]  # the first by its path; the second has none
     with zipfile.ZipFile(tmp_path / "reports.zip", "w") as packed:
         packed.writestr("s1.txt", " FINDINGS: Clear.")
     sound = (tmp_path / "reports.zip").read_bytes()
     for content in (b"PK no archive", sound.replace(b"Clear", b"Cleat")):
         (tmp_path / "broken.zip").write_bytes(content)
-        with pytest.raises(DataError, match=r"broken\.zip cannot be read as a folder, a zip or a tar archive"):
+        with pytest.raises(
+            DataError, match=r"broken\.zip cannot be read as a folder, a zip or a tar archive"
+        ):
             read_original_findings(tmp_path / "broken.zip")
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda tree: tree.metadata[0].pop("StudyTime"), r"csv\.gz: missing columns StudyTime; it has dicom_id"),
-        (lambda tree: tree.split.append(tree.split[0] | {"split": "test"}), r"more than one split for image '50000001"),
         (
-            lambda tree: tree.reports.update({"copy/p10/p10000032/s50000001.txt": "IMPRESSION: Other."}),
+            lambda tree: tree.metadata[0].pop("StudyTime"),
+            r"csv\.gz: missing columns StudyTime; it has dicom_id",
+        ),
+        (
+            lambda tree: tree.split.append(tree.split[0] | {"split": "test"}),
+            r"more than one split for image '50000001",
+        ),
+        (
+            lambda tree: tree.reports.update(
+                {"copy/p10/p10000032/s50000001.txt": "IMPRESSION: Other."}
+            ),
             r"more than one report for study '50000001'; keep",
         ),
     ],

@@ -14,7 +14,12 @@ from tests.support.corpus import BASE, read_rows
 
 IMAGES = ["CXR2384_IM-0942/0.png", "CXR2384_IM-0942/1.png"]
 RECORDS: dict[str, dict[str, Any]] = {
-    "iu": {"id": "CXR2384_IM-0942", "report": "Lungs are clear.", "split": "train", "image_path": IMAGES},
+    "iu": {
+        "id": "CXR2384_IM-0942",
+        "report": "Lungs are clear.",
+        "split": "train",
+        "image_path": IMAGES,
+    },
     "mimic": {
         "id": "02aa804e",
         "report": "No effusion.",
@@ -33,7 +38,9 @@ def test_a_record(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     _check(case.get("record", record), case, tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"id": "\ud800"}, {"report": "secret \udfff"}, {"image_path": ["\ud800"]}])
+@pytest.mark.parametrize(
+    "change", [{"id": "\ud800"}, {"report": "secret \udfff"}, {"image_path": ["\ud800"]}]
+)
 def test_half_of_a_surrogate_pair(change: dict[str, Any], tmp_path: Path) -> None:
     _check(RECORDS["iu"] | change, {"field": next(iter(change)), "reason": "surrogate"}, tmp_path)
 
@@ -52,4 +59,6 @@ def _check(record: Any, case: dict[str, Any], folder: Path) -> None:
     assert account.notes == case.get("notes", account.notes)
     assert {name: row.get(name) for name in case.get("study", {})} == case.get("study", {})
     assert "study" in case or case["reason"] in row["reason"]
-    assert row.get("field", "") == case.get("field", row.get("field", "")) and "secret" not in row.get("reason", "")
+    assert row.get("field", "") == case.get(
+        "field", row.get("field", "")
+    ) and "secret" not in row.get("reason", "")

@@ -24,12 +24,19 @@ from tests.support.cases import cases
 from tests.support.made_records import few_records
 from tests.support.profiles import profile
 
-SCHEMA = {"study": pl.String, "day": pl.Date, "clock": pl.Time, "has_report": pl.Boolean, "subject": pl.String}
+SCHEMA = {
+    "study": pl.String,
+    "day": pl.Date,
+    "clock": pl.Time,
+    "has_report": pl.Boolean,
+    "subject": pl.String,
+}
 NONE = dict.fromkeys(CHOICE_SCHEMA)
 
 
 def study(text: str, subject: str = "p") -> tuple[Any, ...]:
-    """A study as in the file: ``a 5 8 empty`` is of day 5 at 8 o'clock, without a report; ``a - 8`` has no day."""
+    """A study as in the file: ``a 5 8 empty`` is of day 5 at 8 o'clock, without a report; ``a - 8``
+    has no day."""
     name, day, *more = text.split()
     when = None if day == "-" else date(2180, 1, 1) + timedelta(days=int(day))
     hours = [int(word) for word in more if word.isdigit()]
@@ -72,15 +79,22 @@ def test_seeds_differ() -> None:
     assert 60 < sum(a == b for a, b in zip(*splits, strict=True)) < 140
 
 
-@given(st.sets(st.tuples(st.sampled_from(["sn", "mw"]), st.sampled_from(["train", "val", "test"]))), st.booleans())
-def test_what_a_run_needs_is_there_or_the_first_that_lacks_is_named(present: set[tuple[str, str]], best: bool) -> None:
+@given(
+    st.sets(st.tuples(st.sampled_from(["sn", "mw"]), st.sampled_from(["train", "val", "test"]))),
+    st.booleans(),
+)
+def test_what_a_run_needs_is_there_or_the_first_that_lacks_is_named(
+    present: set[tuple[str, str]], best: bool
+) -> None:
     train = MICRO.train.model_copy(update={"checkpoint": "best" if best else "last"})
     params = MICRO.model_copy(update={"train": train})
     lacks = [split for split in ("train", "val")[: 1 + best] if ("sn", split) not in present]
     lacks += ["test"] if not present & {("sn", "test"), ("mw", "test")} else []
     contexts: dict[str, dict] = {"sn": {}, "mw": {}}
     for context in contexts:
-        contexts[context] = {s: {"records": int((context, s) in present)} for s in ("train", "val", "test")}
+        contexts[context] = {
+            s: {"records": int((context, s) in present)} for s in ("train", "val", "test")
+        }
     if not lacks:
         check_splits(contexts, params)
         return
@@ -125,7 +139,9 @@ def test_some_columns_of_the_records(path: Path) -> None:
     ],
     ids=["missing column", "unknown column", "other type", "no table", "no file"],
 )
-def test_records_are_read_strictly(path: Path, table: pl.DataFrame | str | None, message: str) -> None:
+def test_records_are_read_strictly(
+    path: Path, table: pl.DataFrame | str | None, message: str
+) -> None:
     if isinstance(table, pl.DataFrame):
         table.write_parquet(path)
     elif table is not None:
@@ -136,7 +152,9 @@ def test_records_are_read_strictly(path: Path, table: pl.DataFrame | str | None,
 
 @given(st.data(), st.integers(0, 5))
 def test_exchanged_inputs_are_of_another_patient(data: st.DataObject, seed: int) -> None:
-    patients = data.draw(st.lists(st.sampled_from("abcde"), min_size=len(RECORDS), max_size=len(RECORDS)))
+    patients = data.draw(
+        st.lists(st.sampled_from("abcde"), min_size=len(RECORDS), max_size=len(RECORDS))
+    )
     records = RECORDS.with_columns(subject_id=pl.Series(patients), frontal=pl.col("record_id"))
     owner = dict(records.select("record_id", "subject_id").iter_rows())
     context = dict(records.select("record_id", "context").iter_rows())
@@ -169,12 +187,18 @@ def test_without_a_source(source: str) -> None:
     assert len(twins) == len(RECORDS) / 2 and twins[source].null_count() == len(twins)
     for context, record_id in twins.select("context", "record_id").iter_rows():
         lateral, prior = availability(record_id[:2])
-        assert availability(context) == (lateral and source != "lateral", prior and source != "prior_report")
+        assert availability(context) == (
+            lateral and source != "lateral",
+            prior and source != "prior_report",
+        )
 
 
 def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
     rows = {"used": 3, "bad": 0, "left_out": 1, "beyond_limit": 2}
-    assert audit._rows({"sn": 4, "mn": 2}, rows).detail == "6 (sn 4, mn 2): 3 used, 1 left out, 2 beyond the limit"
+    assert (
+        audit._rows({"sn": 4, "mn": 2}, rows).detail
+        == "6 (sn 4, mn 2): 3 used, 1 left out, 2 beyond the limit"
+    )
     with pytest.raises(RuntimeError, match="7 rows were read, but 6 are accounted for"):
         audit._rows({"table": 7}, rows)
 
@@ -191,9 +215,15 @@ def test_odd_previous_studies_are_marked() -> None:
     assert empty not in [*audit._priors(priors, {}, kept, account)]
 
 
-@pytest.mark.parametrize(("val", "said"), [(0, "SN val, MN train; only train.checkpoint: best"), (4, "MN train")])
+@pytest.mark.parametrize(
+    ("val", "said"), [(0, "SN val, MN train; only train.checkpoint: best"), (4, "MN train")]
+)
 def test_an_empty_val_is_named_with_what_it_stops(val: int, said: str) -> None:
     counts = {"sn": {"train": 3, "val": val}, "mn": {"train": 0, "val": 2}}
-    contexts = {c: {split: {"records": n} for split, n in splits.items()} for c, splits in counts.items()}
+    contexts = {
+        c: {split: {"records": n} for split, n in splits.items()} for c, splits in counts.items()
+    }
     check = audit._empty(contexts, ("train", "val"))
-    assert check.detail.startswith(said) and check.detail.count(";") == (val == 0) and not check.good
+    assert (
+        check.detail.startswith(said) and check.detail.count(";") == (val == 0) and not check.good
+    )

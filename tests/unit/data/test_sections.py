@@ -1,8 +1,9 @@
 """Sections of MIMIC-CXR report files; the texts are invented.
 
-``mimic_headings.tsv`` holds headings of MIMIC-CXR that public code lists (the official section parser, and two projects
-that collected theirs), what the official parser takes each for (``other``: a section of its own; ``no heading``: it
-does not see one), and what this project takes it for (``stays``: a heading inside its section)."""
+``mimic_headings.tsv`` holds headings of MIMIC-CXR that public code lists (the official section
+parser, and two projects that collected theirs), what the official parser takes each for (``other``:
+a section of its own; ``no heading``: it does not see one), and what this project takes it for
+(``stays``: a heading inside its section)."""
 
 import csv
 import re
@@ -13,34 +14,59 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pacer.data.sections import MAY_HOLD_MORE, Sections, cut_report, find_sections, meaning_of, more_than_a_section
+from pacer.data.sections import (
+    MAY_HOLD_MORE,
+    Sections,
+    cut_report,
+    find_sections,
+    meaning_of,
+    more_than_a_section,
+)
 from tests.support.cases import cases, listed_cases
 
 with open(Path(__file__).with_name("mimic_headings.tsv"), newline="") as file:
-    HEADINGS = [(row["heading"], row["official"], row["ours"]) for row in csv.DictReader(file, delimiter="\t")]
+    HEADINGS = [
+        (row["heading"], row["official"], row["ours"])
+        for row in csv.DictReader(file, delimiter="\t")
+    ]
 
 
 def test_headings() -> None:
     for heading, _, ours in HEADINGS:
         assert (meaning_of(" ".join(heading.split())) or "stays") == ours, heading
         if ours in Sections._fields:
-            assert getattr(find_sections(f" FINAL REPORT\n {heading}:  Words.\n"), ours) == "Words.", heading
+            assert (
+                getattr(find_sections(f" FINAL REPORT\n {heading}:  Words.\n"), ours) == "Words."
+            ), heading
 
 
 def test_where_the_official_parser_finds_a_section_another_is_found_only_on_purpose() -> None:
-    other = {heading for heading, official, ours in HEADINGS if official in Sections._fields and ours != official}
+    other = {
+        heading
+        for heading, official, ours in HEADINGS
+        if official in Sections._fields and ours != official
+    }
     combined = {name for name in other if "FINDINGS" in name and "IMPRESSION" in name}
     assert other - combined == {"PFI", "NDICATION", "PORTABLE INDICATION", "REASON FOR CHEST X-RAY"}
     assert all(meaning_of(name) == "findings" for name in combined)
 
 
-@cases(__file__, "findings", "impression", "whole reports", "headings in small letters", "times of day in a title")
+@cases(
+    __file__,
+    "findings",
+    "impression",
+    "whole reports",
+    "headings in small letters",
+    "times of day in a title",
+)
 def test_sections_of_a_report_file(kind: str, case: dict[str, Any]) -> None:
     """Of all sections, or of one that a kind names."""
     for words in case.get("each", [""]):
         found = find_sections(case["text"].replace("{}", words))
         if "sections" in case:
-            assert found == Sections(**{name: text.replace("{}", words) for name, text in case["sections"].items()})
+            assert found == Sections(
+                **{name: text.replace("{}", words) for name, text in case["sections"].items()}
+            )
         else:
             assert getattr(found, kind) == case[kind]
 
@@ -50,8 +76,23 @@ _LINES = st.lists(
         st.text(st.characters(exclude_categories=())),
         st.sampled_from(
             [
-                *("FINDINGS:", " FINDINGS: Clear.", "FINDINGS", "IMPRESSION: No.", "LUNGS: Clear", "FINAL REPORT"),
-                *("WET READ: x", "FINDINGS AND IMPRESSION:", "A" * 90 + ":", "a  b", "INDICATION: c", "", " "),
+                *(
+                    "FINDINGS:",
+                    " FINDINGS: Clear.",
+                    "FINDINGS",
+                    "IMPRESSION: No.",
+                    "LUNGS: Clear",
+                    "FINAL REPORT",
+                ),
+                *(
+                    "WET READ: x",
+                    "FINDINGS AND IMPRESSION:",
+                    "A" * 90 + ":",
+                    "a  b",
+                    "INDICATION: c",
+                    "",
+                    " ",
+                ),
                 *("CHEST, TWO VIEWS:", "PFI: d", "HISTORY:"),
             ]
         ),
@@ -79,7 +120,9 @@ RESULTS = [case.values[0] for case in listed_cases(__file__, "results")]
 def test_whole_reports(text: str, sections: dict[str, str], notes: list[str]) -> None:
     for heading in RESULTS if "{}" in text else [""]:
         found, odd = cut_report(text.replace("{}", heading))
-        assert Sections(*(words and " ".join(words.split()) for words in found)) == Sections(**sections), heading
+        assert Sections(*(words and " ".join(words.split()) for words in found)) == Sections(
+            **sections
+        ), heading
         assert odd["whole_reports"] == notes
     assert re.search(MAY_HOLD_MORE, text) or not any(more_than_a_section(text).values())
 

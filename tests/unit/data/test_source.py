@@ -58,7 +58,10 @@ def test_a_folder_is_known_by_the_names_and_sizes_of_its_files(tiny) -> None:
     tiny.settings["original_references"] = "reports"
     tiny.write()
     point_to_files(tiny.config(), tiny.out / "source")
-    assert read_source(tiny.out / "source").files["original_references"] == tiny.root.resolve() / "reports"
+    assert (
+        read_source(tiny.out / "source").files["original_references"]
+        == tiny.root.resolve() / "reports"
+    )
     (folder / "s2.txt").write_text("two")
     with pytest.raises(DataError, match=r"reports has changed"):
         read_source(tiny.out / "source")

@@ -33,7 +33,13 @@ def test_a_strangers_table(kind: str, case: dict[str, Any], tmp_path: Path) -> N
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     table = {"file": "t.csv", "columns": {}} | case.get("table", {})
-    files = {"source": "files", "format": "table", "root": str(root), "table": table, "max_bad_rows": 9}
+    files = {
+        "source": "files",
+        "format": "table",
+        "root": str(root),
+        "table": table,
+        "max_bad_rows": 9,
+    }
     files["images"] = "img" if root != tmp_path else BASE["images"]
     config = Corpus.model_validate(BASE | files | case.get("corpus", {}))
     if "error" in case:
@@ -67,34 +73,46 @@ def test_a_strangers_table(kind: str, case: dict[str, Any], tmp_path: Path) -> N
         "rows": {name: audit["rows"][name] for name in case.get("rows", {})},
         "doubted": problems.filter(kind="doubted").height,
     }
-    expected = {name: sorted(case[name]) if name == "studies" else case[name] for name in known.keys() & case}
+    expected = {
+        name: sorted(case[name]) if name == "studies" else case[name]
+        for name in known.keys() & case
+    }
     assert {name: known[name] for name in expected} == expected
     assert "doubted" in case or not known["doubted"] or "field" in case
 
 
 def _content(case: dict[str, Any]) -> bytes:
-    """A table as its case writes it; a written-out line break within a text is one, unless the case is raw."""
+    """A table as its case writes it; a written-out line break within a text is one, unless the case
+    is raw."""
     content = case["csv"].encode(case.get("encoding", "utf-8"))
     return content if case.get("raw") else content.replace(rb"\n", b"\n")
 
 
 def _draw(text: str, case: dict[str, Any], folder: Path) -> None:
-    """Write the images that a table names: all of one size, and of one content if they are ``equal``; or take those of
-    a folder of ``field``."""
+    """Write the images that a table names: all of one size, and of one content if they are
+    ``equal``; or take those of a folder of ``field``."""
     if "pictures" in case:
         (folder / "pictures").symlink_to(real(f"field/{case['pictures']}"))
         return
     text = text.removeprefix("sep=;\n").replace('\\"', '""')
     given = case.get("table", {}).get("columns", {})
     columns = [given.get(name, name) for name in ("image", "frontal", "lateral")]
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if ";" in text.partition("\n")[0] else ",")
+    rows = csv.DictReader(
+        io.StringIO(text, newline=""), delimiter=";" if ";" in text.partition("\n")[0] else ","
+    )
     named = [(row.get(column) or "").replace("\\", "/") for row in rows for column in columns]
     for nth, name in enumerate(filter(None, named)):
         if "." in name and ".." not in name and name not in case.get("missing", []):
-            name = unicodedata.normalize("NFC" if nth == 0 else "NFD", name) if case.get("renamed") else name
+            name = (
+                unicodedata.normalize("NFC" if nth == 0 else "NFD", name)
+                if case.get("renamed")
+                else name
+            )
             path = folder / name
             path.parent.mkdir(exist_ok=True)
             if "headers" in case and name.endswith(".dcm"):
-                write_dicom(path, np.arange(400).reshape(20, 20) + nth, **case["headers"].get(name, {}))
+                write_dicom(
+                    path, np.arange(400).reshape(20, 20) + nth, **case["headers"].get(name, {})
+                )
             elif not path.exists():
                 Image.new("L", (16, 16), 99 if name in case.get("equal", []) else nth).save(path)

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from pacer.config.corpus import Cleaner
 from pacer.data import cleaning
-from pacer.data.cleaning import CLEANERS, changed_number, clean_report, sentence_ends, token_marks, without_sentences
+from pacer.data.cleaning import (
+    CLEANERS,
+    changed_number,
+    clean_report,
+    sentence_ends,
+    token_marks,
+    without_sentences,
+)
 from pacer.data.wording import compares_with_prior, find_wording, prior_wording
 from pacer.phantom.language import phantom_tokenizer
 from tests.support.cases import cases
@@ -47,7 +54,10 @@ def test_what_is_kept_is_in_the_text(text: str) -> None:
 
 SENTENCES = st.lists(
     st.tuples(
-        st.lists(st.sampled_from(["the", "heart", "1.2", "cm", "effusion", "is", "äé", ".5", "pm", "-"]), min_size=1),
+        st.lists(
+            st.sampled_from(["the", "heart", "1.2", "cm", "effusion", "is", "äé", ".5", "pm", "-"]),
+            min_size=1,
+        ),
         st.booleans(),
     ),
     min_size=1,
@@ -56,7 +66,9 @@ SENTENCES = st.lists(
 
 
 @given(SENTENCES)
-def test_marked_tokens_are_exactly_those_of_marked_sentences(sentences: list[tuple[list[str], bool]]) -> None:
+def test_marked_tokens_are_exactly_those_of_marked_sentences(
+    sentences: list[tuple[list[str], bool]],
+) -> None:
     tokenizer = phantom_tokenizer(900)
     texts = [f"{' '.join(words)} ." for words, _ in sentences]
     report, marked = " ".join(texts), [marked for _, marked in sentences]
@@ -66,7 +78,9 @@ def test_marked_tokens_are_exactly_those_of_marked_sentences(sentences: list[tup
     marks = token_marks(ends, marked, [end for _, end in encoding.offsets])
     assert marks[0] == 0.0 and marks[-1] == 0.0 and len(marks) == len(encoding.ids) + 2
     kept = [number for number, mark in zip(encoding.ids, marks[1:-1], strict=True) if mark]
-    assert tokenizer.decode(kept).strip() == " ".join(t for t, m in zip(texts, marked, strict=True) if m)
+    assert tokenizer.decode(kept).strip() == " ".join(
+        t for t, m in zip(texts, marked, strict=True) if m
+    )
 
 
 @given(st.text(" .,:/1aB\n", max_size=40), st.sampled_from(sorted(CLEANERS)))
@@ -77,18 +91,31 @@ def test_sentences_cover_any_text_without_gaps(text: str, cleaner: str) -> None:
 
 
 def test_a_text_without_an_end_is_one_sentence() -> None:
-    assert sentence_ends("no effusion") == [11] and sentence_ends("") == [0] and sentence_ends("a . b") == [3, 5]
+    assert (
+        sentence_ends("no effusion") == [11]
+        and sentence_ends("") == [0]
+        and sentence_ends("a . b") == [3, 5]
+    )
 
 
 def forms(text: str) -> list[str]:
-    return [text, text.upper(), text.replace(" ", "\n", 2), *(clean(text) for clean in CLEANERS.values())]
+    return [
+        text,
+        text.upper(),
+        text.replace(" ", "\n", 2),
+        *(clean(text) for clean in CLEANERS.values()),
+    ]
 
 
 @cases(__file__, "comparing", "not comparing")
 def test_wording_in_every_form(kind: str, case: dict[str, str]) -> None:
     for form in forms(case["text"]):
         assert compares_with_prior(form) == (kind == "comparing"), form
-        assert case["rule"] in prior_wording(form) if kind == "comparing" else prior_wording(form) == (), form
+        assert (
+            case["rule"] in prior_wording(form)
+            if kind == "comparing"
+            else prior_wording(form) == ()
+        ), form
 
 
 def test_rules_of_wording_are_named_once_in_order() -> None:
@@ -105,9 +132,9 @@ def test_the_phrase_of_a_rule_is_found_where_it_stands() -> None:
         ("new", "new"),
         ("has been  inserted", "change verb"),
     ]
-    assert [text[start:end] for text in ["more than 24 hours"] for start, end, _ in find_wording(text)] == [
-        "more than 24"
-    ]
+    assert [
+        text[start:end] for text in ["more than 24 hours"] for start, end, _ in find_wording(text)
+    ] == ["more than 24"]
     wide = "İİ unchanged İ"  # longer in small letters
     assert [wide[start:end] for start, end, _ in find_wording(wide)] == ["unchanged"]
 

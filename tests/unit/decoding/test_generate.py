@@ -27,18 +27,25 @@ settings = partial(searches.settings, min_new_tokens=4, max_new_tokens=12, batch
 
 @pytest.fixture
 def generator(backbones, features):
-    return Generator(moved_model(backbones), load_tokenizer(backbones), features, specification(), settings())
+    return Generator(
+        moved_model(backbones), load_tokenizer(backbones), features, specification(), settings()
+    )
 
 
 @pytest.mark.parametrize("engine", ["beam", "generate"])
-def test_the_prefix_that_was_trained_is_decoded(generator, records: pl.DataFrame, engine: str) -> None:
-    """Interface, router and gate compute in float32, and a language model in bfloat16 gets what they give unrounded."""
+def test_the_prefix_that_was_trained_is_decoded(
+    generator, records: pl.DataFrame, engine: str
+) -> None:
+    """Interface, router and gate compute in float32, and a language model in bfloat16 gets what
+    they give unrounded."""
     model = generator.model
     model.language.to(torch.bfloat16)
     generator.decode = settings(engine=engine, batch_size=1)
     row = records.filter(pl.col("context") == "mw").row(0, named=True)
     batch, seen = generator.batch(row), []
-    model.language.model.layers[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
+    model.language.model.layers[0].register_forward_pre_hook(
+        lambda module, inputs: seen.append(inputs[0].detach())
+    )
     with torch.no_grad():
         model.hidden(model.calibrate(model.embed(batch), batch)[0])
     generator([row])
@@ -47,13 +54,18 @@ def test_the_prefix_that_was_trained_is_decoded(generator, records: pl.DataFrame
 
 
 @pytest.mark.parametrize("engine", ["beam", "generate"])
-def test_generated_tokens_enter_the_language_model_as_trained_ones_do(generator, records, engine: str) -> None:
-    """Sums between the blocks stay in float32 for generated tokens too, and no hook stays on the model."""
+def test_generated_tokens_enter_the_language_model_as_trained_ones_do(
+    generator, records, engine: str
+) -> None:
+    """Sums between the blocks stay in float32 for generated tokens too, and no hook stays on the
+    model."""
     language = generator.model.language.to(torch.bfloat16)
     generator.decode = settings(engine=engine)
     blocks, types = language.model.layers, []
     handles = [
-        block.register_forward_pre_hook(lambda _, inputs: types.append((inputs[0].shape[1], inputs[0].dtype)))
+        block.register_forward_pre_hook(
+            lambda _, inputs: types.append((inputs[0].shape[1], inputs[0].dtype))
+        )
         for block in blocks
     ]
     generator(records.head(3).to_dicts())
@@ -65,10 +77,14 @@ def test_generated_tokens_enter_the_language_model_as_trained_ones_do(generator,
 
 @pytest.mark.parametrize("engine", ["beam", "generate"])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_a_prefix_that_is_no_number_is_refused_with_its_record(generator, records, engine: str, wrong: float) -> None:
+def test_a_prefix_that_is_no_number_is_refused_with_its_record(
+    generator, records, engine: str, wrong: float
+) -> None:
     rows = records.filter(pl.col("context") == "mw").to_dicts()
     states = generator.features.depth_states
-    generator.features.depth_states = lambda ids: states(ids).fill_(wrong) if rows[2]["frontal"] in ids else states(ids)
+    generator.features.depth_states = lambda ids: (
+        states(ids).fill_(wrong) if rows[2]["frontal"] in ids else states(ids)
+    )
     generator.decode = settings(engine=engine)
     with pytest.raises(DataError, match=f"record {rows[2]['record_id']}: .*NaN or infinite"):
         generator(rows)
@@ -78,7 +94,9 @@ def test_a_prefix_that_is_no_number_is_refused_with_its_record(generator, record
 def test_extraction_as_published(generated: str, report: str, fallback: bool) -> None:
     extraction = extract_report(generated)
     assert (extraction.report, extraction.fallback) == (report, fallback)
-    assert extraction.anchor == (Anchor.of(positive=["edema"]) if "positive:" in generated else None)
+    assert extraction.anchor == (
+        Anchor.of(positive=["edema"]) if "positive:" in generated else None
+    )
 
 
 def test_features_are_read_ahead_and_change_nothing(generator, records, monkeypatch) -> None:
@@ -87,9 +105,14 @@ def test_features_are_read_ahead_and_change_nothing(generator, records, monkeypa
     alone, threads = generator(rows), set()
     read = generator.features.depth_states
     monkeypatch.setattr(
-        generator.features, "depth_states", lambda ids: threads.add(threading.current_thread().name) or read(ids)
+        generator.features,
+        "depth_states",
+        lambda ids: threads.add(threading.current_thread().name) or read(ids),
     )
-    ahead = [result for _, result in sorted(generator.stream(rows, workers=2), key=lambda placed: placed[0])]
+    ahead = [
+        result
+        for _, result in sorted(generator.stream(rows, workers=2), key=lambda placed: placed[0])
+    ]
     assert threading.main_thread().name not in threads
     assert [result.text for result in ahead] == [result.text for result in alone]
 
@@ -97,8 +120,13 @@ def test_features_are_read_ahead_and_change_nothing(generator, records, monkeypa
 TOKENIZER = read_tokenizer(CARD.parent / "language")
 
 
-@given(present=st.sets(st.sampled_from(FINDINGS), max_size=6), absent=st.sets(st.sampled_from(FINDINGS), max_size=3))
-def test_a_text_gains_the_bias_once_for_each_finding_that_its_list_affirms(present: set[str], absent: set[str]) -> None:
+@given(
+    present=st.sets(st.sampled_from(FINDINGS), max_size=6),
+    absent=st.sets(st.sampled_from(FINDINGS), max_size=3),
+)
+def test_a_text_gains_the_bias_once_for_each_finding_that_its_list_affirms(
+    present: set[str], absent: set[str]
+) -> None:
     listed = render_anchor(Anchor.of(positive=present, negative=absent - present))
     text = f"{listed}\n<REPORT>\nedema, effusion: none; no fracture"
     ids = torch.tensor(TOKENIZER(text, add_special_tokens=False)["input_ids"])
@@ -119,5 +147,11 @@ def test_both_engines_add_it(seed: int) -> None:
     case = random_case(seed)
     bias = ListBias.__new__(ListBias)
     vars(bias).update(bias=2.0, start=[], none=[5], commas=[7, 11], ends=[9])
-    unbiased, expected = (found(Generate(case.language, case.decode, EOS, one), case.prefixes) for one in (None, bias))
-    assert found(BeamSearch(case.language, case.decode, EOS, bias), case.prefixes) == expected != unbiased
+    unbiased, expected = (
+        found(Generate(case.language, case.decode, EOS, one), case.prefixes) for one in (None, bias)
+    )
+    assert (
+        found(BeamSearch(case.language, case.decode, EOS, bias), case.prefixes)
+        == expected
+        != unbiased
+    )

@@ -1,4 +1,5 @@
-"""The reading of findings and attributes: maps that are fitted to a known law, and what they state."""
+"""The reading of findings and attributes: maps that are fitted to a known law, and what they
+state."""
 
 from pathlib import Path
 
@@ -12,7 +13,14 @@ from pacer.data.findings import FINDINGS
 from pacer.decoding import fit_reader, regression
 from pacer.decoding.candidates import within
 from pacer.decoding.fit_reader import PENALTIES
-from pacer.decoding.reader import CLASSES, AttributeReader, FindingsReader, Probabilities, cells, read_reader
+from pacer.decoding.reader import (
+    CLASSES,
+    AttributeReader,
+    FindingsReader,
+    Probabilities,
+    cells,
+    read_reader,
+)
 from pacer.decoding.regression import FOLDS, attribute_classes, fit_attributes
 from tests.support.cases import listed_cases
 from tests.support.sentences import anchor_of
@@ -20,13 +28,15 @@ from tests.support.sentences import anchor_of
 
 @pytest.mark.parametrize(("given", "threshold", "expected"), listed_cases(__file__, "commitments"))
 def test_commitment(given: dict[str, dict[str, float]], threshold: float, expected: str) -> None:
-    chances = ([given.get(state, {}).get(one, 0.0) for one in FINDINGS] for state in Probabilities._fields)
+    chances = (
+        [given.get(state, {}).get(one, 0.0) for one in FINDINGS] for state in Probabilities._fields
+    )
     assert Probabilities(*chances).commitment(threshold) == anchor_of(expected)
 
 
 def test_the_fit_finds_a_known_law(monkeypatch) -> None:
-    """Summaries with other means and scales, and states with logistic laws: the map's probabilities are the law's, in
-    one chunk and in several."""
+    """Summaries with other means and scales, and states with logistic laws: the map's probabilities
+    are the law's, in one chunk and in several."""
     draw = torch.Generator().manual_seed(1)
     rows, width = 4000, 8
     values = (torch.randn(rows, width, generator=draw) * torch.arange(1, width + 1) + 3).half()
@@ -45,7 +55,10 @@ def test_the_fit_finds_a_known_law(monkeypatch) -> None:
 def test_with_fewer_records_than_numbers_the_maps_are_the_same(monkeypatch) -> None:
     draw = torch.Generator().manual_seed(4)
     values = (torch.randn(60, 90, generator=draw) * 5 + 3).half()
-    targets, folds = (values.float() @ torch.randn(90, 39, generator=draw) > 0).float(), torch.arange(60) % FOLDS
+    targets, folds = (
+        (values.float() @ torch.randn(90, 39, generator=draw) > 0).float(),
+        torch.arange(60) % FOLDS,
+    )
     logits = []
     for chunk in (40, 60):  # in one chunk the fit is in the records' coordinates
         monkeypatch.setattr(regression, "_CHUNK", chunk)
@@ -56,20 +69,26 @@ def test_with_fewer_records_than_numbers_the_maps_are_the_same(monkeypatch) -> N
 
 
 def test_penalty_and_calibration_are_of_held_out_patients() -> None:
-    """Targets that only a patient's own records tell: a map that saw them is sure of them, one that did not knows
-    nothing, so the strongest penalty wins and the probabilities are the prevalence."""
+    """Targets that only a patient's own records tell: a map that saw them is sure of them, one that
+    did not knows nothing, so the strongest penalty wins and the probabilities are the
+    prevalence."""
     draw = torch.Generator().manual_seed(3)
     patients, width = 90, 60
     values = torch.randn(patients, width, generator=draw).repeat_interleave(4, 0).half()
-    targets = torch.bernoulli(torch.full((patients, 39), 0.3), generator=draw).repeat_interleave(4, 0)
-    weight, bias, states = fit_reader.fit_maps(values, targets, torch.arange(patients).repeat_interleave(4) % FOLDS)
+    targets = torch.bernoulli(torch.full((patients, 39), 0.3), generator=draw).repeat_interleave(
+        4, 0
+    )
+    weight, bias, states = fit_reader.fit_maps(
+        values, targets, torch.arange(patients).repeat_interleave(4) % FOLDS
+    )
     assert {state["penalty"] for state in states.values()} == {max(PENALTIES)}
     chance = (values.float() @ weight + bias).sigmoid()
     assert (chance - 0.3).abs().mean() < 0.1
 
 
 def test_a_record_is_read_by_itself() -> None:
-    """Mean and maximum of fused tokens in any type give the probabilities of the map, four decimals, by state."""
+    """Mean and maximum of fused tokens in any type give the probabilities of the map, four
+    decimals, by state."""
     draw = torch.Generator().manual_seed(2)
     fused = torch.randn(4, 6, generator=draw)
     reader = FindingsReader(torch.randn(12, 39, generator=draw), torch.randn(39, generator=draw))
@@ -85,7 +104,9 @@ def test_a_missing_reading_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("report", "commitment", "remaining"), listed_cases(__file__, "sentences"))
-def test_sentences_against_the_list_are_left_out(report: str, commitment: str, remaining: str) -> None:
+def test_sentences_against_the_list_are_left_out(
+    report: str, commitment: str, remaining: str
+) -> None:
     assert within(report, anchor_of(commitment)) == remaining
 
 
@@ -93,11 +114,20 @@ ROWS, WIDTH, GRID = 900, 6, 4
 EFFUSION, EDEMA = FINDINGS.index("pleural effusion"), FINDINGS.index("edema")
 
 
-def fitted(known: bool, per_patient: int = 1) -> tuple[AttributeReader, dict, torch.Tensor, np.ndarray]:
-    """The reading of sides that the summaries tell (or do not), for one finding, and the summaries and sides."""
+def fitted(
+    known: bool, per_patient: int = 1
+) -> tuple[AttributeReader, dict, torch.Tensor, np.ndarray]:
+    """The reading of sides that the summaries tell (or do not), for one finding, and the summaries
+    and sides."""
     draw = torch.Generator().manual_seed(1)
-    values = (torch.randn(ROWS // per_patient, WIDTH, generator=draw) * torch.arange(1, WIDTH + 1) + 3).half()
-    law = torch.randn(WIDTH, 3, generator=draw) * (2.0 if known else 0.0) / torch.arange(1, WIDTH + 1)[:, None]
+    values = (
+        torch.randn(ROWS // per_patient, WIDTH, generator=draw) * torch.arange(1, WIDTH + 1) + 3
+    ).half()
+    law = (
+        torch.randn(WIDTH, 3, generator=draw)
+        * (2.0 if known else 0.0)
+        / torch.arange(1, WIDTH + 1)[:, None]
+    )
     chance = ((values.float() - 3) @ law).softmax(-1)
     side = torch.multinomial(chance, 1, generator=draw)[:, 0].repeat_interleave(per_patient).numpy()
     values, patients = values.repeat_interleave(per_patient, 0), np.arange(ROWS) // per_patient
@@ -105,7 +135,12 @@ def fitted(known: bool, per_patient: int = 1) -> tuple[AttributeReader, dict, to
     rows, prior = np.arange(ROWS), np.zeros(ROWS, bool)
     folds = torch.from_numpy(patients % FOLDS)
     maps, thresholds, about = fit_attributes({"side": values}, lists, rows, prior, patients, folds)
-    return AttributeReader(maps, thresholds, GRID), about, values, chance.repeat_interleave(per_patient, 0).numpy()
+    return (
+        AttributeReader(maps, thresholds, GRID),
+        about,
+        values,
+        chance.repeat_interleave(per_patient, 0).numpy(),
+    )
 
 
 def test_the_fit_of_attributes_finds_a_known_law() -> None:
@@ -127,17 +162,22 @@ def test_a_map_no_better_than_the_majority_states_nothing(per_patient: int) -> N
 
 
 def test_the_classes_of_commitments() -> None:
-    """Of affirmed and uncertain findings; the course of records with a previous report; no class for two values. A kind
-    that less than half of the reports name is not read."""
+    """Of affirmed and uncertain findings; the course of records with a previous report; no class
+    for two values. A kind that less than half of the reports name is not read."""
     anchors = [
         read_list("positive: stable mild left pleural effusion; negative: pneumothorax", KINDS),
-        read_list("positive: mild moderate edema; uncertain: new bilateral pleural effusion", KINDS),
+        read_list(
+            "positive: mild moderate edema; uncertain: new bilateral pleural effusion", KINDS
+        ),
         *[read_list("positive: left pleural effusion, edema", KINDS)] * 60,
         *[read_list("positive: mild edema", KINDS)] * 50,
     ]
     prior = np.arange(len(anchors)) == 0
     classes = {kind: attribute_classes(anchors, prior, kind) for kind in KINDS}
-    assert classes["side"][0][:3, EFFUSION].tolist() == [0, 2, 0] and (classes["side"][0][:, EDEMA] == -1).all()
+    assert (
+        classes["side"][0][:3, EFFUSION].tolist() == [0, 2, 0]
+        and (classes["side"][0][:, EDEMA] == -1).all()
+    )
     assert classes["severity"][0][:2, [EFFUSION, EDEMA]].tolist() == [[0, -1], [-1, -1]]
     assert classes["course"][0][:2, EFFUSION].tolist() == [2, -1]
     shares = [read for _, read in classes.values()]
@@ -146,21 +186,31 @@ def test_the_classes_of_commitments() -> None:
 
 
 def test_attributes_of_a_record_are_read_by_itself() -> None:
-    """Side from the cells of the patches, course from the tokens and only with a previous report; below its threshold
-    an attribute is not stated. Its numbers survive a file."""
+    """Side from the cells of the patches, course from the tokens and only with a previous report;
+    below its threshold an attribute is not stated. Its numbers survive a file."""
     draw = torch.Generator().manual_seed(2)
-    depths, refined = torch.randn(1, 2, 64, 3, generator=draw), torch.randn(1, 64, 3, generator=draw)
+    depths, refined = (
+        torch.randn(1, 2, 64, 3, generator=draw),
+        torch.randn(1, 64, 3, generator=draw),
+    )
     places, fused = cells(depths, refined, GRID)[0], torch.randn(5, 4, generator=draw)
     maps = {
         ("edema", "course"): (torch.randn(8, 4, generator=draw), torch.zeros(4)),
-        ("pleural effusion", "side"): (torch.randn(144, 3, generator=draw), torch.randn(3, generator=draw)),
+        ("pleural effusion", "side"): (
+            torch.randn(144, 3, generator=draw),
+            torch.randn(3, generator=draw),
+        ),
     }
     reader = AttributeReader(maps, {"side": 0.0, "course": 1.01}, GRID)
     states = torch.cat([depths[0], refined]).view(3, 4, 2, 4, 2, 3).mean((2, 4))
     torch.testing.assert_close(places, states.permute(0, 3, 1, 2).flatten())
-    expected = (places @ maps["pleural effusion", "side"][0] + maps["pleural effusion", "side"][1]).softmax(-1)
+    expected = (
+        places @ maps["pleural effusion", "side"][0] + maps["pleural effusion", "side"][1]
+    ).softmax(-1)
     chances = reader(depths, refined, fused, prior=True)
-    assert [*chances.as_dict()["pleural effusion"].values()] == pytest.approx(expected.tolist(), abs=6e-5)
+    assert [*chances.as_dict()["pleural effusion"].values()] == pytest.approx(
+        expected.tolist(), abs=6e-5
+    )
     assert chances.as_dict()["edema"].keys() == {"new", "worse", "stable", "improved"}
     assert "edema" not in reader(depths, refined, fused, prior=False).chances
     side = [*("left", "right", "bilateral")][int(expected.argmax())]

@@ -1,4 +1,5 @@
-"""Generation and teacher forcing are one function: same prefix, same correction, same logits at every step."""
+"""Generation and teacher forcing are one function: same prefix, same correction, same logits at
+every step."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,8 +26,11 @@ settings = partial(searches.settings, engine="generate", max_new_tokens=24, batc
 
 @pytest.fixture(params=["calibrated", "parent"])
 def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
-    """A model with no parameter at its initial value and LoRA merged, with and without Calibrate."""
-    model = moved_model(backbones, specification("calibrate" if request.param == "calibrated" else "parent"))
+    """A model with no parameter at its initial value and LoRA merged, with and without
+    Calibrate."""
+    model = moved_model(
+        backbones, specification("calibrate" if request.param == "calibrated" else "parent")
+    )
     with torch.no_grad():
         model.language.lm_head.weight[2] *= 2.2  # some rows end early, so that lengths differ
         if model.calibrator is not None:
@@ -36,7 +40,8 @@ def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
 
 
 class Heard(NamedTuple):
-    """One call of the language model's ``generate``: what it was given, and what it said step by step."""
+    """One call of the language model's ``generate``: what it was given, and what it said step by
+    step."""
 
     inputs: Tensor
     mask: Tensor
@@ -45,18 +50,27 @@ class Heard(NamedTuple):
 
 
 def listen(generator: Generator, records: list[dict], monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """Run the generator; ``logits`` holds, for every row, those that each of its tokens was chosen from."""
+    """Run the generator; ``logits`` holds, for every row, those that each of its tokens was chosen
+    from."""
     heard: list[Heard] = []
     generate, eos = generator.model.language.generate, generator.tokenizer.eos_token_id
 
     def spy(**options: Any) -> Tensor:
-        found = generate(**options, return_dict_in_generate=True, output_logits=True, output_scores=True)
+        found = generate(
+            **options, return_dict_in_generate=True, output_logits=True, output_scores=True
+        )
         sequences, logits = [], []
         for row, tokens in enumerate(found.sequences.tolist()):
             tokens = tokens[: tokens.index(eos) + 1] if eos in tokens else tokens
-            beams = [row] * len(tokens) if options["num_beams"] == 1 else found.beam_indices[row].tolist()
+            beams = (
+                [row] * len(tokens)
+                if options["num_beams"] == 1
+                else found.beam_indices[row].tolist()
+            )
             sequences.append(tokens)
-            logits.append(torch.stack([found.logits[step][beams[step]] for step in range(len(tokens))]))
+            logits.append(
+                torch.stack([found.logits[step][beams[step]] for step in range(len(tokens))])
+            )
         heard.append(Heard(options["inputs_embeds"], options["attention_mask"], sequences, logits))
         return found.sequences
 
@@ -67,10 +81,13 @@ def listen(generator: Generator, records: list[dict], monkeypatch: pytest.Monkey
     return heard[0]
 
 
-def teacher_forced(generator: Generator, records: list[dict], sequences: list[list[int]]) -> list[Tensor]:
+def teacher_forced(
+    generator: Generator, records: list[dict], sequences: list[list[int]]
+) -> list[Tensor]:
     """Logits of the given target tokens from one training pass over right-padded rows."""
     prompts = [
-        build_prompt(generator.tokenizer, r, commit=True, **specification().prompt.model_dump()) for r in records
+        build_prompt(generator.tokenizer, r, commit=True, **specification().prompt.model_dump())
+        for r in records
     ]
     targets = []
     for tokens in sequences:
@@ -116,7 +133,8 @@ def test_rescoring_a_generation_gives_the_logits_it_was_made_with(
 def test_generation_starts_from_the_training_prefix(
     generator: Generator, examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same ids, and bit for bit the same calibrated embeddings, with the target's BOS as the table has it."""
+    """The same ids, and bit for bit the same calibrated embeddings, with the target's BOS as the
+    table has it."""
     records = [examples.table.row(row) for row in ROWS]
     heard, model = listen(generator, records, monkeypatch), generator.model
     table = model.language.get_input_embeddings().weight
@@ -138,9 +156,15 @@ def test_generation_starts_from_the_training_prefix(
             assert (changed > 1e-3).all()
 
 
-def test_a_direct_configuration_starts_from_the_direct_prefix(generator: Generator, examples: Examples) -> None:
+def test_a_direct_configuration_starts_from_the_direct_prefix(
+    generator: Generator, examples: Examples
+) -> None:
     direct = Generator(
-        generator.model, generator.tokenizer, generator.features, specification(commit={"route": "direct"}), settings()
+        generator.model,
+        generator.tokenizer,
+        generator.features,
+        specification(commit={"route": "direct"}),
+        settings(),
     )
     training = examples.batch(ROWS, [False] * 8, 0.35)
     for place, prefix in enumerate(training.prefix_length.tolist()):

@@ -1,4 +1,5 @@
-"""Emphasis: the attribution against what is known, and the stage with its audit and a run that was stopped."""
+"""Emphasis: the attribution against what is known, and the stage with its audit and a run that was
+stopped."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -49,7 +50,9 @@ class Linear(nn.Module):
 
     def forward(self, attention_mask, input_ids=None, inputs_embeds=None):
         embedded = self.embedding(input_ids) if inputs_embeds is None else inputs_embeds
-        return SimpleNamespace(last_hidden_state=(embedded * attention_mask[..., None]).sum(1, keepdim=True))
+        return SimpleNamespace(
+            last_hidden_state=(embedded * attention_mask[..., None]).sum(1, keepdim=True)
+        )
 
 
 def observed(labeller: CheXbert, reports: list[str]) -> list[tuple[int, int, int]]:
@@ -62,16 +65,22 @@ def observed(labeller: CheXbert, reports: list[str]) -> list[tuple[int, int, int
 
 
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (3, 7), (20, 64)])
-def test_pieces_of_a_linear_model_have_their_own_weights(labeller: CheXbert, steps: int, batch: int) -> None:
+def test_pieces_of_a_linear_model_have_their_own_weights(
+    labeller: CheXbert, steps: int, batch: int
+) -> None:
     embedding = labeller.network.bert.get_input_embeddings()
     labeller.network.bert = Linear(embedding)
     found = Attributor(labeller, steps, batch)(SENTENCES)
     expected = observed(labeller, SENTENCES)
-    assert len(expected) > len(SENTENCES) and sum(len(read.scores) for read in found) == len(expected)
+    assert len(expected) > len(SENTENCES) and sum(len(read.scores) for read in found) == len(
+        expected
+    )
     rows = [(report, scores) for report, read in enumerate(found) for scores in read.scores]
     for (report, scores), (row, observation, label) in zip(rows, expected, strict=True):
         assert report == row
-        ids = torch.tensor(labeller.tokenizer(SENTENCES[row], add_special_tokens=False)["input_ids"])
+        ids = torch.tensor(
+            labeller.tokenizer(SENTENCES[row], add_special_tokens=False)["input_ids"]
+        )
         moved = embedding(ids) - embedding(torch.tensor(labeller.tokenizer.mask_token_id))
         weight = labeller.network.linear_heads[observation].weight[label]
         np.testing.assert_allclose(scores, (moved @ weight).detach().numpy(), rtol=1e-4, atol=1e-5)
@@ -102,7 +111,9 @@ def test_nothing_positive_or_uncertain_has_no_scores(labeller: CheXbert) -> None
     for head in labeller.network.linear_heads:
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
-        head.bias.data[1 if head.out_features == 2 else NEGATIVE] = 1.0  # "No Finding" is positive: it does not count
+        head.bias.data[1 if head.out_features == 2 else NEGATIVE] = (
+            1.0  # "No Finding" is positive: it does not count
+        )
     read = Attributor(labeller, 2, 8)(SENTENCES)
     assert [found.scores.shape for found in read] == [(0, len(found.piece_ends)) for found in read]
     assert sentence_scores(SENTENCES[0], read[0], 1.0) == [0.0, 0.0]
@@ -110,7 +121,9 @@ def test_nothing_positive_or_uncertain_has_no_scores(labeller: CheXbert) -> None
 
 def test_sentence_scores_by_hand() -> None:
     report = "a b . c ."  # pieces end at 1, 3, 5, 7, 9
-    scores = np.array([[0.0, 2.0, 1.0, -4.0, 0.5], [-1.0, -2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0, 1.0]])
+    scores = np.array(
+        [[0.0, 2.0, 1.0, -4.0, 0.5], [-1.0, -2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0, 1.0]]
+    )
     read = Attribution([1, 3, 5, 7, 9], scores)
     assert sentence_scores(report, Attribution(read.piece_ends, scores[:1]), 0.0) == [1.0, 0.25]
     assert sentence_scores(report, Attribution(read.piece_ends, scores[1:2]), 0.0) == [0.0, 0.0]
@@ -125,14 +138,21 @@ def test_smoothing_is_a_gaussian_within_the_report() -> None:
     np.testing.assert_allclose(bell, np.exp(-0.5 * ((np.arange(21) - 10) / 1.5) ** 2), atol=1e-3)
     edge = sentence_scores(report, Attribution(ends, np.eye(21)[[0]]), 1.5)
     np.testing.assert_allclose(edge[1], (bell[11] + bell[12]) / (bell[10] + bell[11]), rtol=1e-3)
-    assert sentence_scores(report, Attribution(ends, np.full((1, 21), 0.3)), 1.5) == pytest.approx([1.0] * 21)
+    assert sentence_scores(report, Attribution(ends, np.full((1, 21), 0.3)), 1.5) == pytest.approx(
+        [1.0] * 21
+    )
 
 
-REPORTS = ["the heart is normal . small left effusion .", "no pneumothorax . possible edema .", "lungs are clear ."]
+REPORTS = [
+    "the heart is normal . small left effusion .",
+    "no pneumothorax . possible edema .",
+    "lungs are clear .",
+]
 
 
 class Case:
-    """A folder with records whose reports the labeller knows the words of, and the stage run in it."""
+    """A folder with records whose reports the labeller knows the words of, and the stage run in
+    it."""
 
     def __init__(self, folder: Path, records: pl.DataFrame, backbones: Path, chexbert: Path):
         self.folder, self.backbones = folder, folder / "backbones"
@@ -143,10 +163,23 @@ class Case:
         self.rows[5] |= {"split": "test", "report": "right effusion ."}
 
     def make(self, source: str = "computed", **settings: float) -> list[list[float] | None]:
-        write_table(self.folder / "records.parquet", pl.DataFrame(self.rows, schema=RECORD_SCHEMA), RECORD_SCHEMA)
-        config = {"source": source, "steps": 4, "smoothing": 1.0, "threshold": 0.4, "batch_size": 8} | settings
+        write_table(
+            self.folder / "records.parquet",
+            pl.DataFrame(self.rows, schema=RECORD_SCHEMA),
+            RECORD_SCHEMA,
+        )
+        config = {
+            "source": source,
+            "steps": 4,
+            "smoothing": 1.0,
+            "threshold": 0.4,
+            "batch_size": 8,
+        } | settings
         room.build_emphasis(
-            Emphasis.model_validate(config), self.folder / "records.parquet", self.backbones, self.folder / "emphasis"
+            Emphasis.model_validate(config),
+            self.folder / "records.parquet",
+            self.backbones,
+            self.folder / "emphasis",
         )
         table = read_table(self.folder / "emphasis" / "emphasis.parquet", EMPHASIS_SCHEMA)
         assert table["record_id"].to_list() == [row["record_id"] for row in self.rows]
@@ -167,12 +200,16 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences about effusion and edema have the largest score, whatever random weights say."""
 
     def scores(report: str, read: object, smoothing: float) -> list[float]:
-        return [float("effusion" in s or "edema" in s) for s in report.removesuffix(" .").split(" . ")]
+        return [
+            float("effusion" in s or "edema" in s) for s in report.removesuffix(" .").split(" . ")
+        ]
 
     monkeypatch.setattr(attribution, "sentence_scores", scores)
 
 
-def test_released_marks_are_taken_as_they_are(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_released_marks_are_taken_as_they_are(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number, row in enumerate(case.rows):
         row["emphasis"] = [0.0, *([float(number % 2)] * 6)]
     case.rows[0]["emphasis"] = None
@@ -182,14 +219,18 @@ def test_released_marks_are_taken_as_they_are(case: Case, capsys: pytest.Capture
     assert marks[1] == [1.0, 1.0, 0.0]
     assert marks[2:5] == [row["emphasis"] for row in case.rows[2:5]]
     counts = case.audit["train"]["sn"]
-    assert counts["records"] == 5 and counts["records_with_marks"] == 2 and counts["not_binary"] == 1
+    assert (
+        counts["records"] == 5 and counts["records_with_marks"] == 2 and counts["not_binary"] == 1
+    )
     assert not any("Precision" in line["name"] for line in case.audit["checks"])
     assert "training records have emphasised tokens" in capsys.readouterr().out
 
 
 def test_marks_of_a_longer_text_end_with_the_report(case: Case) -> None:
     case.rows = case.rows[:3]
-    tokens = len(load_tokenizer(case.backbones)("no effusion .", add_special_tokens=False)["input_ids"])
+    tokens = len(
+        load_tokenizer(case.backbones)("no effusion .", add_special_tokens=False)["input_ids"]
+    )
     given = {"report": "no effusion .", "emphasis": [1.0] * 30}
     case.rows[0] |= given | {"emphasis_text": "no effusion . normal heart ."}
     # findings without a final period: cleaning joins their last sentence with the impression
@@ -198,7 +239,10 @@ def test_marks_of_a_longer_text_end_with_the_report(case: Case) -> None:
     marks = case.make("corpus")
     assert marks[0] == [1.0] * (tokens + 1), "EOS takes none of the impression's"
     assert marks[1] is None and marks[2] == [1.0] * 30
-    assert case.audit["train"]["sn"].items() >= {"shortened": 1, "dropped": 1, "records_with_marks": 2}.items()
+    assert (
+        case.audit["train"]["sn"].items()
+        >= {"shortened": 1, "dropped": 1, "records_with_marks": 2}.items()
+    )
 
 
 @pytest.mark.usefixtures("known")
@@ -209,14 +253,26 @@ def test_computed_marks_are_the_sentences_that_training_weights(case: Case) -> N
     paths = case.folder / "records.parquet", case.folder / "emphasis" / "emphasis.parquet"
     table = RecordTable.read(*paths, None, ("sn",))
     builder = TrajectoryBuilder(load_tokenizer(case.backbones), 1000)
-    expected = dict(zip([*REPORTS, long], ["small left effusion .", "possible edema .", "", "small left effusion ."]))
+    expected = dict(
+        zip(
+            [*REPORTS, long],
+            ["small left effusion .", "possible edema .", "", "small left effusion ."],
+        )
+    )
     for number in range(len(table)):
         row = table.row(number)
-        assert row["emphasis"] == marks[number] and (row["split"] == "test") == (row["emphasis"] is None)
+        assert row["emphasis"] == marks[number] and (row["split"] == "test") == (
+            row["emphasis"] is None
+        )
         trajectory = builder.build(row["report"], None, row["emphasis"])
         weighted = trajectory.ids[trajectory.s > 0]
-        assert builder.tokenizer.decode(weighted.tolist()).strip() == expected.get(row["report"], "")
-        assert marks[number] is None or len(marks[number]) == (trajectory.spans <= Span.REPORT).sum() + 1
+        assert builder.tokenizer.decode(weighted.tolist()).strip() == expected.get(
+            row["report"], ""
+        )
+        assert (
+            marks[number] is None
+            or len(marks[number]) == (trajectory.spans <= Span.REPORT).sum() + 1
+        )
         assert not trajectory.s[trajectory.spans != Span.REPORT].any()
 
 
@@ -225,14 +281,18 @@ def test_agreement_with_released_marks_is_counted_by_hand(case: Case) -> None:
     computed = case.make()
     for row in case.rows:
         row["emphasis"] = None
-    number = next(n for n, marks in enumerate(computed) if marks and 1.0 in marks and 0.0 in marks[1:-1])
+    number = next(
+        n for n, marks in enumerate(computed) if marks and 1.0 in marks and 0.0 in marks[1:-1]
+    )
     case.rows[number]["emphasis"] = [0.0, *[1.0] * (len(computed[number]) - 2), 0.0]
     case.make()
     assert case.audit["checks"][-1]["detail"] == "1.000 and 0.500"
 
 
 @pytest.mark.parametrize("source", ["none", "corpus"])
-def test_a_corpus_without_marks_says_so(case: Case, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_corpus_without_marks_says_so(
+    case: Case, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     for row in case.rows:
         row["emphasis"] = [0.0, 1.0] if source == "none" else None
     assert case.make(source) == [None] * len(case.rows)
@@ -271,7 +331,9 @@ def test_a_stopped_run_goes_on_and_no_report_is_read_twice(
     # with other groups and another threshold the same scores are used
     monkeypatch.setattr(room, "_GROUP", 16)
     resumed = case.make(threshold=0.2)
-    assert sorted(read) == sorted(REPORTS), "each distinct report once, that of the test record not at all"
+    assert sorted(read) == sorted(REPORTS), (
+        "each distinct report once, that of the test record not at all"
+    )
     made = hash_file(case.folder / "emphasis" / "emphasis.parquet")
     (case.folder / "emphasis" / room.CACHE).unlink()
     read.clear()
@@ -279,7 +341,9 @@ def test_a_stopped_run_goes_on_and_no_report_is_read_twice(
     assert hash_file(case.folder / "emphasis" / "emphasis.parquet") == made
 
 
-def test_only_new_texts_and_settings_of_the_attribution_are_attributed(case: Case, read: list[str]) -> None:
+def test_only_new_texts_and_settings_of_the_attribution_are_attributed(
+    case: Case, read: list[str]
+) -> None:
     marks, cache = case.make(), case.folder / "emphasis" / room.CACHE
     read.clear()
     assert case.make() == marks
@@ -312,7 +376,10 @@ def test_lines() -> None:
     assert {line["name"]: (line["detail"], line["good"]) for line in audit.content()["checks"]} == {
         "Emphasis in training (computed)": ("37.5 % of 40 sentences", True),
         "Records whose released emphasis was changed": ("3 shortened, 3 dropped", False),
-        "Precision and recall of computed against released emphasis, by sentence (train)": ("0.875 and 0.500", True),
+        "Precision and recall of computed against released emphasis, by sentence (train)": (
+            "0.875 and 0.500",
+            True,
+        ),
     }
 
 

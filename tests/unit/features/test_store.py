@@ -1,4 +1,5 @@
-"""Feature stores of states and of prepared pixels: what is encoded comes back, in little memory, and both agree."""
+"""Feature stores of states and of prepared pixels: what is encoded comes back, in little memory,
+and both agree."""
 
 import json
 import os
@@ -23,17 +24,33 @@ from pacer.core.io import read_json, write_json
 from pacer.data.radiographs import open_image
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder, OnlineStates, TextEncoder, open_features
-from pacer.features.store import DTYPES, IMAGES, MANIFEST, PRIORS, FeatureStore, as_stored, content_hash, text_key
+from pacer.features.store import (
+    DTYPES,
+    IMAGES,
+    MANIFEST,
+    PRIORS,
+    FeatureStore,
+    as_stored,
+    content_hash,
+    text_key,
+)
 from tests.support import building
 from tests.support.cases import listed_cases
 
 SHARD, SHAPE = 5, (2, 3, 4)
-ENCODING = {"mode": "states", "encoders": {}, "depths": [1, 3], "dtype": "float32", "precision": "float32"}
+ENCODING = {
+    "mode": "states",
+    "encoders": {},
+    "depths": [1, 3],
+    "dtype": "float32",
+    "precision": "float32",
+}
 ENCODING |= {"rounding": 1}
 
 
 def write_store(directory: Path, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """A store of 23 images and 7 previous reports; returns the states of each image and text, and each text's mask."""
+    """A store of 23 images and 7 previous reports; returns the states of each image and text, and
+    each text's mask."""
     rows: dict[str, Tensor] = {}
     generator = torch.Generator().manual_seed(3)
     directory.mkdir()
@@ -46,7 +63,9 @@ def write_store(directory: Path, dtype: torch.dtype = torch.float32) -> dict[str
             part, shard = keys[start : start + SHARD], f"{kind}-{start}.safetensors"
             tensors = {"states": torch.randn(len(part), *shape, generator=generator).to(dtype)}
             if kind == "priors":
-                tensors["mask"] = torch.randint(0, 2, (len(part), shape[0]), generator=generator, dtype=torch.uint8)
+                tensors["mask"] = torch.randint(
+                    0, 2, (len(part), shape[0]), generator=generator, dtype=torch.uint8
+                )
             save_file(tensors, directory / shard, metadata={"format": "pt"})
             stored = load_file(directory / shard)
             for row, key in enumerate(part):
@@ -74,7 +93,9 @@ def test_rows_are_those_of_the_shards(tmp_path: Path, dtype: torch.dtype) -> Non
         assert torch.equal(states, torch.stack([rows[i] for i in ids]))
         states, mask = store.prior_states(texts)
         assert states.dtype == dtype and torch.equal(states, torch.stack([rows[t] for t in texts]))
-        assert mask.dtype == torch.bool and torch.equal(mask, torch.stack([rows[f"mask of {t}"] for t in texts]))
+        assert mask.dtype == torch.bool and torch.equal(
+            mask, torch.stack([rows[f"mask of {t}"] for t in texts])
+        )
     for image_id in images:
         assert torch.equal(store.depth_states([image_id])[0], rows[image_id])
 
@@ -82,15 +103,20 @@ def test_rows_are_those_of_the_shards(tmp_path: Path, dtype: torch.dtype) -> Non
 def test_what_is_not_there_is_named_among_what_is(tmp_path: Path) -> None:
     write_store(tmp_path / "store")
     store = FeatureStore(tmp_path / "store")
-    with pytest.raises(DataError, match="has no image nobody; run the `features` stage on this corpus"):
+    with pytest.raises(
+        DataError, match="has no image nobody; run the `features` stage on this corpus"
+    ):
         store.depth_states(["p1/view 1.jpg", "nobody", "nobody else"])
     with pytest.raises(DataError, match=f"has no previous report {text_key('unheard of .')}"):
         store.prior_states(["report 1 .", "unheard of ."])
 
 
-@pytest.mark.parametrize(("change", "why"), listed_cases(__file__, "a_store_of_another_kind_is_refused"))
+@pytest.mark.parametrize(
+    ("change", "why"), listed_cases(__file__, "a_store_of_another_kind_is_refused")
+)
 def test_a_store_of_another_kind_is_refused(tmp_path: Path, change: dict, why: str) -> None:
-    """States with scales of their own, as an earlier version could store them, would be read as wrong numbers."""
+    """States with scales of their own, as an earlier version could store them, would be read as
+    wrong numbers."""
     write_store(tmp_path / "store")
     write_json(tmp_path / "store" / MANIFEST, {"encoding": ENCODING | change})
     with pytest.raises(ConfigError, match=rf"manifest\.json, encoding: {why}"):
@@ -121,17 +147,23 @@ def test_a_shard_that_is_not_whole_is_named(
     else:
         shard.write_bytes(shard.read_bytes()[:-1])
     store = FeatureStore(tmp_path / "store")
-    with pytest.raises(DataError, match=rf"images-0\.safetensors cannot be read, or does not match the index .*{why}"):
+    with pytest.raises(
+        DataError,
+        match=rf"images-0\.safetensors cannot be read, or does not match the index .*{why}",
+    ):
         store.depth_states(["p5/view 5.jpg", "p4/view 4.jpg"])
     store.depth_states(["p5/view 5.jpg"])
     os.truncate(tmp_path / "store" / "images-5.safetensors", 300)
-    with pytest.raises(DataError, match=r"images-5\.safetensors cannot be read, .*the file is truncated"):
+    with pytest.raises(
+        DataError, match=r"images-5\.safetensors cannot be read, .*the file is truncated"
+    ):
         store.depth_states(["p5/view 5.jpg", "p9/view 9.jpg"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists a process's files and maps")
 def test_a_store_keeps_no_file_open_and_maps_none(tmp_path: Path) -> None:
-    """A large store has more shards than a process may open files; maps may fail where memory is not overcommitted."""
+    """A large store has more shards than a process may open files; maps may fail where memory is
+    not overcommitted."""
     write_store(tmp_path / "store")
     store = FeatureStore(tmp_path / "store")
     store.depth_states(["p3/view 3.jpg"])
@@ -141,12 +173,19 @@ def test_a_store_keeps_no_file_open_and_maps_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(float("nan"), "bfloat16"), (float("inf"), "float32"), (float("nan"), "float32"), (70_000.0, "float16")],
+    [
+        (float("nan"), "bfloat16"),
+        (float("inf"), "float32"),
+        (float("nan"), "float32"),
+        (70_000.0, "float16"),
+    ],
 )
 def test_what_a_type_has_no_number_for_is_refused(value: float, dtype: str) -> None:
     states = torch.zeros(3, 2, 5, 4)
     states[2, 1, 3, 0] = value
-    with pytest.raises(DataError, match=r"the states of image c are not finite in the stored type; choose another"):
+    with pytest.raises(
+        DataError, match=r"the states of image c are not finite in the stored type; choose another"
+    ):
         as_stored(states, DTYPES[dtype], ["image a", "image b", "image c"])
 
 
@@ -155,10 +194,13 @@ TEXTS = ["no effusion .", "edema .", "no effusion ."]
 
 
 def test_cxr_bert_loads_as_the_plain_bert_that_it_is(backbones: Path, tmp_path: Path) -> None:
-    """Its published config names a type and classes that are remote code; its weights are a BertForMaskedLM's."""
+    """Its published config names a type and classes that are remote code; its weights are a
+    BertForMaskedLM's."""
     plain = BertModel.from_pretrained(backbones / "text")
     published = BertForMaskedLM(plain.config)
-    published.bert.load_state_dict({k: v for k, v in plain.state_dict().items() if not k.startswith("pooler")})
+    published.bert.load_state_dict(
+        {k: v for k, v in plain.state_dict().items() if not k.startswith("pooler")}
+    )
     published.save_pretrained(tmp_path)
     shutil.copy(backbones / "text" / "vocab.txt", tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -170,7 +212,9 @@ def test_cxr_bert_loads_as_the_plain_bert_that_it_is(backbones: Path, tmp_path: 
     (tmp_path / "config.json").write_text(json.dumps(config))
     states, mask = TextEncoder(tmp_path, 12).encode(TEXTS)
     tokenizer = BertTokenizerFast.from_pretrained(backbones / "text")
-    inputs = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=12, return_tensors="pt")
+    inputs = tokenizer(
+        TEXTS, padding="max_length", truncation=True, max_length=12, return_tensors="pt"
+    )
     with torch.no_grad():
         expected = plain.eval()(**inputs).last_hidden_state
     torch.testing.assert_close(states, expected)
@@ -204,10 +248,20 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
     return images
 
 
-def both(backbones: Path, images: pl.DataFrame, folder: Path, **changes) -> tuple[FeatureStore, OnlineStates]:
+def both(
+    backbones: Path, images: pl.DataFrame, folder: Path, **changes
+) -> tuple[FeatureStore, OnlineStates]:
     for mode in ("states", "pixels"):
-        build.build_store(CONFIG.model_copy(update={"mode": mode, **changes}), images, TEXTS, backbones, folder / mode)
-    states, online = (open_features(folder / mode, backbones, "cpu") for mode in ("states", "pixels"))
+        build.build_store(
+            CONFIG.model_copy(update={"mode": mode, **changes}),
+            images,
+            TEXTS,
+            backbones,
+            folder / mode,
+        )
+    states, online = (
+        open_features(folder / mode, backbones, "cpu") for mode in ("states", "pixels")
+    )
     assert isinstance(states, FeatureStore) and isinstance(online, OnlineStates)
     return states, online
 
@@ -222,11 +276,13 @@ def stores(
 
 
 def test_both_modes_give_the_same_tensors(backbones: Path, images: pl.DataFrame, stores) -> None:
-    """Repeats and another order included; other batches compute with other rounding. Pixels are what the processor
-    makes, and only shards with colours have three planes."""
+    """Repeats and another order included; other batches compute with other rounding. Pixels are
+    what the processor makes, and only shards with colours have three planes."""
     states, online, folder = stores
     ids = [f"img{i}" for i in (3, 4, 0, 3, 6)]
-    torch.testing.assert_close(online.depth_states(ids), states.depth_states(ids), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        online.depth_states(ids), states.depth_states(ids), rtol=0, atol=1e-5
+    )
     assert all(map(torch.equal, states.prior_states(TEXTS), online.prior_states(TEXTS)))
     preparation = ImageEncoder(backbones / "vision", [1, 3]).preparation
     for image_id, path in images.iter_rows():
@@ -237,17 +293,28 @@ def test_both_modes_give_the_same_tensors(backbones: Path, images: pl.DataFrame,
     assert sorted(shard["pixels"].shape[:2] for shard in shards) == [(1, 1), (3, 1), (3, 1), (3, 3)]
     expected = online.depth_states(["img0", "img1"])
     with ThreadPoolExecutor(3) as pool:  # threads may ask at once
-        assert all(torch.equal(found, expected) for found in pool.map(online.depth_states, [["img0", "img1"]] * 6))
+        assert all(
+            torch.equal(found, expected)
+            for found in pool.map(online.depth_states, [["img0", "img1"]] * 6)
+        )
 
 
-def test_the_same_batches_give_the_same_bits(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+def test_the_same_batches_give_the_same_bits(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path
+) -> None:
     states, online = both(backbones, images, tmp_path, dtype=building.CONFIG.dtype)
     stored = states.depth_states(["img0", "img1"])
-    assert stored.dtype == torch.bfloat16 and torch.equal(online.depth_states(["img0", "img1"]), stored)
+    assert stored.dtype == torch.bfloat16 and torch.equal(
+        online.depth_states(["img0", "img1"]), stored
+    )
 
 
 def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
-    backbones: Path, other_backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backbones: Path,
+    other_backbones: Path,
+    images: pl.DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config, other = CONFIG.model_copy(update={"mode": "pixels"}), other_backbones
     build.build_store(config, images, TEXTS, backbones, tmp_path / "out")
@@ -261,7 +328,8 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
     build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "states")
     for store in ("out", "states"):
         with pytest.raises(
-            DataError, match=r"computed with an encoder other than .*vision; rerun the `features` stage"
+            DataError,
+            match=r"computed with an encoder other than .*vision; rerun the `features` stage",
         ):
             open_features(tmp_path / store, other, "cpu")
     monkeypatch.setattr(build, "open_image", lambda *a: pytest.fail("an image was prepared again"))
@@ -283,8 +351,12 @@ def test_another_processor_prepares_again(
     assert not torch.equal(FeatureStore(tmp_path / "out").pixels(["img0"]), before)
     path.unlink()
     for mode, error in (("pixels", FileNotFoundError), ("states", BackboneError)):
-        with pytest.raises(error, match=r"preprocessor_config\.json|cannot be read as AutoImageProcessor"):
-            build.build_store(config.model_copy(update={"mode": mode}), images, TEXTS, other, tmp_path / "out")
+        with pytest.raises(
+            error, match=r"preprocessor_config\.json|cannot be read as AutoImageProcessor"
+        ):
+            build.build_store(
+                config.model_copy(update={"mode": mode}), images, TEXTS, other, tmp_path / "out"
+            )
 
 
 @pytest.mark.parametrize(("mode", "free", "remedy"), listed_cases(__file__, "plans"))
@@ -297,10 +369,18 @@ def test_a_plan_that_does_not_fit_names_the_setting_that_does(
     free: int,
     remedy: str,
 ) -> None:
-    """As float32 states take 20,480 bytes and as pixels 31,360 (here: the encoder's images are tiny)."""
-    monkeypatch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
-    with pytest.raises(PacerError, match=rf"the features need another [\d.]+ kB, but .* has \d\d\.0 kB free; {remedy}"):
-        build.build_store(CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out")
+    """As float32 states take 20,480 bytes and as pixels 31,360 (here: the encoder's images are
+    tiny)."""
+    monkeypatch.setattr(
+        build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})()
+    )
+    with pytest.raises(
+        PacerError,
+        match=rf"the features need another [\d.]+ kB, but .* has \d\d\.0 kB free; {remedy}",
+    ):
+        build.build_store(
+            CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out"
+        )
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
 
 
@@ -312,6 +392,8 @@ def test_states_that_are_not_finite_name_the_image(
     told = "the states of image img{} are not finite in the stored type; choose another"
     with pytest.raises(PacerError, match=told.format(0)):
         build.build_store(half, images, TEXTS, backbones, tmp_path / "out")
-    build.build_store(half.model_copy(update={"mode": "pixels"}), images, TEXTS, backbones, tmp_path / "pixels")
+    build.build_store(
+        half.model_copy(update={"mode": "pixels"}), images, TEXTS, backbones, tmp_path / "pixels"
+    )
     with pytest.raises(DataError, match=told.format(2)):
         open_features(tmp_path / "pixels", backbones, "cpu").depth_states(["img2", "img4"])

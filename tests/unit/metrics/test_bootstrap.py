@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from pacer.metrics.clinical import averaged
 from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Key, Summed, differences, holm, intervals
+from pacer.metrics.statistics.bootstrap import (
+    LEAST_UNITS,
+    Key,
+    Summed,
+    differences,
+    holm,
+    intervals,
+)
 
 
 def test_scores_without_a_denominator_are_undefined():
@@ -47,7 +54,8 @@ def test_a_known_difference_is_found_and_a_resampling_is_repeatable():
 
 
 def test_p_values_equal_those_of_all_exchanges():
-    """Eight units have 256 exchanges: the p value estimates the share of those at least as extreme."""
+    """Eight units have 256 exchanges: the p value estimates the share of those at least as
+    extreme."""
     draw = np.random.default_rng(1)
     first, second = draw.random((2, 8))
     gaps = second - first
@@ -62,21 +70,32 @@ def test_the_mean_over_contexts_is_the_mean_of_their_scores():
     draw = np.random.default_rng(2)
     sides = (means(sn=draw.random(30), mw=draw.random(30)) for _ in range(2))
     found = differences(*sides, 500)
-    assert found["mean"]["s"].first == pytest.approx((found["sn"]["s"].first + found["mw"]["s"].first) / 2)
-    assert found["mean"]["s"].high - found["mean"]["s"].low < found["sn"]["s"].high - found["sn"]["s"].low
+    assert found["mean"]["s"].first == pytest.approx(
+        (found["sn"]["s"].first + found["mw"]["s"].first) / 2
+    )
+    assert (
+        found["mean"]["s"].high - found["mean"]["s"].low
+        < found["sn"]["s"].high - found["sn"]["s"].low
+    )
 
 
 @pytest.mark.parametrize("counting", [LEAST_UNITS - 1, LEAST_UNITS, 60])
 def test_units_without_anything_to_count_change_neither_interval_nor_number(counting):
-    """The share of some findings of few patients among many: the spread is that of these patients alone."""
+    """The share of some findings of few patients among many: the spread is that of these patients
+    alone."""
     draw = np.random.default_rng(4)
     named = draw.integers(1, 4, counting).astype(float)
     few = np.stack([draw.binomial(named.astype(int), 0.6), named], axis=1)
-    among, other = (np.concatenate([part, np.zeros((540, 2))]) for part in (few, few[::-1] * [0, 1] + [1, 0]))
+    among, other = (
+        np.concatenate([part, np.zeros((540, 2))]) for part in (few, few[::-1] * [0, 1] + [1, 0])
+    )
     one, two = ({("sn", "s"): Summed(rows, mean, (1,))} for rows in (among, other))
     found, alone = intervals(one)["sn"]["s"], intervals({("sn", "s"): Summed(few, mean)})["sn"]["s"]
     compared = differences(one, two, 200)["sn"]["s"]
-    assert (compared.units, compared.counts) == (counting, (named.sum(), named.sum())) and found.value == alone.value
+    assert (compared.units, compared.counts) == (
+        counting,
+        (named.sum(), named.sum()),
+    ) and found.value == alone.value
     if counting < LEAST_UNITS:
         assert (found.low, compared.low) == (None, None) and compared.p is not None
     else:
@@ -87,6 +106,7 @@ def test_units_without_anything_to_count_change_neither_interval_nor_number(coun
 
 
 def test_holm_by_hand():
-    """Four tests: 0.01 x 4; 0.02 x 3; 0.03 x 2 stays above; 0.04 x 1 may not fall below the one before."""
+    """Four tests: 0.01 x 4; 0.02 x 3; 0.03 x 2 stays above; 0.04 x 1 may not fall below the one
+    before."""
     assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
     assert holm([None, 0.5, 0.9]) == [None, 1.0, 1.0] and holm([]) == []

@@ -1,4 +1,5 @@
-"""Commitment scores, attributes, repetition, wording of comparison, counts of extraction, and shares of copies."""
+"""Commitment scores, attributes, repetition, wording of comparison, counts of extraction, and
+shares of copies."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +24,11 @@ from tests.support.cases import listed_cases
 
 TEXTS = pl.List(pl.String)
 #: Scores of reports and of commitments.
-COMMITMENTS = ("report_positive_f1", *(f"anchor_{name}_f1" for name in POLARITIES), "report_follows_anchor")
+COMMITMENTS = (
+    "report_positive_f1",
+    *(f"anchor_{name}_f1" for name in POLARITIES),
+    "report_follows_anchor",
+)
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
 
 
@@ -40,7 +45,9 @@ def scored(cases: pl.DataFrame, *keys: str) -> dict[str, float | None]:
 
 def with_case_columns(cases: pl.DataFrame, *names: str) -> pl.DataFrame:
     columns = (CASE_COLUMNS[name] for name in names)
-    return cases.with_columns(pl.Series(name, list(values(cases)), kind) for name, kind, values in columns)
+    return cases.with_columns(
+        pl.Series(name, list(values(cases)), kind) for name, kind, values in columns
+    )
 
 
 def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
@@ -52,7 +59,10 @@ def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
     return pl.DataFrame(columns, schema={name: COLUMNS[name] for name in columns})
 
 
-@given(st.lists(st.lists(st.integers(0, 3), min_size=13, max_size=13), min_size=1, max_size=8), st.integers(0, 2**31))
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=13, max_size=13), min_size=1, max_size=8),
+    st.integers(0, 2**31),
+)
 def test_states_and_their_f1(rows: list[list[int]], seed: int):
     expected, found = np.array(rows), np.random.default_rng(seed).integers(0, 4, (len(rows), 13))
     sides = {}
@@ -73,13 +83,21 @@ def test_states_and_their_f1(rows: list[list[int]], seed: int):
 
 
 def test_a_report_is_held_against_its_own_commitment():
-    references = [anchor(positive=["edema"], negative=["pneumothorax"]), anchor(uncertain=["pneumonia"])]
+    references = [
+        anchor(positive=["edema"], negative=["pneumothorax"]),
+        anchor(uncertain=["pneumonia"]),
+    ]
     generated = [anchor(positive=["edema", "fracture"]), anchor(negative=["pneumonia"])]
     mixed = anchor(positive=["edema"], negative=["fracture"], uncertain=["atelectasis"])
     reports = [mixed, anchor(negative=["pneumonia"])]
     scores = scored(table(reference=references, anchor=generated, report=reports), *COMMITMENTS)
-    assert scores["report_follows_anchor"] == pytest.approx(2 / 3)  # edema and pneumonia of three statements
-    assert scores["anchor_positive_f1"] == pytest.approx(2 / 3) and scores["anchor_uncertain_f1"] == 0.0
+    assert scores["report_follows_anchor"] == pytest.approx(
+        2 / 3
+    )  # edema and pneumonia of three statements
+    assert (
+        scores["anchor_positive_f1"] == pytest.approx(2 / 3)
+        and scores["anchor_uncertain_f1"] == 0.0
+    )
     assert scores["report_positive_f1"] == 1.0
 
 
@@ -98,31 +116,52 @@ def read(states: str) -> dict[str, list[str]]:
     return NOTHING | {signs[one[0]]: [names[one[1]]] for one in states.split()}
 
 
-@pytest.mark.parametrize(("commitment", "report", "expected"), listed_cases(__file__, "contradictions"))
+@pytest.mark.parametrize(
+    ("commitment", "report", "expected"), listed_cases(__file__, "contradictions")
+)
 def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(
     commitment: str | None, report: str, expected: list[str] | None
 ):
     cases = table(anchor=[commitment and read(commitment)], report=[read(report)])
-    cases = cases.with_columns(pl.Series("contradictions", contradictions(cases), pl.List(pl.String)))
+    cases = cases.with_columns(
+        pl.Series("contradictions", contradictions(cases), pl.List(pl.String))
+    )
     assert cases["contradictions"].to_list() == [expected]
     rate = {} if expected is None else {"contradiction_rate": float(bool(expected))}
     assert scored(cases, "contradiction_rate") == rate
 
 
 @pytest.mark.parametrize(("reference", "report", "counts"), listed_cases(__file__, "attributes"))
-def test_attributes_that_the_reference_names_are_compared(reference: str, report: str, counts: list[int]) -> None:
-    assert attribute_counts(pl.DataFrame({"reference": [reference], "hypothesis": [report]})) == [counts]
+def test_attributes_that_the_reference_names_are_compared(
+    reference: str, report: str, counts: list[int]
+) -> None:
+    assert attribute_counts(pl.DataFrame({"reference": [reference], "hypothesis": [report]})) == [
+        counts
+    ]
 
 
 def test_attributes_have_those_of_another_patients_report_beside_them() -> None:
     """The mean and the number are over the cases whose control was decoded."""
-    texts = {"context": "sn", "reference": ["left effusion ."] * 2, "hypothesis": ["left effusion ."] * 2}
+    texts = {
+        "context": "sn",
+        "reference": ["left effusion ."] * 2,
+        "hypothesis": ["left effusion ."] * 2,
+    }
     cases = pl.DataFrame(texts | {"another_patient_hypothesis": ["right effusion .", None]})
-    for table, chance in ((cases, {"attributes_side_chance": 0.0}), (cases.drop("another_patient_hypothesis"), {})):
+    for table, chance in (
+        (cases, {"attributes_side_chance": 0.0}),
+        (cases.drop("another_patient_hypothesis"), {}),
+    ):
         made = with_case_columns(table, "attributes", "chance_attributes")
-        assert scored(made, "attributes_side", "attributes_side_chance") == {"attributes_side": 1.0} | chance
+        assert (
+            scored(made, "attributes_side", "attributes_side_chance")
+            == {"attributes_side": 1.0} | chance
+        )
         counted = context_counts(made, "llm-rg4", [])
-        assert (counted["attributes_side"], counted.get("attributes_side_chance")) == (2, 1 if chance else None)
+        assert (counted["attributes_side"], counted.get("attributes_side_chance")) == (
+            2,
+            1 if chance else None,
+        )
 
 
 @pytest.mark.parametrize(("described", "report", "counts"), listed_cases(__file__, "sides"))
@@ -130,14 +169,22 @@ def test_sides_that_are_not_in_the_commitment_are_counted(
     described: list[str] | None, report: str, counts: list[int] | None
 ) -> None:
     affirmed = {"anchor_positive": [["pleural effusion", "pneumothorax"]], "hypothesis": [report]}
-    cases = pl.DataFrame(affirmed | {"anchor_attributes": [described]}, schema_overrides={"anchor_attributes": TEXTS})
+    cases = pl.DataFrame(
+        affirmed | {"anchor_attributes": [described]}, schema_overrides={"anchor_attributes": TEXTS}
+    )
     assert uncommitted_sides(cases) == [counts]
-    share = {} if counts is None else {"uncommitted_sides": counts[0] / counts[1] if counts[1] else None}
+    share = (
+        {}
+        if counts is None
+        else {"uncommitted_sides": counts[0] / counts[1] if counts[1] else None}
+    )
     assert scored(with_case_columns(cases, "uncommitted_sides"), "uncommitted_sides") == share
 
 
 @pytest.mark.parametrize(("text", "findings"), listed_cases(__file__, "switches"))
-def test_two_sides_of_one_finding_in_two_sentences_are_found(text: str, findings: list[str]) -> None:
+def test_two_sides_of_one_finding_in_two_sentences_are_found(
+    text: str, findings: list[str]
+) -> None:
     cases = pl.DataFrame({"hypothesis": [text], "reference": ["left effusion . right effusion ."]})
     cases = with_case_columns(cases, "hypothesis_side_switches", "reference_side_switches")
     assert sorted(cases["hypothesis_side_switches"][0]) == sorted(findings)
@@ -153,16 +200,22 @@ def test_wording_of_comparison():
     ]
     reports = ["heart is unchanged .", "no change from the previous exam .", "small effusion ."]
     sides = {"reference_wording": references, "hypothesis_wording": reports}
-    cases = pl.DataFrame({name: [list(prior_wording(text)) for text in texts] for name, texts in sides.items()})
+    cases = pl.DataFrame(
+        {name: [list(prior_wording(text)) for text in texts] for name, texts in sides.items()}
+    )
     assert cases["reference_wording"][1].is_empty() and "unchanged" in cases["reference_wording"][0]
     keys = [f"{side}prior_wording_rate" for side in ("", "reference_", "unfounded_")]
-    assert scored(cases.with_columns(context=pl.lit("sn")), *keys) == pytest.approx(dict.fromkeys(keys, 2 / 3))
+    assert scored(cases.with_columns(context=pl.lit("sn")), *keys) == pytest.approx(
+        dict.fromkeys(keys, 2 / 3)
+    )
     for context in ("sw", "mw", "all"):  # a previous report was there, or it is not known
         assert list(scored(cases.with_columns(context=pl.lit(context)), *keys)) == keys[:2]
 
 
 def test_extraction_is_counted_from_the_lines():
-    cases = pl.DataFrame({"fallback": [False, False, True], "tokens": [9, 20, 21], "hypothesis": ["b", " . .", "c"]})
+    cases = pl.DataFrame(
+        {"fallback": [False, False, True], "tokens": [9, 20, 21], "hypothesis": ["b", " . .", "c"]}
+    )
     keys = ("fallback_rate", "truncated_rate", "empty_rate")
     assert list(scored(cases.with_columns(token_limit=20), *keys).values()) == [1 / 3, 2 / 3, 1 / 3]
     assert not scored(cases.with_columns(token_limit=pl.lit(None, pl.Int64)), "truncated_rate")
@@ -175,7 +228,9 @@ def test_words_that_repeat(text: str, share: str | int | None) -> None:
 
 @pytest.mark.parametrize("read", [repetition, extract_anchor])
 @pytest.mark.parametrize("part", ["clear ", "\n", "\n\n ", ", "])
-def test_a_long_text_costs_no_more_than_its_length(read: Callable[[str], object], part: str) -> None:
+def test_a_long_text_costs_no_more_than_its_length(
+    read: Callable[[str], object], part: str
+) -> None:
     start = time.process_time()
     read(f"no effusion {part * 50_000} pneumothorax .")
     assert time.process_time() - start < 2
@@ -184,5 +239,7 @@ def test_a_long_text_costs_no_more_than_its_length(read: Callable[[str], object]
 def test_repetition_far_above_that_of_the_references_is_said() -> None:
     cases = pl.DataFrame({"context": ["sn"]})
     for share, said in ((0.04, []), (0.06, ["an earlier sentence: SN 6% (references 0%)."])):
-        found = warnings({"sn": {"repetition": share, "reference_repetition": 0.0}}, cases, "llm-rg4")
+        found = warnings(
+            {"sn": {"repetition": share, "reference_repetition": 0.0}}, cases, "llm-rg4"
+        )
         assert [line.rpartition("or ")[2] for line in found] == said

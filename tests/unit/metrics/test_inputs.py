@@ -1,4 +1,5 @@
-"""References and reports of any program: what fits is paired, what does not is named, never guessed at."""
+"""References and reports of any program: what fits is paired, what does not is named, never guessed
+at."""
 
 import gzip
 import json
@@ -89,7 +90,9 @@ OBJECTS = {
     "arrow": pa.table,
     "data set": Data,
     "splits": lambda content: Splits(test=Data(content)),
-    "series of polars": lambda content: {name: pl.Series(values) for name, values in content.items()},
+    "series of polars": lambda content: {
+        name: pl.Series(values) for name, values in content.items()
+    },
     "stream": lambda _: SimpleNamespace(with_format=None),
     "array": np.array,
     "polars series": pl.Series,
@@ -106,14 +109,24 @@ def source(spec: Any, folder: Path) -> Any:
         return folder / spec[name] if name == "path" else spec
     path, content = folder / name, spec[name]
     if "round" in spec:
-        content = content.replace(dict(id="a", study_id="s", subject_id="p")[spec["round"]] + ",", "1.23457E+12,")
+        content = content.replace(
+            dict(id="a", study_id="s", subject_id="p")[spec["round"]] + ",", "1.23457E+12,"
+        )
     if isinstance(content, bytes):
         path.write_bytes(content)
     elif path.suffix == ".parquet":
         pl.DataFrame(content).write_parquet(path)
     elif path.suffix == ".jsonl" and isinstance(content, dict):
-        rows = content if "report" in content else {"id": list(content), "report": list(content.values())}
-        path.write_text("".join(json.dumps(dict(zip(rows, row))) + "\n" for row in zip(*rows.values(), strict=True)))
+        rows = (
+            content
+            if "report" in content
+            else {"id": list(content), "report": list(content.values())}
+        )
+        path.write_text(
+            "".join(
+                json.dumps(dict(zip(rows, row))) + "\n" for row in zip(*rows.values(), strict=True)
+            )
+        )
     else:
         text = content if isinstance(content, str) else json.dumps(content)
         path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
@@ -133,7 +146,10 @@ def filled(part: Any, value: str) -> Any:
 def test_inputs(described: dict[str, Any], tmp_path: Path) -> None:
     for value in described.get("each", [""]):
         case = filled(described, value)
-        sides = (source(case.get(side, case.get("both", THREE)), tmp_path) for side in ("references", "hypotheses"))
+        sides = (
+            source(case.get(side, case.get("both", THREE)), tmp_path)
+            for side in ("references", "hypotheses")
+        )
         references, hypotheses = sides
         if "error" in case:
             with pytest.raises(DataError, match=case["error"]) as error:
@@ -142,7 +158,9 @@ def test_inputs(described: dict[str, Any], tmp_path: Path) -> None:
             continue
         pairs, counts = paired(references, hypotheses, **case.get("options", {}))
         if "pairs" in case:
-            assert {key: [text.strip() for text in pair] for key, pair in pairs.items()} == case["pairs"], value
+            assert {key: [text.strip() for text in pair] for key, pair in pairs.items()} == case[
+                "pairs"
+            ], value
         for name, count in case.get("counts", {}).items():
             assert counts.get(name) == count, (value, name)
         for name, values in case.get("cells", {}).items():
@@ -158,19 +176,36 @@ def test_sentences_stand_once(sentences):
 
 SECRET = "zephyrine effusion"
 LISTS = {"positive": ["edema"], "negative": [], "uncertain": []}
-LINE = {"record_id": "sn-1", "report": SECRET, "anchor": LISTS, "fallback": False, "gate": 0.5, "tokens": 7}
+LINE = {
+    "record_id": "sn-1",
+    "report": SECRET,
+    "anchor": LISTS,
+    "fallback": False,
+    "gate": 0.5,
+    "tokens": 7,
+}
 
 
 def test_the_described_findings_of_a_commitment_are_kept(tmp_path):
     path, described = tmp_path / "sn.jsonl", ["mild edema"]
     lines = [LINE | {"anchor": LISTS | {"attributes": described}}, LINE | {"record_id": "b"}]
-    path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, LINE | {"record_id": "c", "anchor": None}]))
-    assert read_predictions(path, ["sn-1", "b", "c"])["anchor_attributes"].to_list() == [described, None, None]
+    path.write_text(
+        "".join(
+            json.dumps(line) + "\n" for line in [*lines, LINE | {"record_id": "c", "anchor": None}]
+        )
+    )
+    assert read_predictions(path, ["sn-1", "b", "c"])["anchor_attributes"].to_list() == [
+        described,
+        None,
+        None,
+    ]
 
 
 def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     path = tmp_path / "sn.jsonl"
-    path.write_text(json.dumps({"record_id": "sn-2", "report": "x"}) + "\n" + json.dumps(LINE) + "\n")
+    path.write_text(
+        json.dumps({"record_id": "sn-2", "report": "x"}) + "\n" + json.dumps(LINE) + "\n"
+    )
     whole, bare = read_predictions(path, ["sn-1", "sn-2"]).to_dicts()
     assert {name: whole[f"anchor_{name}"] for name in LISTS} == LISTS
     assert (whole["fallback"], whole["gate"], whole["tokens"]) == (False, 0.5, 7)
@@ -191,19 +226,36 @@ DOCUMENT = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
 #: The code of the recipes: lines that serve all of them, then each recipe below its heading.
 CODE = re.findall(r"```python\n(import.*?)```", DOCUMENT, re.DOTALL)[0]
 SHARED, *PARTS = re.split(r"^# (recipe \d)", CODE, flags=re.MULTILINE)
-RECIPES = {name: f"{SHARED}# {name}{code}" for name, code in zip(PARTS[::2], PARTS[1::2], strict=True)}
+RECIPES = {
+    name: f"{SHARED}# {name}{code}" for name, code in zip(PARTS[::2], PARTS[1::2], strict=True)
+}
 STUDIES, DICOMS = ["50414267", "53189527", "53911762"], ["02aa804e", "2a2277a9", "68b5c4b1"]
-TEXTS = ["the heart is normal .", 'small , "left" effusion .', "no pneumothorax . lines: unchanged ."]
-FRONTALS = [f"p10/p10000032/s{study}/{dicom}.jpg" for study, dicom in zip(STUDIES, DICOMS, strict=True)]
+TEXTS = [
+    "the heart is normal .",
+    'small , "left" effusion .',
+    "no pneumothorax . lines: unchanged .",
+]
+FRONTALS = [
+    f"p10/p10000032/s{study}/{dicom}.jpg" for study, dicom in zip(STUDIES, DICOMS, strict=True)
+]
 
 
 def records(split: str = "test") -> pl.DataFrame:
-    content = {"record_id": [f"sn-{n}" for n in range(3)], "context": "sn", "split": split, "study_id": STUDIES}
-    return pl.DataFrame(content | {"frontal": FRONTALS, "report": [f"reference {n} ." for n in range(3)]})
+    content = {
+        "record_id": [f"sn-{n}" for n in range(3)],
+        "context": "sn",
+        "split": split,
+        "study_id": STUDIES,
+    }
+    return pl.DataFrame(
+        content | {"frontal": FRONTALS, "report": [f"reference {n} ." for n in range(3)]}
+    )
 
 
 @pytest.mark.parametrize("case", listed_cases(__file__, "systems"))
-def test_a_systems_files_come_to_their_records(tmp_path: Path, monkeypatch, case: dict[str, Any]) -> None:
+def test_a_systems_files_come_to_their_records(
+    tmp_path: Path, monkeypatch, case: dict[str, Any]
+) -> None:
     monkeypatch.chdir(tmp_path)
     train = records("train").with_columns(record_id=pl.col("record_id") + "-t")
     pl.concat([records(), train]).write_parquet("records.parquet")
@@ -213,7 +265,9 @@ def test_a_systems_files_come_to_their_records(tmp_path: Path, monkeypatch, case
     if "recipe" in case:
         exec(RECIPES[case["recipe"]], {})
     references = reports_of("references.parquet", REFERENCE_COLUMNS, case.get("id"))
-    paired, counts = pair_reports(references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Protocol())
+    paired, counts = pair_reports(
+        references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Protocol()
+    )
     assert paired["report"].to_list() == [f"reference {n} ." for n in range(3)]
     assert paired["hypothesis"].to_list() == TEXTS and counts["missing_hypotheses"] == 0
 
@@ -222,31 +276,47 @@ def test_reports_of_all_four_contexts_come_into_one_file(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     contexts = ("sn", "sw", "mn", "mw")
     own = {
-        c: records().with_columns(record_id=pl.format("{}-{}", pl.lit(c), "study_id"), context=pl.lit(c))
+        c: records().with_columns(
+            record_id=pl.format("{}-{}", pl.lit(c), "study_id"), context=pl.lit(c)
+        )
         for c in contexts
     }
     pl.concat(own.values()).write_parquet("records.parquet")
     for context in contexts:
         texts = [f"{context} {text}" for text in TEXTS]
-        pl.DataFrame({"report": texts, "dicom_id": DICOMS}).reverse().write_csv(f"reports-{context}.csv")
+        pl.DataFrame({"report": texts, "dicom_id": DICOMS}).reverse().write_csv(
+            f"reports-{context}.csv"
+        )
     exec(RECIPES["recipe 6"], {})
     references = reports_of("records.parquet", REFERENCE_COLUMNS)
-    paired, _ = pair_reports(references, reports_of("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Protocol())
-    assert paired["hypothesis"].to_list() == [f"{context} {text}" for context in contexts for text in TEXTS]
+    paired, _ = pair_reports(
+        references, reports_of("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Protocol()
+    )
+    assert paired["hypothesis"].to_list() == [
+        f"{context} {text}" for context in contexts for text in TEXTS
+    ]
     assert paired["context"].to_list() == [context for context in contexts for _ in TEXTS]
 
 
-def test_records_that_a_system_left_out_take_the_report_of_the_nearest_radiograph(tmp_path: Path, monkeypatch) -> None:
+def test_records_that_a_system_left_out_take_the_report_of_the_nearest_radiograph(
+    tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     y, x = np.mgrid[0:1:64j, 0:1:64j]
     noise = 5 * np.random.default_rng(0).random(x.shape)
-    for dicom, pixels, edge in zip(DICOMS, (200 * x, 200 * y, 40 + 100 * y + noise), (64, 64, 128), strict=True):
+    for dicom, pixels, edge in zip(
+        DICOMS, (200 * x, 200 * y, 40 + 100 * y + noise), (64, 64, 128), strict=True
+    ):
         Image.fromarray(pixels.astype(np.uint8)).resize((edge, edge)).save(
             f"{dicom}.png"
         )  # brightness, size: no matter
-    pl.DataFrame({"image_id": FRONTALS, "path": [f"{dicom}.png" for dicom in DICOMS]}).write_parquet("images.parquet")
+    pl.DataFrame(
+        {"image_id": FRONTALS, "path": [f"{dicom}.png" for dicom in DICOMS]}
+    ).write_parquet("images.parquet")
     records().write_parquet("records.parquet")
-    pl.DataFrame({"record_id": ["sn-1", "sn-0"], "report": TEXTS[1::-1]}).write_ndjson("reports.jsonl")
+    pl.DataFrame({"record_id": ["sn-1", "sn-0"], "report": TEXTS[1::-1]}).write_ndjson(
+        "reports.jsonl"
+    )
     exec(RECIPES["recipe 7"], {})
     found = pl.read_ndjson("hypotheses.jsonl")
     assert dict(found.iter_rows()) == {"sn-0": TEXTS[0], "sn-1": TEXTS[1], "sn-2": TEXTS[1]}

@@ -25,7 +25,9 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
     for name, texts in (("r.csv", REFERENCES), ("h.csv", REPORTS)):
         frame(texts).write_csv(tmp_path / name)
     found = pacer.score(REFERENCES, REPORTS)
-    assert found.scores["all"]["n"] == 3 == len(found.cases) and found.intervals.scores["all"]["bleu4"]
+    assert (
+        found.scores["all"]["n"] == 3 == len(found.cases) and found.intervals.scores["all"]["bleu4"]
+    )
     assert found.signature.data["references"] is None
     in_order = [REPORTS[key] for key in REFERENCES]
     for pair in (
@@ -35,7 +37,9 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         (REFERENCES, tmp_path / "h.csv"),
     ):
         assert pacer.score(*pair).scores == found.scores
-    with pytest.raises(DataError, match="references: the references for b are blank or placeholders such as nan"):
+    with pytest.raises(
+        DataError, match="references: the references for b are blank or placeholders such as nan"
+    ):
         pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
     with pytest.raises(ConfigError, match=r"pacer\.score: missing = 'emptty'"):
         pacer.score(REFERENCES, REPORTS, missing="emptty")
@@ -49,7 +53,10 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
 def test_the_keywords_of_score_are_the_fields_of_the_protocol() -> None:
     keywords = inspect.signature(pacer.score).parameters
     for name, field in Protocol.model_fields.items():
-        assert keywords[name].default == field.default and keywords[name].annotation not in ("", "Any")
+        assert keywords[name].default == field.default and keywords[name].annotation not in (
+            "",
+            "Any",
+        )
     assert all(re.search(rf"\b{name}\b.*:", pacer.score.__doc__ or "") for name in keywords)
 
 
@@ -60,7 +67,10 @@ def test_the_keywords_of_score_are_the_fields_of_the_protocol() -> None:
             'use missing="empty", or force=True; `pacer score --labels`',
             "use --missing=empty, or --force; `pacer score --labels`",
         ),
-        ('choose reference_id="Image Index" and context=', "choose --reference-id='Image Index' and --context"),
+        (
+            'choose reference_id="Image Index" and context=',
+            "choose --reference-id='Image Index' and --context",
+        ),
         ("two--dashes and -- alone", "two--dashes and -- alone"),
     ],
 )
@@ -72,34 +82,56 @@ def test_messages_have_the_options_of_their_caller(in_python: str, in_a_command:
 
 def test_notes_name_keywords(quick_meteor) -> None:
     notes = pacer.score(REFERENCES | {"a": "No effusion."}, REPORTS).notes
-    assert 'to clean them: clean_references="decimals" (same cleaner for both files; upstream' in " ".join(notes)
+    assert (
+        'to clean them: clean_references="decimals" (same cleaner for both files; upstream'
+        in " ".join(notes)
+    )
 
 
 def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:
     nothing = pacer.score(REFERENCES, dict.fromkeys(REFERENCES, "zzz"))
-    assert 0 < nothing.scores["all"]["bleu1"] < 1e-15 and "BLEU-1              0.000\n" in repr(nothing)
+    assert 0 < nothing.scores["all"]["bleu1"] < 1e-15 and "BLEU-1              0.000\n" in repr(
+        nothing
+    )
     scored = pacer.score(REFERENCES, REPORTS)
     assert "BLEU-1              0.714\n" in repr(scored) and "Side agrees" not in repr(scored)
     assert "<td>BLEU-1            </td><td>0.714  </td>" in scored._repr_html_()
     compared = pacer.compare(scored, nothing, resamples=20)
     assert re.search(r"ALL +ROUGE-L +0\.836 +0\.000 +3 +−0\.836 +– +\d\.\d{3}\n", repr(compared))
     assert "<p>3 records, 3 records resampled;" in compared._repr_html_()
-    effusions = pacer.score({"a": "left effusion .", "b": "a large heart ."}, {"a": "right effusion .", "b": "clear ."})
-    assert effusions.signature.counted["all"]["attributes_side"] == 1 and "Side agrees         0.000 (1)\n" in repr(
-        effusions
+    effusions = pacer.score(
+        {"a": "left effusion .", "b": "a large heart ."}, {"a": "right effusion .", "b": "clear ."}
     )
+    assert effusions.signature.counted["all"][
+        "attributes_side"
+    ] == 1 and "Side agrees         0.000 (1)\n" in repr(effusions)
 
 
 def test_labels_are_commitments() -> None:
     present, absent = pacer.label(["a left pleural effusion .", "no pleural effusion ."])
     assert present.positive == absent.negative == ("pleural effusion",)
-    assert pacer.label({"a": "no pleural effusion ."}) == pacer.label("no pleural effusion .") == [absent]
-    for unreadable in ([None], {"a": float("nan")}, frame(REPORTS), [1], None, 3, Path("r.csv"), frame(REPORTS).lazy()):
+    assert (
+        pacer.label({"a": "no pleural effusion ."})
+        == pacer.label("no pleural effusion .")
+        == [absent]
+    )
+    for unreadable in (
+        [None],
+        {"a": float("nan")},
+        frame(REPORTS),
+        [1],
+        None,
+        3,
+        Path("r.csv"),
+        frame(REPORTS).lazy(),
+    ):
         with pytest.raises(DataError, match=r"pacer\.label: expected reports"):
             pacer.label(unreadable)
 
 
-@pytest.mark.parametrize("use", ["", "; pacer.score, pacer.compare, pacer.label", "; import pacer.cli"])
+@pytest.mark.parametrize(
+    "use", ["", "; pacer.score, pacer.compare, pacer.label", "; import pacer.cli"]
+)
 def test_scoring_imports_no_models(use: str) -> None:
     heavy = {"torch", "transformers", "dvc", "matplotlib", "sklearn"}
     code = f"import sys, pacer{use}; print(*{heavy} & set(sys.modules))"

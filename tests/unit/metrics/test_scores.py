@@ -1,4 +1,5 @@
-"""The registry of scores, and each kind by hand or by the original package: clinical, language, probabilities."""
+"""The registry of scores, and each kind by hand or by the original package: clinical, language,
+probabilities."""
 
 from collections import Counter
 
@@ -29,13 +30,26 @@ from tests.support.metrics import efficacy, random_texts
 def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> None:
     keys = [score.key for score in SCORES]
     headings = [score.heading for score in SCORES if not score.key.endswith("n")]
-    assert [name for names in (keys, headings) for name, times in Counter(names).items() if times > 1] == []
+    assert [
+        name for names in (keys, headings) for name, times in Counter(names).items() if times > 1
+    ] == []
 
 
 def test_a_score_of_cases_is_one_row() -> None:
-    """The mean over the cases that have a value, with the same value in the interval; left out without any."""
-    score = by_case("words", "Words", pl.col("written") / 2, "half the words", "lower", interval=True, place="contents")
-    cases = pl.DataFrame({"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]})
+    """The mean over the cases that have a value, with the same value in the interval; left out
+    without any."""
+    score = by_case(
+        "words",
+        "Words",
+        pl.col("written") / 2,
+        "half the words",
+        "lower",
+        interval=True,
+        place="contents",
+    )
+    cases = pl.DataFrame(
+        {"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]}
+    )
     context = Context(cases, "llm-rg4")
     assert score.of(context) == {"words": 2.0}
     sums = context_sums(cases, "llm-rg4", [score], units_of(cases))
@@ -45,12 +59,16 @@ def test_a_score_of_cases_is_one_row() -> None:
 
 
 def test_what_a_score_counts_is_what_it_is_a_share_of() -> None:
-    """One case with ones in the columns that it counts has a value, one with ones in all others has none."""
+    """One case with ones in the columns that it counts has a value, one with ones in all others has
+    none."""
     counting = [score for score in (*SCORES, score_of("mine")) if score.sums and score.sums.counted]
-    assert {"attributes", "attributes_side", "new_stated", "uncommitted_sides", "mine"} <= {s.key for s in counting}
+    assert {"attributes", "attributes_side", "new_stated", "uncommitted_sides", "mine"} <= {
+        s.key for s in counting
+    }
     for score in counting:
         counted = np.isin(
-            np.arange(6 if "attributes" in score.key else 3 if "stated" in score.key else 2), score.sums.counted
+            np.arange(6 if "attributes" in score.key else 3 if "stated" in score.key else 2),
+            score.sums.counted,
         )
         for rows, defined in ((counted, True), (~counted, False)):
             with np.errstate(divide="ignore"):
@@ -60,7 +78,12 @@ def test_what_a_score_counts_is_what_it_is_a_share_of() -> None:
 
 def test_a_column_of_the_user_has_no_direction() -> None:
     score = score_of("my_score")
-    assert (score.column, score.better, score.tested, score.place) == ("my_score", None, True, "columns")
+    assert (score.column, score.better, score.tested, score.place) == (
+        "my_score",
+        None,
+        True,
+        "columns",
+    )
 
 
 def test_the_docs_have_the_table_of_the_registry() -> None:
@@ -80,22 +103,31 @@ def random_labels(seed: int, count: int = 50) -> np.ndarray:
 
 
 @given(
-    st.integers(0, 2**31), st.integers(1, 40), st.sampled_from(sorted(CONVENTIONS)), st.sampled_from([0.0, 0.6, 0.97])
+    st.integers(0, 2**31),
+    st.integers(1, 40),
+    st.sampled_from(sorted(CONVENTIONS)),
+    st.sampled_from([0.0, 0.6, 0.97]),
 )
 @example(1, 1, "nicolson", 1.0)
 @example(350, 1, "llm-rg4", 0.0)  # no positive prediction: the precision is undefined
 def test_every_average_of_every_convention(seed, count, convention, blank):
     """To the digit what scikit-learn gives."""
     references, hypotheses = random_labels(seed, count), random_labels(seed + 1, count)
-    hidden = np.random.default_rng(seed).random((2, count, 14)) < blank  # observations without a positive are common
+    hidden = (
+        np.random.default_rng(seed).random((2, count, 14)) < blank
+    )  # observations without a positive are common
     references[hidden[0]], hypotheses[hidden[1]] = 0, 0
     rule = CONVENTIONS[convention]
     columns = [OBSERVATIONS.index(name) for name in rule.observations]
-    truth, found = (np.isin(labels[:, columns], rule.present) for labels in (references, hypotheses))
+    truth, found = (
+        np.isin(labels[:, columns], rule.present) for labels in (references, hypotheses)
+    )
     scores = efficacy(references, hypotheses, convention)
     for average in rule.averages:
         filling = np.nan if average == "micro" else 0.0
-        expected = precision_recall_fscore_support(truth, found, average=AVERAGES[average], zero_division=filling)[:3]
+        expected = precision_recall_fscore_support(
+            truth, found, average=AVERAGES[average], zero_division=filling
+        )[:3]
         if average == "weighted" and not truth.any():
             expected = [np.nan] * 3  # nothing has a weight; scikit-learn then weighs all alike
         values = [scores[f"{name}_{average}"] for name in RATIOS]
@@ -107,7 +139,10 @@ def test_every_average_of_every_convention(seed, count, convention, blank):
 def test_the_first_row_of_a_study_counts_where_the_convention_says_so():
     """In each context; a row of an unknown study is not the same study's as another one."""
     labels = {"reference": random_labels(1, 9), "hypothesis": random_labels(2, 9)}
-    table = {"context": ["sn"] * 6 + ["mw"] * 3, "study_id": ["a", "b", "a", None, "", "b", "a", " ", "a"]}
+    table = {
+        "context": ["sn"] * 6 + ["mw"] * 3,
+        "study_id": ["a", "b", "a", None, "", "b", "a", " ", "a"],
+    }
     cases = pl.DataFrame(table | {f"{side}_labels": rows.tolist() for side, rows in labels.items()})
     for convention, rule in CONVENTIONS.items():
         kept = [0, 1, 3, 4, 6, 7] if convention == "nicolson" else list(range(9))
@@ -133,12 +168,17 @@ def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | No
 
 
 def rouge(reference: str, hypothesis: str) -> float:
-    return with_overlap(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))["rougeL"][0]
+    return with_overlap(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))[
+        "rougeL"
+    ][0]
 
 
 def test_language_scores_equal_the_original_package(quick_meteor):
     texts = random_texts(1, 30, least=5), random_texts(2, 30, least=5)
-    scores, pairs = scored(*texts), [{place: [text] for place, text in enumerate(side)} for side in texts]
+    scores, pairs = (
+        scored(*texts),
+        [{place: [text] for place, text in enumerate(side)} for side in texts],
+    )
     assert list(scores) == ["bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider"]
     assert scores["rougeL"] == pytest.approx(Rouge().compute_score(*pairs)[0])
     assert scores["cider"] == Cider().compute_score(*pairs)[0]
@@ -155,14 +195,23 @@ def test_texts_are_compared_as_they_are():
 def test_empty_hypotheses_have_a_score_and_equal_references_no_cider(quick_meteor):
     scores = scored(random_texts(1, 4, least=5), [""] * 4)
     assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
-    for equal in (["the heart is normal ."], ["the heart is normal .", "the  heart is normal . "], ["", ""]):
+    for equal in (
+        ["the heart is normal ."],
+        ["the heart is normal .", "the  heart is normal . "],
+        ["", ""],
+    ):
         scores = scored(equal, equal)
         assert scores["cider"] is None and scores["rougeL"] == 1.0
 
 
 def test_line_breaks_and_tabs_are_spaces_and_doubled_spaces_stay():
-    """pycocoevalcap's ROUGE-L splits words only at single spaces: a line break glues two words into one."""
-    lines = {"no\n effusion  .\n": "no effusion  .", "no\teffusion\u2028.": "no effusion .", "x  y ": "x  y "}
+    """pycocoevalcap's ROUGE-L splits words only at single spaces: a line break glues two words into
+    one."""
+    lines = {
+        "no\n effusion  .\n": "no effusion  .",
+        "no\teffusion\u2028.": "no effusion .",
+        "x  y ": "x  y ",
+    }
     assert {text: single_line(text) for text in lines} == lines
     glued = "no\neffusion\n."
     assert rouge("no effusion .", glued) < rouge("no effusion .", single_line(glued)) == 1.0
@@ -177,7 +226,9 @@ def predicted(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
         {
             "subject_id": [f"p{row // 3}" for row in range(rows)],
             "present": chance.tolist(),
-            "reference_positive": [[f for f, has in zip(FINDINGS, row, strict=True) if has] for row in there],
+            "reference_positive": [
+                [f for f, has in zip(FINDINGS, row, strict=True) if has] for row in there
+            ],
             "reference_negative": nothing,
             "reference_uncertain": nothing,
             "threshold": pl.Series([threshold] * rows, dtype=pl.Float64),
@@ -186,12 +237,16 @@ def predicted(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(("chances", "positive", "area"), listed_cases(__file__, "areas"))
-def test_area_under_the_curve(chances: list[float], positive: list[int], area: float | None) -> None:
+def test_area_under_the_curve(
+    chances: list[float], positive: list[int], area: float | None
+) -> None:
     """The area of edema; the other findings are never there."""
     present = np.zeros((len(chances), 13))
     present[:, FINDINGS.index("edema")] = chances
     there = pl.Series([["edema"] * one for one in positive])
-    table = predicted(len(chances)).with_columns(present=pl.Series(present.tolist()), reference_positive=there)
+    table = predicted(len(chances)).with_columns(
+        present=pl.Series(present.tolist()), reference_positive=there
+    )
     assert reading_scores(table)["read_auroc"] == area
 
 
@@ -202,7 +257,9 @@ def test_scores_are_those_of_scikit_learn(threshold: float | None) -> None:
     there = np.array([[f in row for f in FINDINGS] for row in table["reference_positive"]])
     stated = chance >= (threshold or 0.5)
     scores = reading_scores(table)
-    assert scores["read_f1"] == pytest.approx(2 * (stated & there).sum() / (stated.sum() + there.sum()))
+    assert scores["read_f1"] == pytest.approx(
+        2 * (stated & there).sum() / (stated.sum() + there.sum())
+    )
     assert scores["read_auroc"] == pytest.approx(roc_auc_score(there, chance, average="macro"))
     assert scores["read_brier"] == pytest.approx(brier_score_loss(there.ravel(), chance.ravel()))
     assert reading_scores(table.drop("present")) == {}
@@ -212,4 +269,10 @@ def test_reliability_of_honest_probabilities() -> None:
     """Ten bins of equal mass, on the diagonal within their intervals."""
     curve = reliability(predicted())
     assert len(curve.probabilities) == 10
-    assert sum(one.low <= at <= one.high for at, one in zip(curve.probabilities, curve.shares, strict=True)) >= 8
+    assert (
+        sum(
+            one.low <= at <= one.high
+            for at, one in zip(curve.probabilities, curve.shares, strict=True)
+        )
+        >= 8
+    )

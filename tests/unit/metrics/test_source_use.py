@@ -28,7 +28,10 @@ assert set(NAMES.values()) <= set(FINDINGS)
 
 
 def scores_of(case: dict[str, Any]) -> dict[str, float | None]:
-    return {key: None if one is None else float(Fraction(one)) for key, one in case.get("scores", {}).items()}
+    return {
+        key: None if one is None else float(Fraction(one))
+        for key, one in case.get("scores", {}).items()
+    }
 
 
 CASES = listed_cases(__file__, "sources")
@@ -38,14 +41,17 @@ KEYS = {key for case in CASES for key in scores_of(case.values[0])}
 def table(sides: dict[str, str]) -> pl.DataFrame:
     lists = {
         f"{side}_positive": [
-            None if one == "?" else [NAMES[letter] for letter in one.strip("-")] for one in text.split()
+            None if one == "?" else [NAMES[letter] for letter in one.strip("-")]
+            for one in text.split()
         ]
         for side, text in sides.items()
     }
     schema = dict.fromkeys((*TEXTS, "reference_positive", "report_positive"), pl.List(pl.String))
     count = len(sides["reference"].split())
     cases = pl.DataFrame({name: lists.get(name, [None] * count) for name in schema}, schema=schema)
-    return cases.with_row_index("record_id").with_columns(pl.col("record_id").cast(pl.String), context=pl.lit("sn"))
+    return cases.with_row_index("record_id").with_columns(
+        pl.col("record_id").cast(pl.String), context=pl.lit("sn")
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -55,12 +61,17 @@ def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
     context = Context(cases, "llm-rg4")
     found = {key: value for score in chosen for key, value in score.of(context).items()}
     assert found == pytest.approx(scores_of(case))
-    sums = context_sums(cases, "llm-rg4", [score for score in chosen if score.key in found], units_of(cases))
-    assert {key: one.value for key, one in (intervals(sums, 20)["sn"] if sums else {}).items()} == pytest.approx(found)
-    said = warnings({"sn": found}, cases, "llm-rg4")
-    assert said == [f"F1 of affirmed findings is below that of baselines without training: {case.get('warning')}."] * (
-        "warning" in case
+    sums = context_sums(
+        cases, "llm-rg4", [score for score in chosen if score.key in found], units_of(cases)
     )
+    assert {
+        key: one.value for key, one in (intervals(sums, 20)["sn"] if sums else {}).items()
+    } == pytest.approx(found)
+    said = warnings({"sn": found}, cases, "llm-rg4")
+    assert said == [
+        "F1 of affirmed findings is below that of baselines without training: "
+        f"{case.get('warning')}."
+    ] * ("warning" in case)
 
 
 #: One study in its four contexts: the reference, the report, and the report without a source.
@@ -68,14 +79,18 @@ STUDY = {
     "sn": ("edema .", "edema .", {}),
     "sw": ("edema . fracture .", "edema .", {"no_prior": "pneumonia ."}),
     "mn": ("edema . pneumonia .", "pneumonia .", {"no_lateral": "edema ."}),
-    "mw": ("edema . fracture . pneumonia .", "edema .", {"no_lateral": "pneumonia .", "no_prior": "fracture ."}),
+    "mw": (
+        "edema . fracture . pneumonia .",
+        "edema .",
+        {"no_lateral": "pneumonia .", "no_prior": "fracture ."},
+    ),
 }
 PRIOR = "fracture . cardiomegaly ."
 
 
 def test_sources_in_the_scores_of_decoded_reports_and_of_any_others(tmp_path, quick_meteor) -> None:
-    """``mn`` and ``mw`` are held against the reference of ``sn`` and ``sw``, which is decoded or not; other systems
-    have no controls, and their references need a column of previous reports."""
+    """``mn`` and ``mw`` are held against the reference of ``sn`` and ``sw``, which is decoded or
+    not; other systems have no controls, and their references need a column of previous reports."""
     rows = [
         {"record_id": f"{c}-1", "context": c, "study_id": "1", "subject_id": "1", "split": "test"}
         | {"report": text, "report_raw": text, "prior_report": PRIOR if c[1] == "w" else None}
@@ -85,7 +100,10 @@ def test_sources_in_the_scores_of_decoded_reports_and_of_any_others(tmp_path, qu
     records = pl.DataFrame(rows, schema=RECORD_SCHEMA)
     records.write_parquet(tmp_path / "records.parquet")
     for context, (_, report, controls) in STUDY.items():
-        for folder, text in {"": report, **{f"controls/{name}": text for name, text in controls.items()}}.items():
+        for folder, text in {
+            "": report,
+            **{f"controls/{name}": text for name, text in controls.items()},
+        }.items():
             line = {"record_id": f"{context}-1", "report": text}
             write_jsonl(tmp_path / "predictions" / folder / f"{context}.jsonl", [line])
 
@@ -96,20 +114,40 @@ def test_sources_in_the_scores_of_decoded_reports_and_of_any_others(tmp_path, qu
     whole, part = decoded(), decoded("mn", "mw")
     assert not KEYS & set(whole["sn"]) and whole["mw"] == part["mw"]
     lateral = {"lateral_only_stated", "lateral_only_stated_without"}
-    assert {key: part["mn"][key] for key in KEYS & set(part["mn"])} == dict(zip(sorted(lateral), (1, 0), strict=True))
+    assert {key: part["mn"][key] for key in KEYS & set(part["mn"])} == dict(
+        zip(sorted(lateral), (1, 0), strict=True)
+    )
     assert set(part["mw"]) >= KEYS
-    expected = {"persisting_stated": 0, "persisting_stated_without": 0, "new_stated": 1, "new_stated_without": 0}
-    expected |= {"prior_f1": 2 / 3, "prior_f1_without": 0, "prior_f1_itself": 1 / 2, "prior_f1_united": 2 / 5}
+    expected = {
+        "persisting_stated": 0,
+        "persisting_stated_without": 0,
+        "new_stated": 1,
+        "new_stated_without": 0,
+    }
+    expected |= {
+        "prior_f1": 2 / 3,
+        "prior_f1_without": 0,
+        "prior_f1_itself": 1 / 2,
+        "prior_f1_united": 2 / 5,
+    }
     assert {key: whole["sw"][key] for key in expected} == pytest.approx(expected)
 
     reports = {f"{context}-1": report for context, (_, report, _) in STUDY.items()}
     foreign = score(records.select("record_id", "report", "prior_report"), reports)
     floors = {key: foreign.scores["all"][key] for key in KEYS & set(foreign.scores["all"])}
     assert floors == pytest.approx(
-        {"persisting_stated": 0, "gone_stated": 0, "new_stated": 2 / 3, "prior_f1": 4 / 7, "prior_f1_itself": 4 / 9}
+        {
+            "persisting_stated": 0,
+            "gone_stated": 0,
+            "new_stated": 2 / 3,
+            "prior_f1": 4 / 7,
+            "prior_f1_itself": 4 / 9,
+        }
     )
     assert not any("needs no training" in note for note in foreign.notes)
-    silent = score(records.select("record_id", "report", "prior_report"), dict.fromkeys(reports, "clear ."))
+    silent = score(
+        records.select("record_id", "report", "prior_report"), dict.fromkeys(reports, "clear .")
+    )
     assert "ALL 0.000 (the previous report itself 0.444)" in silent.notes[-1]
 
 
@@ -138,7 +176,8 @@ def test_truth_is_read_by_study(tmp_path):
 
 
 def test_scores_of_reports_and_of_controls(tmp_path):
-    """Two studies with a fracture each, one with edema besides: the model finds two of three, without a source one."""
+    """Two studies with a fracture each, one with edema besides: the model finds two of three,
+    without a source one."""
     edema = {"finding": "edema", "side": "bilateral", "severity": "mild", "course": "new"}
     latent = true_findings(s1=["edema", "fracture"], s2=["fracture"]).with_columns(
         pl.Series("states", [[edema], []], TRUTH_SCHEMA["states"])

@@ -1,4 +1,5 @@
-"""Coverings and verdicts of the probe: control regions, pictures, tables of boxes, and what rates mean."""
+"""Coverings and verdicts of the probe: control regions, pictures, tables of boxes, and what rates
+mean."""
 
 import re
 from collections.abc import Sequence
@@ -13,8 +14,24 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING, Box, control_region, covered, read_boxes
-from pacer.metrics.probe.use import MEAN_PICTURE, Verdict, _no_effect, finding_uses, records_needed, system_use
+from pacer.metrics.probe.make import (
+    COVERED,
+    ELSEWHERE,
+    GIVEN,
+    SAME_FINDING,
+    Box,
+    control_region,
+    covered,
+    read_boxes,
+)
+from pacer.metrics.probe.use import (
+    MEAN_PICTURE,
+    Verdict,
+    _no_effect,
+    finding_uses,
+    records_needed,
+    system_use,
+)
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world
@@ -28,8 +45,12 @@ def shared(one: Box, other: Box) -> float:
     return max(across, 0) * max(down, 0)
 
 
-@pytest.mark.parametrize(("boxes", "others", "frontal", "expected"), listed_cases(__file__, "regions"))
-def test_a_control_region_is_as_large_and_elsewhere(boxes: list, others: list, frontal: bool, expected: Any) -> None:
+@pytest.mark.parametrize(
+    ("boxes", "others", "frontal", "expected"), listed_cases(__file__, "regions")
+)
+def test_a_control_region_is_as_large_and_elsewhere(
+    boxes: list, others: list, frontal: bool, expected: Any
+) -> None:
     boxes, others = ([Box(*one) for one in group] for group in (boxes, others))
     found = control_region(boxes, others, frontal=frontal)
     if expected is None or found is None:
@@ -59,8 +80,12 @@ def test_boxes_that_cannot_be_meant_are_refused(text: str, problem: str, tmp_pat
 
 
 def test_findings_are_named_as_people_write_them(tmp_path: Path) -> None:
-    (tmp_path / "boxes.csv").write_text("finding,image,x,y,width,height,who\nPleural Effusions,a.png,0,.5,1,.5,me\n")
-    assert read_boxes(tmp_path / "boxes.csv", {"a.png"}) == {"a.png": {"pleural effusion": [Box(0, 0.5, 1, 0.5)]}}
+    (tmp_path / "boxes.csv").write_text(
+        "finding,image,x,y,width,height,who\nPleural Effusions,a.png,0,.5,1,.5,me\n"
+    )
+    assert read_boxes(tmp_path / "boxes.csv", {"a.png"}) == {
+        "a.png": {"pleural effusion": [Box(0, 0.5, 1, 0.5)]}
+    }
 
 
 CHANGES = (GIVEN, SAME_FINDING, ELSEWHERE, COVERED, "another_radiograph", MEAN_PICTURE)
@@ -72,15 +97,23 @@ def key(rates: Sequence[float | None], patients: int) -> pl.DataFrame:
     for change, rate in zip(CHANGES, rates, strict=True):
         affirmed = draw.random(patients) < (rate or 0)
         for number in range(patients) if rate is not None else ():
-            row = {"twin": change, "finding": "edema" if change in CHANGES[1:4] else None, "context": "sn"}
+            row = {
+                "twin": change,
+                "finding": "edema" if change in CHANGES[1:4] else None,
+                "context": "sn",
+            }
             row |= {"record_id": f"r{number}", "study_id": f"s{number}", "subject_id": f"p{number}"}
-            row |= {"frontal": f"lacks{number}" if change == "another_radiograph" else f"has{number}"}
+            row |= {
+                "frontal": f"lacks{number}" if change == "another_radiograph" else f"has{number}"
+            }
             row |= {"reference_positive": ["edema"], "reference_uncertain": []}
             rows.append(row | {"report_positive": ["edema"] if affirmed[number] else []})
             if change == GIVEN:
                 other = {name: f"x{row[name]}" for name in ("record_id", "study_id", "subject_id")}
                 rows.append(row | other | {"frontal": f"lacks{number}", "reference_positive": []})
-    texts = dict.fromkeys(("reference_positive", "reference_uncertain", "report_positive"), pl.List(pl.String))
+    texts = dict.fromkeys(
+        ("reference_positive", "reference_uncertain", "report_positive"), pl.List(pl.String)
+    )
     return pl.DataFrame(rows, schema_overrides=texts, infer_schema_length=None)
 
 
@@ -91,15 +124,23 @@ def test_rates_lead_to_a_verdict(rates: list[float | None], patients: int, expec
     assert ("place" in found.effects) == (rates[2] is not None)
 
 
-@pytest.mark.parametrize(("patients", "apart", "findings", "expected"), listed_cases(__file__, "no_effect"))
+@pytest.mark.parametrize(
+    ("patients", "apart", "findings", "expected"), listed_cases(__file__, "no_effect")
+)
 def test_no_effect_is_shown_only_where_one_of_a_tenth_is_excluded(
     patients: int, apart: int, findings: int, expected: bool
 ) -> None:
-    """Reports of ``apart`` patients lose the finding when it is covered; several findings are tested."""
+    """Reports of ``apart`` patients lose the finding when it is covered; several findings are
+    tested."""
     rows = key([1.0, 1.0, 1.0, 1.0, 0.1, 0.1], patients)
-    lost = (pl.col("twin") == COVERED) & pl.col("record_id").is_in([f"r{number}" for number in range(apart)])
+    lost = (pl.col("twin") == COVERED) & pl.col("record_id").is_in(
+        [f"r{number}" for number in range(apart)]
+    )
     rows = rows.with_columns(report_positive=pl.when(lost).then([]).otherwise("report_positive"))
-    named = [rows.with_columns(pl.col("record_id", "study_id", "subject_id", "frontal") + name) for name in FINDINGS]
+    named = [
+        rows.with_columns(pl.col("record_id", "study_id", "subject_id", "frontal") + name)
+        for name in FINDINGS
+    ]
     renamed = [
         part.with_columns(
             pl.col(column).list.eval(pl.element().replace("edema", name))
@@ -113,7 +154,8 @@ def test_no_effect_is_shown_only_where_one_of_a_tenth_is_excluded(
 
 @pytest.mark.parametrize(("more", "fewer"), [(9, 4), (9, 9), (20, 3), (12, 0)])
 def test_no_effect_has_the_p_value_of_the_score_test(more: int, fewer: int) -> None:
-    """With the likelihood of paired proportions at its largest under a difference of .1, by search."""
+    """With the likelihood of paired proportions at its largest under a difference of .1, by
+    search."""
     columns = {
         "a": [1.0] * more + [0.0] * (100 - more),
         "b": [0.0] * more + [1.0] * fewer + [0.0] * (100 - more - fewer),
@@ -129,7 +171,9 @@ def test_records_of_one_patient_are_no_evidence_of_their_own() -> None:
     rows = key([1.0, 1.0, 1.0, 1.0, 0.1, 0.1], 60)
     assert finding_uses(rows)[0].verdict == Verdict.NOT_THERE
     patient = pl.col("subject_id").str.extract(r"(\d+)$").cast(pl.Int64) % 30
-    fewer = rows.with_columns(subject_id=pl.format("{}{}", pl.col("subject_id").str.head(1), patient))
+    fewer = rows.with_columns(
+        subject_id=pl.format("{}{}", pl.col("subject_id").str.head(1), patient)
+    )
     assert finding_uses(fewer)[0].verdict == Verdict.UNCLEAR
 
 
@@ -142,17 +186,31 @@ def test_another_patients_picture_counts_only_where_that_patient_lacks_the_findi
 
 
 def test_swapped_sides_are_seen_in_the_figures_of_the_probe(tmp_path: Path) -> None:
-    """Two systems write the phantom's reports in other words; one of them says left for right and right for left."""
+    """Two systems write the phantom's reports in other words; one of them says left for right and
+    right for left."""
     studies = [patient.studies[0] for patient in make_world(7, 120)]
     rows = [
-        {"twin": GIVEN, "finding": None, "context": "sn", "probe_id": name, "record_id": name, "frontal": name}
+        {
+            "twin": GIVEN,
+            "finding": None,
+            "context": "sn",
+            "probe_id": name,
+            "record_id": name,
+            "frontal": name,
+        }
         | {"study_id": name, "subject_id": name, "reference": report_of(study, "sn").text}
         for study in studies
         for name in [study.study_id]
     ]
-    key, sides = pl.DataFrame(rows, schema_overrides={"finding": pl.String}), {"left": "right", "right": "left"}
+    key, sides = (
+        pl.DataFrame(rows, schema_overrides={"finding": pl.String}),
+        {"left": "right", "right": "left"},
+    )
     texts = [write_report(study, "sn", study.rng(1000)).text for study in studies]
-    swapped = [re.sub(r"\b(left|right)\b", lambda found: sides[found[0].lower()], text, flags=re.I) for text in texts]
+    swapped = [
+        re.sub(r"\b(left|right)\b", lambda found: sides[found[0].lower()], text, flags=re.I)
+        for text in texts
+    ]
     systems = []
     for reports in (texts, swapped):
         key.select("probe_id", report=pl.Series(reports)).write_csv(tmp_path / "r.csv")
@@ -161,11 +219,17 @@ def test_swapped_sides_are_seen_in_the_figures_of_the_probe(tmp_path: Path) -> N
     unclear = "cannot tell: 13 findings"
     assert list(map(verdict_sentence, systems)) == [unclear, f"{unclear}; side not above chance"]
     assert right["chance"] == wrong["chance"] and right["severity"] == wrong["severity"]
-    assert right["side"].verdict == "above chance" and wrong["side"].score.high < 0 and right["side"].score.second > 0.9
+    assert (
+        right["side"].verdict == "above chance"
+        and wrong["side"].score.high < 0
+        and right["side"].score.second > 0.9
+    )
     assert wrong["side"].score.counts[1] == right["side"].score.counts[1] > 20
     assert right["course"].score.counts == (0, 0) and right["course"].score.difference is None
 
 
 @pytest.mark.parametrize(("half", "records", "tests", "expected"), listed_cases(__file__, "needed"))
-def test_records_that_would_show_an_effect(half: float, records: int, tests: int, expected: int) -> None:
+def test_records_that_would_show_an_effect(
+    half: float, records: int, tests: int, expected: int
+) -> None:
     assert records_needed(Difference(0, 0, 0, -half, half, 1), records, tests) == expected

@@ -1,4 +1,5 @@
-"""A checkpoint is the trained weights and fits the models it was trained on; LLM-RG4's weights as one."""
+"""A checkpoint is the trained weights and fits the models it was trained on; LLM-RG4's weights as
+one."""
 
 import json
 import shutil
@@ -43,7 +44,8 @@ def written(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 @pytest.fixture
 def saved(written: tuple[Pacer, Path], tmp_path: Path) -> tuple[Pacer, Path]:
-    """A copy of both, for a test that changes them, in another place: the path to the parent is relative."""
+    """A copy of both, for a test that changes them, in another place: the path to the parent is
+    relative."""
     model, folder = written
     shutil.copytree(folder, tmp_path / "saved")
     return model, tmp_path / "saved"
@@ -52,9 +54,16 @@ def saved(written: tuple[Pacer, Path], tmp_path: Path) -> tuple[Pacer, Path]:
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
 def test_a_checkpoint_is_what_was_trained(name: str, written: tuple[Pacer, Path]) -> None:
     model, folder = written
-    parts = {n: p for n, p in model.named_parameters() if n.startswith("calibrator.") == (name == "calibrate")}
+    parts = {
+        n: p
+        for n, p in model.named_parameters()
+        if n.startswith("calibrator.") == (name == "calibrate")
+    }
     trained = {n: p for n, p in parts.items() if p.requires_grad}
-    assert sorted(file.name for file in (folder / name).iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(file.name for file in (folder / name).iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
     assert load_file(folder / name / "model.safetensors").keys() == trained.keys()
     size = sum(parameter.numel() * parameter.element_size() for parameter in trained.values())
     assert size < (folder / name / "model.safetensors").stat().st_size <= 1.05 * size
@@ -68,7 +77,10 @@ def test_calibrate_comes_back_with_its_parent(saved, backbones: Path) -> None:
     assert set(weights) == set(own)
     assert all(torch.equal(weights[name], own[name]) for name in own)
     loaded, _ = load_model(directory / "calibrate", backbones)
-    assert not any(parameter.requires_grad for parameter in loaded.parameters()) and not loaded.training
+    assert (
+        not any(parameter.requires_grad for parameter in loaded.parameters())
+        and not loaded.training
+    )
     for name, value in loaded.named_parameters():
         if name in own:
             assert torch.equal(value, own[name]), name
@@ -78,7 +90,9 @@ def test_another_parent_in_the_parents_place_is_refused(saved, backbones: Path) 
     _, directory = saved
     shutil.rmtree(directory / "parent")
     for _ in range(2):  # none, then another
-        with pytest.raises(CheckpointError, match=r"parent is not the model that .*calibrate started from"):
+        with pytest.raises(
+            CheckpointError, match=r"parent is not the model that .*calibrate started from"
+        ):
             load_model(directory / "calibrate", backbones)
         save_model(directory / "parent", moved_model(backbones, PARENT, seed=4), backbones, PARENT)
 
@@ -92,33 +106,56 @@ def test_another_frozen_model_is_named(name: str, saved, other_backbones: Path) 
     content[-1] ^= 1
     file.write_bytes(content)
     for checkpoint in ("parent", "calibrate"):
-        with pytest.raises(CheckpointError, match=f"{checkpoint} was trained with a different {name} backbone"):
+        with pytest.raises(
+            CheckpointError, match=f"{checkpoint} was trained with a different {name} backbone"
+        ):
             load_model(directory / checkpoint, other_backbones)
 
 
-@pytest.mark.parametrize("group", [{"calibrate": {"rank": 5}}, {"features": {"depths": [2, 3]}}], ids=str)
-def test_weights_of_another_model_are_refused_with_their_names(group: dict, saved, backbones: Path) -> None:
+@pytest.mark.parametrize(
+    "group", [{"calibrate": {"rank": 5}}, {"features": {"depths": [2, 3]}}], ids=str
+)
+def test_weights_of_another_model_are_refused_with_their_names(
+    group: dict, saved, backbones: Path
+) -> None:
     _, directory = saved
     _, weights = load_weights(directory / "calibrate")
-    other = build_model(backbones, specification(**{n: WIDE.get(n, {}) | group.get(n, {}) for n in {*WIDE, *group}}))
+    other = build_model(
+        backbones, specification(**{n: WIDE.get(n, {}) | group.get(n, {}) for n in {*WIDE, *group}})
+    )
     before = {name: parameter.clone() for name, parameter in other.named_parameters()}
-    with pytest.raises(CheckpointError, match=r"does not match this model: (different shapes|unknown weights): \w"):
+    with pytest.raises(
+        CheckpointError, match=r"does not match this model: (different shapes|unknown weights): \w"
+    ):
         load_strictly(other, weights, directory / "calibrate")
-    assert all(torch.equal(value, before[name]) for name, value in other.named_parameters())  # nothing half-loaded
+    assert all(
+        torch.equal(value, before[name]) for name, value in other.named_parameters()
+    )  # nothing half-loaded
 
 
-def test_frozen_weights_need_not_be_in_a_checkpoint_and_trained_ones_must(saved, backbones: Path) -> None:
+def test_frozen_weights_need_not_be_in_a_checkpoint_and_trained_ones_must(
+    saved, backbones: Path
+) -> None:
     model, directory = saved
     _, weights = load_weights(directory / "calibrate")
-    assert not any(name.startswith(("endpoint_norm.", "language.lm_head", "language.model.embed")) for name in weights)
+    assert not any(
+        name.startswith(("endpoint_norm.", "language.lm_head", "language.model.embed"))
+        for name in weights
+    )
     assert all("lora_" in name for name in weights if name.startswith("language."))
-    for gone in ("calibrator.up.weight", "interface.queries", next(n for n in weights if "lora_B" in n)):
+    for gone in (
+        "calibrator.up.weight",
+        "interface.queries",
+        next(n for n in weights if "lora_B" in n),
+    ):
         with pytest.raises(CheckpointError, match=f"missing weights: {gone}"):
             load_strictly(model, {n: t for n, t in weights.items() if n != gone}, "x")
 
 
 @pytest.mark.parametrize(("change", "message"), listed_cases(__file__, "records"))
-def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved, change: dict, message: str) -> None:
+def test_the_key_that_a_record_has_too_many_or_too_few_is_named(
+    saved, change: dict, message: str
+) -> None:
     _, directory = saved
     file = directory / "parent" / "config.json"
     content = json.loads(file.read_text())
@@ -126,7 +163,9 @@ def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved, change: d
     refine = content["model"]["refine"] | change
     content["model"]["refine"] = {key: value for key, value in refine.items() if value is not None}
     file.write_text(json.dumps(content))
-    with pytest.raises(CheckpointError, match=rf"parent/config\.json .*{message}.* or train the model again"):
+    with pytest.raises(
+        CheckpointError, match=rf"parent/config\.json .*{message}.* or train the model again"
+    ):
         read_record(directory / "parent")
     with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
         read_record(directory)
@@ -137,7 +176,8 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def alike(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny models with image and text states of one width, as RAD-DINO and CXR-BERT have them."""
+    """The tiny models with image and text states of one width, as RAD-DINO and CXR-BERT have
+    them."""
     copy = tmp_path_factory.mktemp("alike") / "backbones"
     shutil.copytree(backbones, copy)
     config = BertConfig.from_pretrained(copy / "text", hidden_size=WIDTH)
@@ -156,7 +196,10 @@ def released(params: Params, alike: Path, tmp_path_factory: pytest.TempPathFacto
     torch.manual_seed(2)
     model = build_model(alike, specification_of("parent", params))
     own = {name: torch.randn_like(tensor) for name, tensor in model.interface.state_dict().items()}
-    state = {theirs: own[ours][None] if ours == "queries" else own[ours] for ours, theirs in interface_names().items()}
+    state = {
+        theirs: own[ours][None] if ours == "queries" else own[ours]
+        for ours, theirs in interface_names().items()
+    }
     for name, tensor in model.language.named_parameters():
         if "lora_" in name:
             state[f"llama_model.base_model.model.{name}"] = torch.randn_like(tensor)
@@ -165,7 +208,9 @@ def released(params: Params, alike: Path, tmp_path_factory: pytest.TempPathFacto
     return file
 
 
-def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, released, alike, tmp_path) -> None:
+def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(
+    params, released, alike, tmp_path
+) -> None:
     weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
     model, record = load_model(tmp_path / "llm_rg4", alike)
     assert (record.phase, record.step) == ("parent", 9)
@@ -175,7 +220,11 @@ def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, rel
     for name, tensor in weights.interface.items():
         assert torch.equal(model.interface.state_dict()[name], tensor)
     merged = dict(model.language.named_parameters())
-    assert len(weights.lora) == 2 * len([name for name in merged if name.endswith("lora_A.default.weight")]) > 0
+    assert (
+        len(weights.lora)
+        == 2 * len([name for name in merged if name.endswith("lora_A.default.weight")])
+        > 0
+    )
     assert not list(model.router.parameters())
 
 
@@ -188,11 +237,15 @@ def test_the_parent_phase_can_start_from_it(params, released, alike, tmp_path) -
         assert torch.equal(dict(model.language.named_parameters())[name], tensor)
     for name, tensor in weights.interface.items():
         assert torch.equal(model.interface.state_dict()[name], tensor)
-    assert before and all(torch.equal(model.router.state_dict()[name], tensor) for name, tensor in before.items())
+    assert before and all(
+        torch.equal(model.router.state_dict()[name], tensor) for name, tensor in before.items()
+    )
 
 
 @pytest.mark.parametrize(("group", "change", "message"), listed_cases(__file__, "others"))
-def test_parameters_that_do_not_describe_the_file(params, released, alike, tmp_path, group, change, message) -> None:
+def test_parameters_that_do_not_describe_the_file(
+    params, released, alike, tmp_path, group, change, message
+) -> None:
     values = params.model_dump()
     values[group] |= change
     with pytest.raises(CheckpointError, match=message):

@@ -31,7 +31,9 @@ def built(folder: Path, targets: list[str] | None) -> Pacer:
     torch.manual_seed(3)
     language = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     lora = {"lora": {"targets": targets}}
-    return from_modules(language, torch.nn.LayerNorm(WIDTH), 20, specification("parent", **lora)).eval()
+    return from_modules(
+        language, torch.nn.LayerNorm(WIDTH), 20, specification("parent", **lora)
+    ).eval()
 
 
 def one_batch(length: int = 30) -> TrainingBatch:
@@ -56,7 +58,8 @@ def one_batch(length: int = 30) -> TrainingBatch:
 
 @torch.no_grad()
 def test_tokens_are_embedded_as_the_model_does_and_visual_tokens_as_they_are(folder: Path) -> None:
-    """Gemma multiplies embeddings by the root of its width, but not ``inputs_embeds``, nor its own image tokens."""
+    """Gemma multiplies embeddings by the root of its width, but not ``inputs_embeds``, nor its own
+    image tokens."""
     model, batch = built(folder, None), one_batch()
     embedded = model.embed(batch)
     own = model.language.model.embed_tokens(batch.ids)
@@ -80,13 +83,23 @@ def test_states_at_predicted_tokens_do_not_depend_on_what_is_left_out(folder: Pa
 
 
 def test_lora_by_name_or_where_peft_puts_it(folder: Path) -> None:
-    for targets, expected in ((None, {"q_proj", "v_proj"}), (["o_proj", "up_proj"], {"o_proj", "up_proj"})):
-        trained = [name for name, p in built(folder, targets).language.named_parameters() if p.requires_grad]
-        assert {name.split(".")[-4] for name in trained} == expected and all("lora_" in name for name in trained)
+    for targets, expected in (
+        (None, {"q_proj", "v_proj"}),
+        (["o_proj", "up_proj"], {"o_proj", "up_proj"}),
+    ):
+        trained = [
+            name
+            for name, p in built(folder, targets).language.named_parameters()
+            if p.requires_grad
+        ]
+        assert {name.split(".")[-4] for name in trained} == expected and all(
+            "lora_" in name for name in trained
+        )
 
 
 def test_the_beam_search_takes_the_attention_that_it_knows(folder: Path) -> None:
-    """Mistral's and Gemma's have sliding windows here; the others' search gives the tokens of ``generate``."""
+    """Mistral's and Gemma's have sliding windows here; the others' search gives the tokens of
+    ``generate``."""
     language = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
     unknown = unknown_attention(language.config)
     assert bool(unknown) == (language.config.model_type in ("mistral", "gemma3_text"))
@@ -99,7 +112,13 @@ def test_the_beam_search_takes_the_attention_that_it_knows(folder: Path) -> None
     assert found(BeamSearch(language, decode, eos), prefixes) == expected
 
 
-RECORD = {"view": "PA", "sections": "findings+impression", "indication": None, "history": None, "commit": False}
+RECORD = {
+    "view": "PA",
+    "sections": "findings+impression",
+    "indication": None,
+    "history": None,
+    "commit": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +127,12 @@ def tokenizer(backbones):
 
 
 DIRECT = (
-    "</Img> Write radiological finding and impression for this posterior anterior chest X-ray visual feature. "
-    "\nAssistant:"
+    "</Img> Write radiological finding and impression for this posterior anterior chest X-ray "
+    "visual feature. \nAssistant:"
 )
 COMMITMENT = (
-    "visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report "
-    "in <REPORT>. \nAssistant:"
+    "visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output "
+    "the final report in <REPORT>. \nAssistant:"
 )
 
 
@@ -124,16 +143,25 @@ def test_the_instruction_is_upstreams_and_the_commitment_suffix_part_of_it() -> 
     assert instruction(**RECORD | {"commit": True})[1].endswith(COMMITMENT)
 
 
-@pytest.mark.parametrize(("view", "sections", "unknown_view", "expected"), listed_cases(__file__, "tasks"))
+@pytest.mark.parametrize(
+    ("view", "sections", "unknown_view", "expected"), listed_cases(__file__, "tasks")
+)
 def test_task_strings(view: str, sections: str, unknown_view, expected: str) -> None:
-    assert task(view, sections, unknown_view) == "\n" * (view == "other") + f"Write radiological {expected}"
+    assert (
+        task(view, sections, unknown_view)
+        == "\n" * (view == "other") + f"Write radiological {expected}"
+    )
 
 
 def test_as_upstream_a_long_history_takes_the_image_marker_with_it(tokenizer) -> None:
     record = {**RECORD, "history": "pain " * 100}
     text = instruction(**record)[0]
-    upstreams = tokenizer(text, add_special_tokens=False, truncation=True, max_length=20)["input_ids"]
-    ids = build_prompt(tokenizer, record, commit=False, before_tokens=20, truncation="upstream").before
+    upstreams = tokenizer(text, add_special_tokens=False, truncation=True, max_length=20)[
+        "input_ids"
+    ]
+    ids = build_prompt(
+        tokenizer, record, commit=False, before_tokens=20, truncation="upstream"
+    ).before
     assert len(ids) == 20 and ids == upstreams
     for short in (RECORD, {**RECORD, "history": "pain"}):
         assert build_prompt(tokenizer, short, commit=False, truncation="upstream") == build_prompt(
@@ -144,7 +172,12 @@ def test_as_upstream_a_long_history_takes_the_image_marker_with_it(tokenizer) ->
 #: Parts of the model, and the prefixes of their parameters' names.
 PARTS = {
     "router": ("router.",),
-    "interfaces": ("interface.queries", "interface.frontal.", "interface.lateral.", "interface.prior."),
+    "interfaces": (
+        "interface.queries",
+        "interface.frontal.",
+        "interface.lateral.",
+        "interface.prior.",
+    ),
     "fusion": ("interface.fusion", "interface.fusion_norm"),
     "LoRA": ("language.",),
     "calibrator": ("calibrator.",),
@@ -159,16 +192,24 @@ def linear(inside: int, outside: int) -> int:
 def test_trainable_parameters_are_those_of_the_published_layers() -> None:
     params = profile("mimic_rg4")
     with torch.device("meta"):
-        language = LlamaForCausalLM(LlamaConfig(vocab_size=32_000))  # Vicuna-7B's shapes are its defaults
-        model = from_modules(language, torch.nn.LayerNorm(V), V, specification_of("calibrate", params))
+        language = LlamaForCausalLM(
+            LlamaConfig(vocab_size=32_000)
+        )  # Vicuna-7B's shapes are its defaults
+        model = from_modules(
+            language, torch.nn.LayerNorm(V), V, specification_of("calibrate", params)
+        )
     counts = {phase: {} for phase in ("warmup", "parent", "calibrate")}
     for phase, (part, starts) in product(counts, PARTS.items()):
         trained = phase_of(phase, params).trainable
-        counts[phase][part] = sum(p.numel() for n, p in model.named_parameters() if n.startswith(starts) and trained(n))
+        counts[phase][part] = sum(
+            p.numel() for n, p in model.named_parameters() if n.startswith(starts) and trained(n)
+        )
 
     router = 3 * (2 * V + linear(V, V)) + V + 3 + 2 * V + linear(V, V) + 1
     attention = 3 * linear(V, V) + 2 * V + linear(V, V)  # with the bias key and value
-    branch = attention + 2 * V + linear(V, V) + 2 * V + linear(V, HIDDEN) + linear(HIDDEN, D) + 2 * D
+    branch = (
+        attention + 2 * V + linear(V, V) + 2 * V + linear(V, HIDDEN) + linear(HIDDEN, D) + 2 * D
+    )
     fusion = linear(3 * D, D) + 2 * D
     lora = 32 * 2 * RANK * (D + D)
     calibrator = 4 * D + linear(3 * D, D) + linear(D, 1) + 2 * D + 2 * 16 * D

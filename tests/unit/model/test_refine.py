@@ -1,7 +1,9 @@
-"""The router with every mixer of ``MIXERS``, the interface, the calibrator; and what must not matter to the model.
+"""The router with every mixer of ``MIXERS``, the interface, the calibrator; and what must not
+matter to the model.
 
-"Equal" is bit for bit where the same operations run on tensors of the same shapes. Where shapes differ the order of
-sums may differ too, and the tolerance is 1e-5 of the largest number, in float32.
+"Equal" is bit for bit where the same operations run on tensors of the same shapes. Where shapes
+differ the order of sums may differ too, and the tolerance is 1e-5 of the largest number, in
+float32.
 """
 
 from collections import defaultdict
@@ -45,8 +47,8 @@ def router_of(variant: str, d_routing: int | None = None) -> DepthRouter:
 
 
 def unreachable(router: DepthRouter, states: tuple[Tensor, Tensor]) -> list[int]:
-    """The depths, counted from 0, that training could never use: with an output that is not zero, as after the first
-    update, the gradient of what they add to the mixture is zero."""
+    """The depths, counted from 0, that training could never use: with an output that is not zero,
+    as after the first update, the gradient of what they add to the mixture is zero."""
     moved(router.out)
     router(*states)[0].square().sum().backward()
     return [k for k, align in enumerate(router.align) if not align.weight.grad.any()]
@@ -54,7 +56,9 @@ def unreachable(router: DepthRouter, states: tuple[Tensor, Tensor]) -> list[int]
 
 @pytest.mark.parametrize("d_routing", [None, 5])
 @pytest.mark.parametrize("variant", MIXERS)
-def test_every_mixer_starts_at_the_endpoint_with_every_depth_in_reach(variant: str, d_routing, states) -> None:
+def test_every_mixer_starts_at_the_endpoint_with_every_depth_in_reach(
+    variant: str, d_routing, states
+) -> None:
     router = router_of(variant, d_routing)
     assert torch.equal(router(*states)[0], states[1])
     assert unreachable(router, states) == []
@@ -68,16 +72,21 @@ def test_depth_weights_are_shares_and_follow_from_the_image_itself(variant: str,
     assert weights.shape == (3, PATCHES, DEPTHS) and (weights >= 0).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, PATCHES))
     assert variant == "endpoint" or not torch.equal(refined, states[1])
-    single = [router(depths[None], endpoint[None]) for depths, endpoint in zip(*states, strict=True)]
+    single = [
+        router(depths[None], endpoint[None]) for depths, endpoint in zip(*states, strict=True)
+    ]
     exact = router.double()(*(each.double() for each in states))
     for place, values in enumerate((refined, weights)):
-        torch.testing.assert_close(torch.cat([each[place] for each in single]), values, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            torch.cat([each[place] for each in single]), values, rtol=1e-5, atol=1e-6
+        )
         assert exact[place].dtype == torch.float64
         torch.testing.assert_close(exact[place].float(), values, rtol=1e-5, atol=1e-6)
 
 
 class LargestOfTies(Global):
-    """The three largest of four: at the start all are equal, and the one that loses the tie gets no gradient."""
+    """The three largest of four: at the start all are equal, and the one that loses the tie gets no
+    gradient."""
 
     @staticmethod
     def weights(router: DepthRouter, aligned: Tensor) -> Tensor:
@@ -120,7 +129,9 @@ def observed(lateral: list[bool], prior: list[bool]) -> RefinedSources:
     frontal, *others = sources()
     available = torch.tensor([lateral, prior]).T
     rows = [own.nonzero().squeeze(1) for own in available.unbind(1)]
-    states = [own[places] if len(places) else None for own, places in zip(others, rows, strict=True)]
+    states = [
+        own[places] if len(places) else None for own, places in zip(others, rows, strict=True)
+    ]
     return RefinedSources(
         availability=available,
         frontal=frontal,
@@ -150,7 +161,9 @@ def test_a_source_may_start_as_the_frontal_does(source: str, slot: int) -> None:
     reader = model.frontal if source == "lateral" else part
     own = reader(model.compress_frontal(states["frontal"]), states[source])
     torch.testing.assert_close(found.tokens[:, slot], model.frontal.to_model(own))
-    torch.testing.assert_close(found.fused, model.fusion_norm(found.tokens[:, 0] + 0.5 * found.tokens[:, slot]))
+    torch.testing.assert_close(
+        found.fused, model.fusion_norm(found.tokens[:, 0] + 0.5 * found.tokens[:, slot])
+    )
     if source == "prior":
         torch.testing.assert_close(part.attention.state_dict(), before)
         torch.testing.assert_close(part.mix.weight, model.frontal.mix.weight)
@@ -164,7 +177,9 @@ def test_an_absent_source_gets_no_gradient_at_all(absent: str) -> None:
     slot = ("frontal", "lateral", "prior").index(absent)
     assert not found.tokens[:, slot].any()
     missing = {name for name, parameter in model.named_parameters() if parameter.grad is None}
-    assert missing == {name for name, _ in model.named_parameters() if name.startswith(f"{absent}.")}
+    assert missing == {
+        name for name, _ in model.named_parameters() if name.startswith(f"{absent}.")
+    }
 
 
 def calibrator() -> PrefixCalibrator:
@@ -178,7 +193,9 @@ def test_dropout_is_in_the_bottleneck() -> None:
     module = PrefixCalibrator(12, rank=1, dropout=0.5).train()
     torch.nn.init.normal_(module.up.weight)
     mask, available = torch.ones(4, 25, dtype=torch.bool), torch.ones(4, 2, dtype=torch.bool)
-    dropped = module(torch.randn(4, 25, 12), mask, torch.randn(4, 3, 4, 12), available).residual == 0
+    dropped = (
+        module(torch.randn(4, 25, 12), mask, torch.randn(4, 3, 4, 12), available).residual == 0
+    )
     assert torch.equal(dropped.any(-1), dropped.all(-1)) and 20 < dropped.all(-1).sum() < 80
 
 
@@ -186,7 +203,9 @@ def test_dropout_is_in_the_bottleneck() -> None:
     st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=5),
     st.sampled_from([float("nan"), float("inf"), 1e38]),
 )
-def test_absent_sources_reach_neither_the_outputs_nor_the_gradients(sources: list, spoilt: float) -> None:
+def test_absent_sources_reach_neither_the_outputs_nor_the_gradients(
+    sources: list, spoilt: float
+) -> None:
     module, available = calibrator(), torch.tensor(sources)
     torch.manual_seed(2)
     prefix, mask = torch.randn(len(sources), 5, 12), torch.ones(len(sources), 5, dtype=torch.bool)
@@ -199,11 +218,14 @@ def test_absent_sources_reach_neither_the_outputs_nor_the_gradients(sources: lis
         result = module(prefix, mask, tokens, available)
         (result.prefix.square().sum() + result.gate.sum()).backward()
         assert torch.equal(tokens.grad * ~observed, torch.zeros_like(own))
-        results.append([*result, tokens.grad, *(parameter.grad for parameter in module.parameters())])
+        results.append(
+            [*result, tokens.grad, *(parameter.grad for parameter in module.parameters())]
+        )
     assert all(torch.equal(clean, other) for clean, other in zip(*results, strict=True))
 
 
-#: One record of each context, in the order sn, sw, mn, mw, with prompts and targets of different lengths.
+#: One record of each context, in the order sn, sw, mn, mw, with prompts and targets of different
+#: lengths.
 ROWS = [0, 9, 18, 27]
 COMMITS = [True, False, False, True]
 
@@ -225,15 +247,20 @@ def assert_near(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=1e-5 * other.abs().max().item())
 
 
-# ------------------------------------------------------------------------------------------------------------ the start
+# ------------------------------------------------------------------------------------------
+# the start
 
 
 @pytest.mark.parametrize("variant", MIXERS)
 @pytest.mark.parametrize("cues", ["h", "he", "hz", "hze"])
-def test_every_variant_starts_as_the_model_without_it(variant: str, cues: str, examples, backbones) -> None:
+def test_every_variant_starts_as_the_model_without_it(
+    variant: str, cues: str, examples, backbones
+) -> None:
     batch = examples.batch(ROWS, COMMITS, 0.35)
     full, base = (
-        build_model(backbones, specification(refine={"variant": variant}, calibrate={"gate_inputs": cues})).eval()
+        build_model(
+            backbones, specification(refine={"variant": variant}, calibrate={"gate_inputs": cues})
+        ).eval()
         for variant, cues in ((variant, cues), ("endpoint", "none"))
     )
     assert base.calibrator is None and not list(base.router.parameters())
@@ -247,11 +274,13 @@ def test_every_variant_starts_as_the_model_without_it(variant: str, cues: str, e
     torch.testing.assert_close(outcome.gate, torch.sigmoid(torch.full((4,), -2.2)))
 
 
-# ---------------------------------------------------------------------------------------------------- target-blindness
+# ------------------------------------------------------------------------------------------
+# target-blindness
 
 
 def test_a_later_token_changes_no_earlier_logit(examples, backbones) -> None:
-    """Bit for bit: the shapes stay the same, and what is masked out of attention has a weight of exactly zero."""
+    """Bit for bit: the shapes stay the same, and what is masked out of attention has a weight of
+    exactly zero."""
     model, batch = moved_model(backbones), examples.batch(ROWS, COMMITS, 0.35)
     before = run(model, batch)
     start = int(batch.prefix_length.min())
@@ -266,7 +295,8 @@ def test_a_later_token_changes_no_earlier_logit(examples, backbones) -> None:
         assert torch.equal(changed, target)
 
 
-# -------------------------------------------------------------------------------------------- absent sources are free
+# ------------------------------------------------------------------------------------------
+# absent sources are free
 
 
 @contextmanager
@@ -280,7 +310,9 @@ def watched(model: Pacer) -> Iterator[tuple[Pacer, dict[str, list[int]]]]:
         "frontal": model.interface.frontal,
     }
     hooks = [
-        part.register_forward_hook(lambda m, arguments, out, name=name: sizes[name].append(len(arguments[0])))
+        part.register_forward_hook(
+            lambda m, arguments, out, name=name: sizes[name].append(len(arguments[0]))
+        )
         for name, part in parts.items()
     ]
     try:
@@ -290,7 +322,9 @@ def watched(model: Pacer) -> Iterator[tuple[Pacer, dict[str, list[int]]]]:
             hook.remove()
 
 
-@pytest.mark.parametrize("rows", [[0, 1, 2], [9, 0], [18, 0, 1], [27, 28], [27, 0, 18, 9, 10]], ids=str)
+@pytest.mark.parametrize(
+    "rows", [[0, 1, 2], [9, 0], [18, 0, 1], [27, 28], [27, 0, 18, 9, 10]], ids=str
+)
 def test_only_present_sources_are_read_and_computed(
     rows: list[int], examples, features, backbones, monkeypatch
 ) -> None:
@@ -300,7 +334,9 @@ def test_only_present_sources_are_read_and_computed(
     records, asked = [examples.table.row(row) for row in rows], []
     for name in ("depth_states", "prior_states"):
         read = getattr(features, name)
-        monkeypatch.setattr(features, name, lambda keys, read=read: asked.append(keys) or read(keys))
+        monkeypatch.setattr(
+            features, name, lambda keys, read=read: asked.append(keys) or read(keys)
+        )
     batch = examples.batch(rows, [False] * len(rows), 0.35)
     laterals = [record["lateral"] for record in records if record["context"][0] == "m"]
     priors = [record["prior_report"] for record in records if record["context"][1] == "w"]
@@ -326,7 +362,9 @@ def test_states_that_nobody_wants_are_not_computed_and_the_others_stay(examples,
     model, batch = moved_model(backbones), examples.batch(ROWS, COMMITS, 0.35)
     computed: list[tuple] = []
     last = model.language.model.layers[-1].mlp
-    last.gate_proj.register_forward_hook(lambda module, inputs, out: computed.append(tuple(inputs[0].shape)))
+    last.gate_proj.register_forward_hook(
+        lambda module, inputs, out: computed.append(tuple(inputs[0].shape))
+    )
     with torch.no_grad():
         inputs = model.embed(batch).inputs
         whole, some = model.hidden(inputs), model.predicting_states(inputs, batch)
@@ -354,10 +392,13 @@ def test_lora_is_merged_into_half_precision_with_one_rounding(backbones: Path) -
         expected.append(sums.to(torch.bfloat16))
     built.merge_lora()
     assert layers and all(
-        torch.equal(layer.get_base_layer().weight, known) for layer, known in zip(layers, expected, strict=True)
+        torch.equal(layer.get_base_layer().weight, known)
+        for layer, known in zip(layers, expected, strict=True)
     )
 
 
 def test_heads_that_do_not_divide_the_width_are_refused(backbones: Path) -> None:
-    with pytest.raises(ConfigError, match=r"interface.num_heads \(3\) must divide the width of the vision encoder"):
+    with pytest.raises(
+        ConfigError, match=r"interface.num_heads \(3\) must divide the width of the vision encoder"
+    ):
         build_model(backbones, specification(interface={"num_heads": 3}))

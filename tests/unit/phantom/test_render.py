@@ -1,4 +1,5 @@
-"""Radiographs and reports of a world show and state what its truth has, where it is, and nothing else."""
+"""Radiographs and reports of a world show and state what its truth has, where it is, and nothing
+else."""
 
 import re
 from collections import Counter
@@ -16,7 +17,13 @@ from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.phantom import language
 from pacer.phantom.canvas import Canvas
-from pacer.phantom.language import contexts_of, fullest_report_of, phantom_tokenizer, report_of, sample_texts
+from pacer.phantom.language import (
+    contexts_of,
+    fullest_report_of,
+    phantom_tokenizer,
+    report_of,
+    sample_texts,
+)
 from pacer.phantom.render import VIEWS, render, render_with_masks, training_images, visible_findings
 from pacer.phantom.wording import remarks
 from pacer.phantom.world import FINDING_PRIORS, make_world
@@ -30,7 +37,10 @@ GLOBAL = {"cardiomegaly", "enlarged mediastinum", "edema"}
 def difference(finding, seed, view, lateral_only=False):
     """Absolute change that the finding makes, per cell [8, 8], and its mask."""
     with_it = example_study(finding, seed, lateral_only=lateral_only)
-    change = np.abs(render(with_it, SIZE, view)[0].astype(float) - render(example_study(None, seed), SIZE, view)[0])
+    change = np.abs(
+        render(with_it, SIZE, view)[0].astype(float)
+        - render(example_study(None, seed), SIZE, view)[0]
+    )
     cells = change.reshape(GRID, SIZE // GRID, GRID, SIZE // GRID).mean(axis=(1, 3))
     mask = render_with_masks(with_it, SIZE, view, GRID)[1][FINDINGS.index(finding)]
     return change, cells, mask
@@ -62,7 +72,9 @@ def test_lateral_only_findings_leave_the_frontal_untouched(finding):
     study = example_study(finding, 6, lateral_only=True)
     assert visible_findings(study, "frontal") == frozenset()
     assert visible_findings(study, "lateral") == {finding}
-    assert np.array_equal(render(study, SIZE, "frontal")[0], render(example_study(None, 6), SIZE, "frontal")[0])
+    assert np.array_equal(
+        render(study, SIZE, "frontal")[0], render(example_study(None, 6), SIZE, "frontal")[0]
+    )
     assert render_with_masks(study, SIZE, "frontal", GRID)[1].max() == 0
     change, cells, mask = difference(finding, 6, "lateral", lateral_only=True)
     assert np.sort(change, axis=None)[-60:].mean() > 20
@@ -75,13 +87,21 @@ def test_what_the_previous_report_alone_tells_shows_nowhere(finding):
     hidden = replace(study, findings={finding: replace(study.findings[finding], prior_only=True)})
     for view in VIEWS:
         assert visible_findings(hidden, view) == frozenset()
-        assert np.array_equal(render(hidden, SIZE, view)[0], render(example_study(None, 6), SIZE, view)[0])
+        assert np.array_equal(
+            render(hidden, SIZE, view)[0], render(example_study(None, 6), SIZE, view)[0]
+        )
         assert render_with_masks(hidden, SIZE, view, GRID)[1].max() == 0
 
 
-@pytest.mark.parametrize(("side", "half"), [("right", slice(SIZE // 2)), ("left", slice(SIZE // 2, None))])
+@pytest.mark.parametrize(
+    ("side", "half"), [("right", slice(SIZE // 2)), ("left", slice(SIZE // 2, None))]
+)
 def test_side_is_visible(side, half):
-    seed = next(n for n in range(20) if example_study("pneumothorax", n).findings["pneumothorax"].side == side)
+    seed = next(
+        n
+        for n in range(20)
+        if example_study("pneumothorax", n).findings["pneumothorax"].side == side
+    )
     change, _, _ = difference("pneumothorax", seed, "frontal")
     assert change[:, half].sum() > change.sum() / 2
 
@@ -107,7 +127,9 @@ def test_masks_are_shares_and_cover_exactly_the_visible_findings(view):
 def test_strokes_lie_where_the_coordinates_say():
     for seed in range(30):
         study = make_world(seed, 1)[0].studies[0]
-        canvas = Canvas(study, SIZE, study.anatomy.scoliosis, purpose=10, turned=study.anatomy.turned)
+        canvas = Canvas(
+            study, SIZE, study.anatomy.scoliosis, purpose=10, turned=study.anatomy.turned
+        )
         for x, y in ((0.4, -0.3), (-0.5, 0.5), (0.1, 0.7)):
             spot = canvas.stroke([[(x - 0.02, y), (x + 0.02, y)]], 0.04)
             assert abs((canvas.x * spot).sum() / spot.sum() - x) < 0.015
@@ -116,7 +138,11 @@ def test_strokes_lie_where_the_coordinates_say():
 
 def test_training_images_show_what_their_labels_and_masks_say():
     images, labels, masks = training_images(3, 220, 56, 4)
-    assert images.shape == (220, 56, 56) and labels.shape == (220, 13) and masks.shape == (220, 13, 4, 4)
+    assert (
+        images.shape == (220, 56, 56)
+        and labels.shape == (220, 13)
+        and masks.shape == (220, 13, 4, 4)
+    )
     assert images.dtype == np.uint8 and labels.dtype == masks.dtype == np.float32
     assert np.array_equal(labels > 0, masks.max(axis=(2, 3)) > 0)
     assert labels.mean(axis=0).min() > 0.1
@@ -126,7 +152,11 @@ def test_training_images_show_what_their_labels_and_masks_say():
 def cases():
     world = make_world(19, 250, 2.4, 0.6)
     studies = [study for patient in world for study in patient.studies]
-    return [(study, context, report_of(study, context)) for study in studies for context in contexts_of(study)]
+    return [
+        (study, context, report_of(study, context))
+        for study in studies
+        for context in contexts_of(study)
+    ]
 
 
 def disagreement(status, study, context, name):
@@ -139,7 +169,11 @@ def disagreement(status, study, context, name):
     if state.prior_only and not availability(context)[1]:
         return None if status is None else "mentioned without the previous report that mentions it"
     expected = "uncertain" if state.certainty == "hedged" else "positive"
-    return None if status == expected else f"{expected} in truth, {status or 'unmentioned'} in the report"
+    return (
+        None
+        if status == expected
+        else f"{expected} in truth, {status or 'unmentioned'} in the report"
+    )
 
 
 def test_statuses_never_disagree_with_the_truth(cases):
@@ -200,7 +234,11 @@ def test_remarks_state_and_deny_nothing(cases):
 
 def test_lungs_with_a_finding_are_not_clear(cases):
     outside = {"cardiomegaly", "enlarged mediastinum", "fracture", "support devices"}
-    clear = [study for study, _, report in cases if re.search(r"lungs (are )?clear|clear lungs", report.text, re.I)]
+    clear = [
+        study
+        for study, _, report in cases
+        if re.search(r"lungs (are )?clear|clear lungs", report.text, re.I)
+    ]
     assert len(clear) > 50 and all(study.findings.keys() <= outside for study in clear)
 
 
@@ -230,16 +268,21 @@ def test_each_draw_decides_one_thing() -> None:
     """A draw that decides two things ties them: every one is used at one place."""
     source = Path(language.__file__).read_text(encoding="utf-8")
     used = Counter(re.findall(r'"([a-z_]+)"', source))
-    assert {used[draw] for draw in (*language._OF_REPORT, *language._OF_FINDING)} == {2}  # with its definition
+    assert {used[draw] for draw in (*language._OF_REPORT, *language._OF_FINDING)} == {
+        2
+    }  # with its definition
 
 
 def test_which_sections_a_report_has_does_not_depend_on_the_order_of_denials() -> None:
-    """One impression in five is missing, whatever the order; a tie of the two once made it .88 against .06."""
+    """One impression in five is missing, whatever the order; a tie of the two once made it .88
+    against .06."""
     halves = {True: [], False: []}
     for report in sample_texts(23, 2000):
         choices = language._Choices(report.study.rng(language._PURPOSE))
         reverse = choices.number("denies_in_reverse") < 0.5
-        halves[reverse].append((not report.impression, not report.findings, ". " in report.impression))
+        halves[reverse].append(
+            (not report.impression, not report.findings, ". " in report.impression)
+        )
     shares = np.array(
         [np.mean(half, axis=0) for half in halves.values()]
     )  # without impression, findings; with a long one
@@ -262,7 +305,11 @@ def test_layout_is_llamas(tokenizer):
 def test_whole_trajectories_round_trip(tokenizer):
     for report in sample_texts(77, 300):
         cleaned = clean_report(report.text)
-        for text in (cleaned, report.text, f"{language.commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>"):
+        for text in (
+            cleaned,
+            report.text,
+            f"{language.commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>",
+        ):
             ids = tokenizer.encode(text).ids
             assert tokenizer.decode(ids) == text
             assert 0 not in ids

@@ -1,4 +1,5 @@
-"""The latent world, and the corpus that is written from it: numbers, layout, truth, emphasis and recorded answers."""
+"""The latent world, and the corpus that is written from it: numbers, layout, truth, emphasis and
+recorded answers."""
 
 import json
 from itertools import combinations, pairwise
@@ -63,14 +64,18 @@ def test_numbers_of_findings_are_plausible(studies):
 
 
 def chance(name, now, before):
-    """Probability of a finding in a patient without traits: log-odds of its prevalence, shifted by those drawn before;
-    and of one that was there to stay. In the long run as many begin as end."""
+    """Probability of a finding in a patient without traits: log-odds of its prevalence, shifted by
+    those drawn before; and of one that was there to stay. In the long run as many begin as end."""
     prior = FINDING_PRIORS[name]
     shift = sum(value for other, value in (prior.given or {}).items() if other in now)
     rate = 1 / (1 + (1 / prior.prevalence - 1) * np.exp(-shift))
     if before is None:
         return rate
-    return prior.persistence + 0.08 * np.tanh(shift) if name in before else rate * (1 - prior.persistence) / (1 - rate)
+    return (
+        prior.persistence + 0.08 * np.tanh(shift)
+        if name in before
+        else rate * (1 - prior.persistence) / (1 - rate)
+    )
 
 
 def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
@@ -78,19 +83,27 @@ def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
     drawn = []
     for _ in range(2500):
         first, _ = _next_state(rng.random((13, 12)), None, level, True, 0.0)
-        second, ended = _next_state(rng.random((13, 12)), SimpleNamespace(findings=first), level, True, 0.0)
+        second, ended = _next_state(
+            rng.random((13, 12)), SimpleNamespace(findings=first), level, True, 0.0
+        )
         assert first.keys() - second.keys() == ended.keys()
         drawn += [(None, first), (first, second)]
     for name, prior in FINDING_PRIORS.items():
         groups = {"first": [], "stays": [], "begins": []}
         for before, now in drawn:
             one = now, name in now, chance(name, now, before)
-            groups["first" if before is None else "stays" if name in before else "begins"].append(one)
+            groups["first" if before is None else "stays" if name in before else "begins"].append(
+                one
+            )
         for kind, group in groups.items():
             for other in ("", *(prior.given or {})):
-                known = [(found, expected) for now, found, expected in group if not other or other in now]
+                known = [
+                    (found, expected) for now, found, expected in group if not other or other in now
+                ]
                 found, expected = np.mean(known, axis=0)
-                assert abs(found - expected) < 4 * np.sqrt(expected * (1 - expected) / len(known)), (name, kind, other)
+                assert abs(found - expected) < 4 * np.sqrt(
+                    expected * (1 - expected) / len(known)
+                ), (name, kind, other)
 
 
 @pytest.mark.parametrize("finding", [name for name in FINDINGS if name != "support devices"])
@@ -98,9 +111,13 @@ def test_what_a_finding_looks_like_is_drawn_apart(finding):
     """But for a hedge, which severity decides too."""
     rng = np.random.default_rng(4)
     states = [begin_finding(finding, rng.random(12), has_lateral=False) for _ in range(3000)]
-    drawn = {name: [getattr(state, name) for state in states] for name in ("severity", "side", "zone", "certainty")}
+    drawn = {
+        name: [getattr(state, name) for state in states]
+        for name in ("severity", "side", "zone", "certainty")
+    }
     values = [
-        np.unique(values, return_inverse=True)[1] for values in (*drawn.values(), *zip(*(s.position for s in states)))
+        np.unique(values, return_inverse=True)[1]
+        for values in (*drawn.values(), *zip(*(s.position for s in states)))
     ]
     pairs = [pair for pair in combinations(range(len(values)), 2) if pair != (0, 3)]
     tied = [
@@ -115,7 +132,9 @@ def test_what_a_finding_looks_like_is_drawn_apart(finding):
 
 def test_devices_are_drawn_apart_from_what_they_look_like():
     rng = np.random.default_rng(6)
-    states = [begin_finding("support devices", rng.random(12), has_lateral=False) for _ in range(3000)]
+    states = [
+        begin_finding("support devices", rng.random(12), has_lateral=False) for _ in range(3000)
+    ]
     several = [len(state.devices) > 1 for state in states]
     first, last = ([DEVICES.index(state.devices[at]) for state in states] for at in (0, -1))
     seen = [[state.severity for state in states], *zip(*(state.position for state in states))]
@@ -137,12 +156,18 @@ def test_findings_are_correlated(studies):
         return np.mean([name in s.findings for s in studies if given in s.findings])
 
     assert share("edema", "cardiomegaly") > 1.5 * np.mean(["edema" in s.findings for s in studies])
-    assert share("pneumonia", "consolidation") > 1.5 * np.mean(["pneumonia" in s.findings for s in studies])
+    assert share("pneumonia", "consolidation") > 1.5 * np.mean(
+        ["pneumonia" in s.findings for s in studies]
+    )
 
 
 def test_lateral_only_findings(studies):
     states = [(study, state) for study in studies for state in study.findings.values()]
-    assert all(study.has_lateral and state.finding in LATERAL_CAPABLE for study, state in states if state.lateral_only)
+    assert all(
+        study.has_lateral and state.finding in LATERAL_CAPABLE
+        for study, state in states
+        if state.lateral_only
+    )
     for name in LATERAL_CAPABLE:
         share = np.mean([state.lateral_only for _, state in states if state.finding == name])
         assert 0.1 < share < 0.33, name
@@ -151,7 +176,9 @@ def test_lateral_only_findings(studies):
 
 
 def test_what_the_previous_report_alone_tells(studies):
-    continued = [(study, state) for study in studies for state in study.findings.values() if study.prior]
+    continued = [
+        (study, state) for study in studies for state in study.findings.values() if study.prior
+    ]
     for study, state in continued:
         if state.prior_only:
             before = study.prior.findings[state.finding]
@@ -159,7 +186,11 @@ def test_what_the_previous_report_alone_tells(studies):
             assert (state.course, state.severity) == ("stable", before.severity)
     assert not any(study.prior_only for study in studies if study.prior is None)
     for name in CHRONIC:
-        states = [s for study, s in continued if s.finding == name and s.course != "new" and not s.lateral_only]
+        states = [
+            s
+            for study, s in continued
+            if s.finding == name and s.course != "new" and not s.lateral_only
+        ]
         assert 0.5 < np.mean([state.prior_only for state in states]) < 0.7, name
     # so what the previous report says of them nearly always holds
     before = [
@@ -177,15 +208,30 @@ def test_courses_follow_the_previous_study(studies):
             before = study.prior.findings.get(name) if study.prior else None
             assert (state.course == "new") == (before is None)
             if before:
-                assert (state.side, state.zone, state.kind) == (before.side, before.zone, before.kind)
+                assert (state.side, state.zone, state.kind) == (
+                    before.side,
+                    before.zone,
+                    before.kind,
+                )
                 change = state.severity - before.severity
-                assert {"worse": change > 0.15, "improved": change < -0.15, "stable": change == 0}[state.course]
+                assert {"worse": change > 0.15, "improved": change < -0.15, "stable": change == 0}[
+                    state.course
+                ]
         ended = study.prior.findings.keys() - study.findings.keys() if study.prior else set()
         assert study.resolved.keys() == ended
 
 
 CONFIG = profile("micro").corpus.phantom.model_copy(update={"image_size": 56, "vocabulary": 900})
-FIELDS = {"id", "finding", "impression", "APPA_flag", "APPA_imagepath", "history", "indication", "new_scores"}
+FIELDS = {
+    "id",
+    "finding",
+    "impression",
+    "APPA_flag",
+    "APPA_imagepath",
+    "history",
+    "indication",
+    "new_scores",
+}
 
 
 @pytest.fixture(scope="module")
@@ -213,9 +259,13 @@ def test_fields_are_exactly_those_of_the_context(records):
 def test_sentinels_and_flags(records):
     rows = [row for splits in records.values() for rows in splits.values() for row in rows]
     assert {row["APPA_flag"] for row in rows} == {"AP", "PA"}
-    assert any(row["finding"] == "s" for row in rows) and any(row["impression"] == "s" for row in rows)
+    assert any(row["finding"] == "s" for row in rows) and any(
+        row["impression"] == "s" for row in rows
+    )
     assert not any(row["finding"] == row["impression"] == "s" for row in rows)
-    assert any(row["history"] == 0 for row in rows) and any(isinstance(row["history"], str) for row in rows)
+    assert any(row["history"] == 0 for row in rows) and any(
+        isinstance(row["history"], str) for row in rows
+    )
     assert any(row["indication"] == 0 for row in rows)
     assert max(len(row["new_scores"]) for row in rows) <= EMPHASIS_POSITIONS
     assert {value for row in rows for value in row["new_scores"]} == {0.0, 1.0}
@@ -228,7 +278,12 @@ def test_images_exist_and_paths_hold_subject_and_study(corpus, records):
                 if field not in row:
                     continue
                 group, subject, study, name = row[field].split("/")
-                assert subject.startswith(group) and subject[0] == "p" and study[0] == "s" and name.endswith(".jpg")
+                assert (
+                    subject.startswith(group)
+                    and subject[0] == "p"
+                    and study[0] == "s"
+                    and name.endswith(".jpg")
+                )
                 assert (study == f"s{row['id']}") == (not field.startswith("last"))
                 with Image.open(corpus / "images" / row[field]) as image:
                     assert image.size == (56, 56) and image.mode == "L"
@@ -240,18 +295,29 @@ def test_truth_lists_every_study(corpus, records):
     assert set(truth["study_id"]) == {row["id"] for rows in records["sn"].values() for row in rows}
     for row in truth.iter_rows(named=True):
         assert all(row[name] for name in row["lateral_only"] + row["prior_only"])
-        assert [state["finding"] for state in row["states"]] == [name for name in FINDINGS if row[name]]
+        assert [state["finding"] for state in row["states"]] == [
+            name for name in FINDINGS if row[name]
+        ]
         for box in row["boxes"]:
             assert row[box["finding"]] and box["finding"] not in row["prior_only"]
             assert box["view"] == "lateral" or box["finding"] not in row["lateral_only"]
-            assert box["x"] + box["width"] <= 1 and box["y"] + box["height"] <= 1 and box["width"] * box["height"] > 0
+            assert (
+                box["x"] + box["width"] <= 1
+                and box["y"] + box["height"] <= 1
+                and box["width"] * box["height"] > 0
+            )
         on_frontal = {box["finding"] for box in row["boxes"] if box["view"] == "frontal"}
-        assert on_frontal == {name for name in FINDINGS if row[name]} - {*row["lateral_only"], *row["prior_only"]}
+        assert on_frontal == {name for name in FINDINGS if row[name]} - {
+            *row["lateral_only"],
+            *row["prior_only"],
+        }
 
 
 def test_answers_are_api_responses_for_every_train_record(corpus, records):
     answers = {row["record_id"]: row["response"] for row in read_jsonl(corpus / "answers.jsonl")}
-    assert set(answers) == {f"{c}-{row['id']}" for c, splits in records.items() for row in splits["train"]}
+    assert set(answers) == {
+        f"{c}-{row['id']}" for c, splits in records.items() for row in splits["train"]
+    }
     readable = 0
     for record_id, response in answers.items():
         assert response["object"] == "chat.completion"
@@ -268,9 +334,14 @@ def test_answers_are_api_responses_for_every_train_record(corpus, records):
 def test_source_and_manifest_describe_the_files(corpus, records):
     source, manifest = read_source(corpus), read_json(corpus / "manifest.json")
     assert source.images == corpus / "images" and source.truth == corpus / "truth.parquet"
-    assert read_json(corpus / "source.json")["files"]["mw"]["sha256"] == hash_file(corpus / "mw.json")
+    assert read_json(corpus / "source.json")["files"]["mw"]["sha256"] == hash_file(
+        corpus / "mw.json"
+    )
     assert manifest["tokenizer"]["sha256"] == hash_bytes(phantom_tokenizer(900).to_str().encode())
-    counted = {context: {split: len(rows) for split, rows in splits.items()} for context, splits in records.items()}
+    counted = {
+        context: {split: len(rows) for split, rows in splits.items()}
+        for context, splits in records.items()
+    }
     assert manifest["counts"]["records"] == counted
     assert manifest["counts"]["images"] == sum(1 for _ in (corpus / "images").rglob("*.jpg"))
 
@@ -286,5 +357,7 @@ def test_emphasis_marks_the_tokens_of_stating_sentences():
         ids = np.array(encoding.ids)[: len(marked)]
         if len(encoding.ids) < EMPHASIS_POSITIONS:
             assert scores[-1] == 0
-            expected = " ".join(clean_report(text) for text, findings in report.sentences if findings)
+            expected = " ".join(
+                clean_report(text) for text, findings in report.sentences if findings
+            )
             assert tokenizer.decode(ids[marked].tolist()) == expected

@@ -1,4 +1,5 @@
-"""dvc.yaml against the code: what imports reach, and every parameter and path that a stage reads."""
+"""dvc.yaml against the code: what imports reach, and every parameter and path that a stage
+reads."""
 
 import ast
 import getpass
@@ -46,14 +47,30 @@ WRITTEN_BY_STAGES = re.compile(r"(?:data|models|predictions|metrics)(?:/\S+)?")
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_the_code_of_every_stage_is_what_its_imports_reach(name: str) -> None:
     definition = (ROOT / name).read_text(encoding="utf-8")
-    assert with_deps(definition) == definition, "the deps of stages differ from their imports; run `make deps`"
+    assert with_deps(definition) == definition, (
+        "the deps of stages differ from their imports; run `make deps`"
+    )
 
 
-@pytest.mark.parametrize("stage", ["features", "warmup", "parent", "calibrate", "findings", "decode"])
+@pytest.mark.parametrize(
+    "stage", ["features", "warmup", "parent", "calibrate", "findings", "decode"]
+)
 def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
-    """An edit of a reader, the phantom, the labelling client or a score repeats no hours of a GPU."""
-    elsewhere = ("data/readers", "data/build_corpus", "phantom", "commitments/endpoint", "metrics", "reporting")
-    assert not [d for d in STAGES[stage]["deps"] if d.startswith(tuple(f"pacer/{path}" for path in elsewhere))]
+    """An edit of a reader, the phantom, the labelling client or a score repeats no hours of a
+    GPU."""
+    elsewhere = (
+        "data/readers",
+        "data/build_corpus",
+        "phantom",
+        "commitments/endpoint",
+        "metrics",
+        "reporting",
+    )
+    assert not [
+        d
+        for d in STAGES[stage]["deps"]
+        if d.startswith(tuple(f"pacer/{path}" for path in elsewhere))
+    ]
     assert not {"pacer/data", "pacer/commitments", "pacer"} & set(STAGES[stage]["deps"])
 
 
@@ -71,7 +88,9 @@ def parameters_read(script: Path) -> set[str]:
 
     def chain(node: ast.AST) -> str | None:
         source, _, rest = ast.unparse(node).partition(".")
-        return f"{chains[source]}.{rest}".strip(".") if source in chains and "(" not in rest else None
+        return (
+            f"{chains[source]}.{rest}".strip(".") if source in chains and "(" not in rest else None
+        )
 
     for node in nodes:
         if isinstance(node, ast.Assign) and (bound := chain(node.value)) is not None:
@@ -88,7 +107,9 @@ def test_every_parameter_that_a_stage_reads_is_declared(stage: str) -> None:
         assert any(read == d or read.startswith(f"{d}.") for d in declared), f"{stage} reads {read}"
 
 
-@pytest.mark.parametrize("stage", [s for s in PIPELINE if s not in ("warmup", "parent", "calibrate")])
+@pytest.mark.parametrize(
+    "stage", [s for s in PIPELINE if s not in ("warmup", "parent", "calibrate")]
+)
 def test_every_path_that_a_stage_names_is_declared(stage: str) -> None:
     """As a dependency or an output; a folder may be named for what lies in it."""
     outs = [*PIPELINE[stage].get("outs", []), *PIPELINE[stage].get("metrics", [])]
@@ -97,11 +118,14 @@ def test_every_path_that_a_stage_names_is_declared(stage: str) -> None:
     for node in ast.walk(ast.parse(script_of(STAGES[stage]).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and WRITTEN_BY_STAGES.fullmatch(str(node.value)):
             path = Path(str(node.value))
-            assert any(path.is_relative_to(other) or other.is_relative_to(path) for other in declared), path
+            assert any(
+                path.is_relative_to(other) or other.is_relative_to(path) for other in declared
+            ), path
 
 
 def package_of(module: str) -> str | None:
-    """The package that a module of the package lies in; None for the command line, which calls every package."""
+    """The package that a module of the package lies in; None for the command line, which calls
+    every package."""
     package = module.split(".")[1]
     return package if package in LEVEL else None
 
@@ -114,15 +138,18 @@ def test_data_flows_one_way() -> None:
             continue
         for other in map(package_of, imports(path)):
             if other is not None and other != package:
-                assert LEVEL[other] < LEVEL[package], f"{path.relative_to(ROOT)}, of {package}, uses {other}"
+                assert LEVEL[other] < LEVEL[package], (
+                    f"{path.relative_to(ROOT)}, of {package}, uses {other}"
+                )
 
 
 def test_nothing_in_the_library_imports_dvc_or_reads_the_environment() -> None:
     for path in (ROOT / "pacer").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^\s*(import|from) dvc", text, re.MULTILINE), path
-        # how threads wait, and where figures go, has to be said before torch and matplotlib are imported, and there is
-        # no other way to say it; programs that are started get an environment
+        # how threads wait, and where figures go, has to be said before torch and matplotlib are
+        # imported, and there is no other way to say it; programs that are started get an
+        # environment
         allowed = path.relative_to(ROOT / "pacer").as_posix() in ("__init__.py", "core/stops.py")
         assert allowed or ("os.environ" not in text and "getenv" not in text), path
 
@@ -144,12 +171,15 @@ PHASES = ("warmup", "parent", "calibrate")
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_parameters_of_a_training_stage_are_those_that_its_phase_is_made_of(phase: str) -> None:
-    """The groups that the checkpoint's record names, the phase's own, and those of the training itself."""
+    """The groups that the checkpoint's record names, the phase's own, and those of the training
+    itself."""
     made_of = {phase, "train", "batches", *specification_of(phase, profile("micro")).written()}
     assert {parameter.partition(".")[0] for parameter in STAGES[phase]["params"]} == made_of
 
 
-def read_by(script: str, name: str, trainers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def read_by(
+    script: str, name: str, trainers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> set[str]:
     """The files that a script gives to what trains, without the last paths and what logs."""
     given: list[Path] = []
 
@@ -160,7 +190,10 @@ def read_by(script: str, name: str, trainers: tuple[str, ...], monkeypatch: pyte
     monkeypatch.setattr("sys.argv", [script, name])
     monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
     monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
-    monkeypatch.setattr("pacer.config.baselines.load_baseline_params", lambda: SimpleNamespace(simmlm=None, ragpt=None))
+    monkeypatch.setattr(
+        "pacer.config.baselines.load_baseline_params",
+        lambda: SimpleNamespace(simmlm=None, ragpt=None),
+    )
     for trainer in trainers:
         monkeypatch.setattr(trainer, note)
     runpy.run_path(str(ROOT / "stages" / script))["main"]()
@@ -168,7 +201,9 @@ def read_by(script: str, name: str, trainers: tuple[str, ...], monkeypatch: pyte
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_training_stage_declares_the_files_that_its_phase_reads(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_stage_declares_the_files_that_its_phase_reads(
+    phase: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = read_by("train.py", phase, ("pacer.training.run.run_phase",), monkeypatch)
     assert len(read) >= 4 and read <= set(STAGES[phase]["deps"])
 
@@ -184,7 +219,9 @@ def test_curves_of_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("baseline", ["simmlm", "ragpt"])
-def test_a_baseline_declares_the_files_that_its_training_reads(baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_baseline_declares_the_files_that_its_training_reads(
+    baseline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainers = tuple(f"pacer.baselines.{name}.train_{name}" for name in ("simmlm", "ragpt"))
     read = read_by("baseline_train.py", baseline, trainers, monkeypatch)
     assert len(read) == 6 + (baseline == "ragpt") and read <= set(BASELINES[baseline]["deps"])
@@ -196,22 +233,32 @@ CALLS = [
     for folder in FOLDERS
     for file in sorted((ROOT / folder).rglob("*.py"))
     for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "pl"
+    if isinstance(call, ast.Call)
+    and isinstance(call.func, ast.Attribute)
+    and ast.unparse(call.func.value) == "pl"
 ]
 
 
 def test_no_reader_of_polars_takes_a_path_for_a_pattern() -> None:
-    readers = [(file, call) for file, call in CALLS if call.func.attr.startswith(("read_", "scan_"))]
+    readers = [
+        (file, call) for file, call in CALLS if call.func.attr.startswith(("read_", "scan_"))
+    ]
     for file, call in readers:
-        given, options = ast.unparse(call.args[0]), {option.arg: ast.unparse(option.value) for option in call.keywords}
+        given, options = (
+            ast.unparse(call.args[0]),
+            {option.arg: ast.unparse(option.value) for option in call.keywords},
+        )
         fixed = isinstance(call.args[0], ast.Constant) and "*" not in given
         is_name = fixed or given == "file" or options.get("glob") == "False"
-        assert is_name, f"{file.relative_to(ROOT)}, line {call.lineno}: pass glob=False, or an opened file"
+        assert is_name, (
+            f"{file.relative_to(ROOT)}, line {call.lineno}: pass glob=False, or an opened file"
+        )
     assert len(readers) > 7
 
 
 @pytest.mark.parametrize(
-    "name", ["exp[1]", "a*b", "is it?", "{a,b}", "100 %", "#1", "it's", 'in "quotes"', "-out", "größe"]
+    "name",
+    ["exp[1]", "a*b", "is it?", "{a,b}", "100 %", "#1", "it's", 'in "quotes"', "-out", "größe"],
 )
 def test_a_table_is_read_from_the_folder_with_this_name(name: str, tmp_path: Path) -> None:
     for folder, number in (("exp1", 1), ("ab", 2), ("a", 3), (name, 4)):

@@ -1,4 +1,5 @@
-"""Figures in README.md and docs/ are those of the committed results, and what the benches compute of them."""
+"""Figures in README.md and docs/ are those of the committed results, and what the benches compute
+of them."""
 
 import re
 import sys
@@ -18,7 +19,10 @@ from pacer.studies.study import load_study
 from tests.support.cases import cases, listed_cases
 from tests.support.repository import ROOT
 
-PAGES = {page.name: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+PAGES = {
+    page.name: page.read_text(encoding="utf-8")
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+}
 #: A part of `scores.json` that a section gives figures of: "`truth` of `metrics/scores.json`".
 NAMED = re.compile(r"`(\w+)` of `metrics/scores\.json`(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -40,13 +44,18 @@ def values(file: str, decimals: int | str, *paths: list[str]) -> list[str]:
         for key in path:
             value = value[key]
         value = fmean(value.values()) if isinstance(value, dict) else value
-        forms = {"percent": f"{100 * value:.0f}", "short": evidence.short(value), "two": evidence.short(value, 2)}
+        forms = {
+            "percent": f"{100 * value:.0f}",
+            "short": evidence.short(value),
+            "two": evidence.short(value, 2),
+        }
         found.append(forms.get(str(decimals)) or str(round(value, int(decimals))))
     return found
 
 
 def cells(file: str, *places: tuple[str, int, int]) -> list[str]:
-    """Figures without sign: each is the mean of those at this place of a cell, over the lines that start so."""
+    """Figures without sign: each is the mean of those at this place of a cell, over the lines that
+    start so."""
     lines, found = (ROOT / file).read_text(encoding="utf-8").splitlines(), []
     for start, cell, number in places:
         rows = [line.split("|") for line in lines if re.match(start, line)]
@@ -56,7 +65,11 @@ def cells(file: str, *places: tuple[str, int, int]) -> list[str]:
 
 
 def extremes(file: str, start: str, cell: int) -> list[str]:
-    (line,) = (one for one in (ROOT / file).read_text(encoding="utf-8").splitlines() if one.startswith(start))
+    (line,) = (
+        one
+        for one in (ROOT / file).read_text(encoding="utf-8").splitlines()
+        if one.startswith(start)
+    )
     figures = sorted(line.split("|")[cell].replace(",", " ").split(), key=float)
     return [figures[0], figures[-1]]
 
@@ -67,14 +80,20 @@ def seen() -> list[str]:
 
 
 def promises() -> dict[str, list[str]]:
-    """Lowest and highest mean over datasets of each share, at each confidence, by where a promise is used."""
+    """Lowest and highest mean over datasets of each share, at each confidence, by where a promise
+    is used."""
     found = {}
     for confidence, by_use in read_json(ROOT / "bench/results/promise.json").items():
         means: dict[str, list[list[float]]] = {"same": [], "dataset": [], "context": []}
         for name, datasets in by_use.items():
             source, used = name.split(" → ")
-            columns = [fmean(value for value in column if value is not None) for column in zip(*datasets, strict=True)]
-            means["same" if used == source else "dataset" if "dataset" in used else "context"].append(columns)
+            columns = [
+                fmean(value for value in column if value is not None)
+                for column in zip(*datasets, strict=True)
+            ]
+            means[
+                "same" if used == source else "dataset" if "dataset" in used else "context"
+            ].append(columns)
         for kind, rows in means.items():
             for place, share in enumerate(("given", "exceeded", "much", "true")):
                 ends = (end(row[place] for row in rows) for end in (min, max))
@@ -84,8 +103,11 @@ def promises() -> dict[str, list[str]]:
 
 
 def worst_of_populations() -> dict[str, list[float]]:
-    """The row of each simulated population, and its highest share of broken promises at each of three confidences."""
-    rows = (ROOT / "bench/results/promise_populations.md").read_text(encoding="utf-8").splitlines()[2:]
+    """The row of each simulated population, and its highest share of broken promises at each of
+    three confidences."""
+    rows = (
+        (ROOT / "bench/results/promise_populations.md").read_text(encoding="utf-8").splitlines()[2:]
+    )
     figures = {row: [float(cell) for cell in row.split("|")[2:-1]] for row in rows}
     return {
         row: [max(one[part : part + len(one) // 3]) for part in range(0, len(one), len(one) // 3)]
@@ -96,7 +118,10 @@ def worst_of_populations() -> dict[str, list[float]]:
 def populations() -> list[str]:
     """All but the last two have to hold."""
     worst = [*worst_of_populations().values()]
-    return [f"{share:.3f}"[1:] for share in (*map(max, zip(*worst[:-2], strict=True)), max(map(max, worst)))]
+    return [
+        f"{share:.3f}"[1:]
+        for share in (*map(max, zip(*worst[:-2], strict=True)), max(map(max, worst)))
+    ]
 
 
 @cases(__file__, "differences", "values", "cells", "extremes", "seen", "promises", "populations")
@@ -111,17 +136,22 @@ def test_sentences_quote_the_committed_figures(kind: str, case: list[Any]) -> No
 def test_the_page_has_the_worst_of_each_simulated_population() -> None:
     for row, of_levels in worst_of_populations().items():
         (line,) = (line for line in PAGES["method.md"].splitlines() if line.startswith(row[:5]))
-        assert line.endswith("".join(f" | {share:.3f}" for share in of_levels).replace("0.", ".") + " |")
+        assert line.endswith(
+            "".join(f" | {share:.3f}" for share in of_levels).replace("0.", ".") + " |"
+        )
 
 
 def test_figures_of_the_committed_run_are_those_of_its_scores() -> None:
-    """Figures such as .653, after the name of a part of `scores.json`, are rounded from its numbers."""
+    """Figures such as .653, after the name of a part of `scores.json`, are rounded from its
+    numbers."""
     scores = read_json(ROOT / "metrics" / "scores.json")
     sections = [found for text in PAGES.values() for found in NAMED.findall(text)]
     assert sections
     for part, section in sections:
         for figure in re.findall(r"(?<![\w.])\.\d+", section):
-            rounded = {f"{value:.{len(figure) - 1}f}".lstrip("0") for value in scores[part].values()}
+            rounded = {
+                f"{value:.{len(figure) - 1}f}".lstrip("0") for value in scores[part].values()
+            }
             assert figure in rounded, (part, figure)
 
 
@@ -131,29 +161,49 @@ def test_scores_and_signature_of_the_committed_run_belong_together() -> None:
 
 
 def test_differences_on_open_i_are_those_of_the_answers() -> None:
-    answers = (ROOT / "bench/results/openi/answers.md").read_text(encoding="utf-8").replace("-.", "−.")
+    answers = (
+        (ROOT / "bench/results/openi/answers.md").read_text(encoding="utf-8").replace("-.", "−.")
+    )
     table, _, _ = PAGES["results.md"].partition("¹ The parent")
     column = [line.split("|")[-2] for line in table.splitlines() if line[:1] == "|"]
     section = re.split(r"^## ", PAGES["evidence.md"], flags=re.MULTILINE)[3]
-    quoted = re.findall(r"([+−]\.\d{3}) \(([+−]\.\d{3}) to ([+−]\.\d{3})[;)]", "\n".join([*column, section]))
+    quoted = re.findall(
+        r"([+−]\.\d{3}) \(([+−]\.\d{3}) to ([+−]\.\d{3})[;)]", "\n".join([*column, section])
+    )
     assert len(quoted) > 12
     assert [one for one in quoted if "{} ({} to {})".format(*one) not in answers] == []
 
 
 def test_tables_and_charts_are_those_of_the_committed_files() -> None:
-    pages = {path: (ROOT / path).read_text(encoding="utf-8") for path in (*evidence.PAGES, *evidence.CURVES.values())}
+    pages = {
+        path: (ROOT / path).read_text(encoding="utf-8")
+        for path in (*evidence.PAGES, *evidence.CURVES.values())
+    }
     written = {page: evidence.with_tables(pages[page]) for page in evidence.PAGES}
     written |= {path: evidence.curve(study) for study, path in evidence.CURVES.items()}
-    assert [str(path) for path, text in written.items() if text != pages[path]] == [], "run `python bench/evidence.py`"
+    assert [str(path) for path, text in written.items() if text != pages[path]] == [], (
+        "run `python bench/evidence.py`"
+    )
 
 
-def result(*apart: float, metric: str = "f1", interval: tuple[float, float] = (0.02, 0.04)) -> dict[str, Any]:
+def result(
+    *apart: float, metric: str = "f1", interval: tuple[float, float] = (0.02, 0.04)
+) -> dict[str, Any]:
     """What two rows measured whose scores are ``apart`` by replicate."""
     base = {str(place): 0.5 for place in range(len(apart))}
     scores = {str(place): 0.5 + value for place, value in enumerate(apart)}
     rows = {"Base": {"mean": {metric: base}}, "PACER": {"mean": {metric: scores}}}
-    difference = {"label": "PACER − Base", "metric": metric, "difference": 0.03, "p": 0.004, "over": "patients"}
-    return {"rows": rows, "differences": [difference | dict(zip(("low", "high"), interval, strict=True))]}
+    difference = {
+        "label": "PACER − Base",
+        "metric": metric,
+        "difference": 0.03,
+        "p": 0.004,
+        "over": "patients",
+    }
+    return {
+        "rows": rows,
+        "differences": [difference | dict(zip(("low", "high"), interval, strict=True))],
+    }
 
 
 @pytest.mark.parametrize(("metric", "apart", "interval", "mark"), listed_cases(__file__, "marks"))
@@ -169,7 +219,10 @@ def test_tables() -> None:
 
 
 def test_datasets_of_two_machines_are_tested_together() -> None:
-    study, values = load_study(ROOT / "studies", "worlds"), {"Base": (0.5, 0.6, 0.7), "Refine only": (0.53, 0.62, 0.71)}
+    study, values = (
+        load_study(ROOT / "studies", "worlds"),
+        {"Base": (0.5, 0.6, 0.7), "Refine only": (0.53, 0.62, 0.71)},
+    )
     parts = [
         {row: {"mean": {"f1": {"689"[at]: of[at] for at in part}}} for row, of in values.items()}
         for part in [[0, 2], [1]]
@@ -180,7 +233,10 @@ def test_datasets_of_two_machines_are_tested_together() -> None:
 
 
 def test_scores_by_context() -> None:
-    row = {name: {"f1": {"42": value, "43": value + 0.02}} for name, value in (("sn", 0.5), ("sw", 0.7), ("mean", 0.6))}
+    row = {
+        name: {"f1": {"42": value, "43": value + 0.02}}
+        for name, value in (("sn", 0.5), ("sw", 0.7), ("mean", 0.6))
+    }
     row["mean"] |= {"bleu4": {"42": 0.1}, "truth": {"42": 0.4}}
     row["sn"] |= {evidence.UNFOUNDED: {"42": 0.94}, "gate": {"42": 0.0}}
     head, _, line, _ = evidence.contexts({"rows": {"frozen": row}})
@@ -191,7 +247,9 @@ def test_scores_by_context() -> None:
 def test_what_the_previous_report_contributes_is_paired() -> None:
     scores = {"prior_f1": {"1": 0.7, "2": 0.8, "3": 0.9}}
     scores |= {key: {"1": 0.6, "2": 0.7, "3": 0.8} for key in evidence.PREVIOUS.values()}
-    table = evidence.previous({"rows": {"PACER": {"mean": {}, "sn": {"f1": {"1": 0.5}}, "mw": scores}}})
+    table = evidence.previous(
+        {"rows": {"PACER": {"mean": {}, "sn": {"f1": {"1": 0.5}}, "mw": scores}}}
+    )
     assert len(table) == 4
     assert table[2].startswith("| PACER, mw | .800 ± .100 | .700 ± .100 | +.100 |")
 
@@ -220,9 +278,13 @@ def test_other_parameters_are_not_compared(
 
 
 def sums(rates: dict[float, float], patients: int = 300) -> dict[float, np.ndarray]:
-    """Errors and findings of patients who have ten findings each, of which a share is wrong at each threshold."""
+    """Errors and findings of patients who have ten findings each, of which a share is wrong at each
+    threshold."""
     draw = np.random.default_rng(0)
-    return {at: np.stack([draw.binomial(10, rate, patients), np.full(patients, 10)], 1) for at, rate in rates.items()}
+    return {
+        at: np.stack([draw.binomial(10, rate, patients), np.full(patients, 10)], 1)
+        for at, rate in rates.items()
+    }
 
 
 def test_a_dataset_is_read_as_it_was_counted(tmp_path: Path) -> None:
@@ -239,19 +301,27 @@ def test_the_lowest_threshold_that_passes_is_promised() -> None:
     rates = {at: 0.1 if at >= 0.6 else 0.4 for at in promise.GRID}
     assert promise.chosen(sums(rates), 0.9) == 0.6
     assert promise.chosen(sums(dict.fromkeys(rates, 0.4)), 0.9) is None
-    given, refused = (promise.promised(sums(one), sums(rates), 0.9) for one in (rates, dict.fromkeys(rates, 0.4)))
+    given, refused = (
+        promise.promised(sums(one), sums(rates), 0.9) for one in (rates, dict.fromkeys(rates, 0.4))
+    )
     assert given.threshold == 0.6 and given.excess == pytest.approx(-0.1, abs=0.02)
     assert refused.threshold is None and refused.excess == float("-inf")
 
 
-def test_shares_of_promises_that_were_never_given_are_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_shares_of_promises_that_were_never_given_are_empty(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["promise.py", "work"])
     monkeypatch.setattr(promise, "restored", lambda *_: [])
     monkeypatch.setattr(promise, "SPLITS", 2)
     for name in ("1", "2"):
-        promise.write_sums({"sn": sums(dict.fromkeys(promise.GRID, 0.9))}, promise.OUT / f"{name}.parquet")
+        promise.write_sums(
+            {"sn": sums(dict.fromkeys(promise.GRID, 0.9))}, promise.OUT / f"{name}.parquet"
+        )
     promise.main()
     for confidence in promise.CONFIDENCES:
         measured = read_json(tmp_path / "bench/results/promise.json")[f"{confidence:.0%}"]
-        assert measured and all(datasets == [[0.0, None, None, 0.0, 0.0, None]] * 2 for datasets in measured.values())
+        assert measured and all(
+            datasets == [[0.0, None, None, 0.0, 0.0, None]] * 2 for datasets in measured.values()
+        )

@@ -1,4 +1,5 @@
-"""What supports a statement on the page, and its pictures: radiographs, maps of depth weights on them, charts."""
+"""What supports a statement on the page, and its pictures: radiographs, maps of depth weights on
+them, charts."""
 
 import base64
 import io
@@ -37,30 +38,53 @@ SENTENCES = (
 REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
 
 
-@pytest.mark.parametrize(("report", "compared_with", "other", "first", "expected"), listed_cases(__file__, "marks"))
+@pytest.mark.parametrize(
+    ("report", "compared_with", "other", "first", "expected"), listed_cases(__file__, "marks")
+)
 def test_phrases_are_marked_by_what_the_other_text_says(
-    report: str, compared_with: Other, other: str | None, first: str | None, expected: dict[str, str]
+    report: str,
+    compared_with: Other,
+    other: str | None,
+    first: str | None,
+    expected: dict[str, str],
 ):
     against, known = (None if text is None else statements(text) for text in (other, first))
     own = extract_anchor(other) if other is not None and compared_with == "commitment" else None
-    found = {s.text: " ".join(s.marks) for s in spans(report, compared_with, against, known, own) if s.marks}
+    found = {
+        s.text: " ".join(s.marks)
+        for s in spans(report, compared_with, against, known, own)
+        if s.marks
+    }
     assert {text: found.get(text) for text in expected} == expected
-    assert len(expected) == len(found) or any("longitudinal" in marks for marks in expected.values())
+    assert len(expected) == len(found) or any(
+        "longitudinal" in marks for marks in expected.values()
+    )
 
 
 @example("right effusion .", "", "there is a small left pleural effusion .")
 @given(REPORTS, REPORTS, st.none() | REPORTS)
-def test_spans_are_the_report_and_agree_with_the_other_text(report: str, other: str, first: str | None):
+def test_spans_are_the_report_and_agree_with_the_other_text(
+    report: str, other: str, first: str | None
+):
     said, theirs = statements(report), statements(other)
     assert committed(extract_anchor(report)) <= said
     found = spans(report, "reference", theirs, None if first is None else statements(first))
     marks = {mark for span in found for mark in span.marks}
     assert "".join(span.text for span in found) == report
-    compared = {"matching", "unverified", "opposite", "wrong-side", "less-certain", "other-severity"}
+    compared = {
+        "matching",
+        "unverified",
+        "opposite",
+        "wrong-side",
+        "less-certain",
+        "other-severity",
+    }
     assert marks <= compared | {"longitudinal", "changed"}
     assert not (compared - {"matching"}) & marks or said - theirs
     assert "matching" not in marks or said & theirs
-    assert bool(compared & marks) == bool(said) and all(len(compared & {*span.marks}) <= 1 for span in found)
+    assert bool(compared & marks) == bool(said) and all(
+        len(compared & {*span.marks}) <= 1 for span in found
+    )
     assert ("changed" in marks) == bool(first is not None and said - statements(first))
 
 
@@ -74,16 +98,24 @@ def test_spans_are_the_report_and_agree_with_the_other_text(report: str, other: 
 )
 def test_a_phrase_says_which_text_has_it(against: Other, known: str, unknown: str):
     effusion = Anchor.of(positive=["pleural effusion"])
-    found = spans("small effusion . possible edema .", against, committed(effusion), commitment=effusion)
+    found = spans(
+        "small effusion . possible edema .", against, committed(effusion), commitment=effusion
+    )
     told = ["pleural effusion: positive; " + known, "edema: uncertain; " + unknown]
     assert [span.tooltip for span in found if span.marks] == told
 
 
-@pytest.mark.parametrize(("report", "compared_with", "other", "expected"), listed_cases(__file__, "sides"))
+@pytest.mark.parametrize(
+    ("report", "compared_with", "other", "expected"), listed_cases(__file__, "sides")
+)
 def test_a_finding_on_another_side_is_marked_with_both_sides(
     report: str, compared_with: Other, other: str, expected: dict[str, str]
 ):
-    found = [span for span in spans(report, compared_with, statements(other)) if "wrong-side" in span.marks]
+    found = [
+        span
+        for span in spans(report, compared_with, statements(other))
+        if "wrong-side" in span.marks
+    ]
     assert {span.text: span.tooltip.partition("; side: ")[2] for span in found} == expected
     assert not any({"matching", "unverified", "reference-only"} & {*span.marks} for span in found)
 
@@ -92,40 +124,70 @@ def test_a_finding_on_another_side_is_marked_with_both_sides(
     ("described", "here"), [("right", True), ("bilateral", True), ("left", False), ("mild", False)]
 )
 def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(described: str, here: bool):
-    own = Anchor.of_lists({"positive": ["pleural effusion"], "attributes": [f"{described} pleural effusion"]})
+    own = Anchor.of_lists(
+        {"positive": ["pleural effusion"], "attributes": [f"{described} pleural effusion"]}
+    )
     said = f"side: left here, {described} in the commitment"
-    alone = next(span for span in spans("left effusion .", "commitment", None, None, own) if span.text == "effusion")
-    assert [*alone.marks] == ["wrong-side" if here else "matching"] and (said in alone.tooltip) is here
-    beside = next(s for s in spans("left effusion .", "reference", statements("left effusion ."), None, own) if s.marks)
-    assert [*beside.marks] == ["matching", *["contradicts"] * here] and (said in beside.tooltip) is here
+    alone = next(
+        span
+        for span in spans("left effusion .", "commitment", None, None, own)
+        if span.text == "effusion"
+    )
+    assert [*alone.marks] == ["wrong-side" if here else "matching"] and (
+        said in alone.tooltip
+    ) is here
+    beside = next(
+        s
+        for s in spans("left effusion .", "reference", statements("left effusion ."), None, own)
+        if s.marks
+    )
+    assert [*beside.marks] == ["matching", *["contradicts"] * here] and (
+        said in beside.tooltip
+    ) is here
 
 
 def test_a_reference_is_on_the_wrong_side_where_no_system_has_its_side():
     systems = {"A": statements("right effusion ."), "B": statements("left effusion .")}
-    for names, marks, said in (("A", ["wrong-side"], "said by none"), ("AB", ["matching"], "said by B")):
+    for names, marks, said in (
+        ("A", ["wrong-side"], "said by none"),
+        ("AB", ["matching"], "said by B"),
+    ):
         named = {name: systems[name] for name in names}
         union = frozenset[tuple[str, str]]().union(*named.values())
-        [found] = [span for span in spans("left effusion .", "generated", union, named=named) if span.marks]
+        [found] = [
+            span for span in spans("left effusion .", "generated", union, named=named) if span.marks
+        ]
         assert [*found.marks] == marks and found.tooltip.endswith(said)
 
 
 @pytest.mark.parametrize(("one", "other", "same"), listed_cases(__file__, "directions"))
 def test_wording_of_one_direction_is_the_same_whatever_its_form(one: str, other: str, same: bool):
-    kinds = [{rule for rule, kind in statements(text) if kind == "longitudinal"} for text in (one, other)]
+    kinds = [
+        {rule for rule, kind in statements(text) if kind == "longitudinal"} for text in (one, other)
+    ]
     assert all(kinds) and (kinds[0] == kinds[1]) is same
 
 
 @pytest.mark.parametrize(("report", "expected"), listed_cases(__file__, "contradictions"))
 @pytest.mark.parametrize("against", ["reference", "commitment"])
-def test_what_the_reports_own_commitment_says_otherwise_is_marked(report: str, expected: list, against: Any):
-    own, other = Anchor.of(positive=["pneumothorax"], negative=["pleural effusion"]), statements("small effusion .")
-    found = [span for span in spans(report, against, other, None, own) if "contradicts" in span.marks]
+def test_what_the_reports_own_commitment_says_otherwise_is_marked(
+    report: str, expected: list, against: Any
+):
+    own, other = (
+        Anchor.of(positive=["pneumothorax"], negative=["pleural effusion"]),
+        statements("small effusion ."),
+    )
+    found = [
+        span for span in spans(report, against, other, None, own) if "contradicts" in span.marks
+    ]
     assert sorted({span.text for span in found}) == expected
     assert all("the commitment says the opposite" in span.tooltip for span in found)
 
 
 def picture(address: str) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))).astype(int)
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))).astype(
+        int
+    )
 
 
 def test_radiographs_are_grey_and_reduced_and_a_missing_one_is_named(tmp_path: Path):
@@ -148,15 +210,23 @@ def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even
     weights[0, 3], weights[1, 0] = (0.9, 0.1), (0.2, 0.8)
     overlay = routing_overlay("frontal", Image.new("L", (56, 28)), weights, (3, 6))
     assert [(one.depth, round(one.mean, 4)) for one in overlay.maps] == [(3, 0.5125), (6, 0.4875)]
-    assert overlay.even == 0.5 and overlay.farthest == pytest.approx(0.4) and picture(overlay.address).shape == (28, 56)
+    assert (
+        overlay.even == 0.5
+        and overlay.farthest == pytest.approx(0.4)
+        and picture(overlay.address).shape == (28, 56)
+    )
     first, second = (picture(one.address) for one in overlay.maps)
     assert first.shape == (2, 4, 4)  # a pixel a patch
     top_right, bottom_left, middle = (0, 3), (1, 0), (0, 1)
     assert first[top_right][0] > first[top_right][2] and second[top_right][2] > second[top_right][0]
     assert first[bottom_left][2] > first[bottom_left][0]
     assert first[top_right][3] > first[bottom_left][3] > first[middle][3] == 0
-    even = routing_overlay("frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
-    assert even.farthest == 1e-3 and not any(picture(one.address)[..., 3].any() for one in even.maps)
+    even = routing_overlay(
+        "frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6)
+    )
+    assert even.farthest == 1e-3 and not any(
+        picture(one.address)[..., 3].any() for one in even.maps
+    )
 
 
 def test_the_patch_grid_spans_the_middle_square():
@@ -167,9 +237,14 @@ def test_the_patch_grid_spans_the_middle_square():
     overlay = square_overlay("frontal", wide, weights, (4, 12))
     shown = picture(overlay.address)
     assert shown.shape == (100, 100) and shown.min() > 200
-    assert picture(overlay.maps[0].address)[..., 3].tolist() == [[0, 153], [0, 0]]  # patches in rows
+    assert picture(overlay.maps[0].address)[..., 3].tolist() == [
+        [0, 153],
+        [0, 0],
+    ]  # patches in rows
 
 
 def test_charts_have_the_colours_of_the_page():
     style = Path(charts.__file__).with_name("figures.mplstyle").read_text()
-    assert {f"#{colour}" for colour in re.findall(r"\b[0-9a-f]{6}\b", style)} <= set(charts.LIGHT.values())
+    assert {f"#{colour}" for colour in re.findall(r"\b[0-9a-f]{6}\b", style)} <= set(
+        charts.LIGHT.values()
+    )

@@ -1,4 +1,5 @@
-"""Tables: the right cells, and Markdown and LaTeX that other programs read; the promise in words and figures."""
+"""Tables: the right cells, and Markdown and LaTeX that other programs read; the promise in words
+and figures."""
 
 import re
 from dataclasses import replace
@@ -22,11 +23,17 @@ from pacer.reporting.pages import use_table, verdict_sentence, verdict_table
 from pacer.reporting.score_tables import label_table, promise_table, promise_text, score_table
 from tests.support.cases import listed_cases
 
-SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
+SCORES = {
+    "mw": {"f1": 0.5, "n": 1200},
+    "sn": {"f1": 0.25, "precision": 1.0, "n": 10},
+    "mean": {"f1": 0.375},
+}
 
 
 @pytest.mark.parametrize(("make", "scores", "columns", "rows"), listed_cases(__file__, "scores"))
-def test_scores_as_tables(make: str, scores: dict, columns: list[str] | None, rows: list[list[str]]):
+def test_scores_as_tables(
+    make: str, scores: dict, columns: list[str] | None, rows: list[list[str]]
+):
     table = getattr(score_tables, make)(scores)
     if columns is None:
         assert table is None
@@ -52,7 +59,12 @@ def test_intervals_stand_below_their_scores():
         ("Mean", "", "0.375", ""),
         ("95 %", "", "0.45–0.55", ""),
     )
-    assert (table.summary, table.rules, table.quiet, table.notes) == (3, {2, 3}, {1, 4}, ("a note",))
+    assert (table.summary, table.rules, table.quiet, table.notes) == (
+        3,
+        {2, 3},
+        {1, 4},
+        ("a note",),
+    )
 
 
 def test_markdown_has_one_cell_a_column_in_every_line_and_latex_sets_the_mean_apart():
@@ -69,7 +81,12 @@ def test_markdown_has_one_cell_a_column_in_every_line_and_latex_sets_the_mean_ap
 @given(st.text(alphabet="ab&%$#_{}~^\\", max_size=20))
 def test_latex_text_leaves_no_bare_special_character(text: str):
     bare = latex_text(text)
-    for command in (r"\textbackslash{}", r"\textasciitilde{}", r"\textasciicircum{}", *("\\" + c for c in "&%$#_{}")):
+    for command in (
+        r"\textbackslash{}",
+        r"\textasciitilde{}",
+        r"\textasciicircum{}",
+        *("\\" + c for c in "&%$#_{}"),
+    ):
         bare = bare.replace(command, "")
     assert not set(bare) & set("&%$#_{}~^\\")
 
@@ -83,8 +100,28 @@ def test_observations_with_and_without_a_score():
             LabelScores("Fracture", 0, 0, dict.fromkeys(f1, none), {"sn": None, "mn": None}),
         ]
     )
-    assert table.rows[0] == ("Edema", "12", "9", "0.500", "0.500", "0.500", "0.30–0.70", "0.250", "–")
-    assert table.rows[1] == ("Fracture", "0", "0", "undefined", "undefined", "undefined", "", "–", "–")
+    assert table.rows[0] == (
+        "Edema",
+        "12",
+        "9",
+        "0.500",
+        "0.500",
+        "0.500",
+        "0.30–0.70",
+        "0.250",
+        "–",
+    )
+    assert table.rows[1] == (
+        "Fracture",
+        "0",
+        "0",
+        "undefined",
+        "undefined",
+        "undefined",
+        "",
+        "–",
+        "–",
+    )
 
 
 def test_the_use_of_sources_has_a_row_a_twin_below_its_system():
@@ -92,7 +129,12 @@ def test_the_use_of_sources_has_a_row_a_twin_below_its_system():
     use, chance = Use(12, gain, 0.25), Use(12, replace(gain, difference=-0.2), None)
     side = Use(12, replace(gain, low=-0.1, counts=(4, 9)), None)
     system = SystemUse("copies", {"no_prior": use, "chance": chance, "side": side}, [], 3)
-    titles = {"chance": "another's", "side": "side", "no_lateral": "no lateral", "no_prior": "no previous report"}
+    titles = {
+        "chance": "another's",
+        "side": "side",
+        "no_lateral": "no lateral",
+        "no_prior": "no previous report",
+    }
     table = use_table([system], titles)
     heads = ("Score", "changed", "gain", "Reports that change")
     assert table.columns == ("Changed source", "Verdict", "n", *heads)
@@ -112,19 +154,32 @@ def test_what_a_system_does_with_a_source_in_words(change: list[float], expected
     assert verdict_sentence(SystemUse("mine", {"another_radiograph": use}, [], 0)) == expected
 
 
-@pytest.mark.parametrize(("boxes", "coverings", "columns", "reason"), listed_cases(__file__, "unclear"))
-def test_findings_without_a_verdict_are_one_row_and_a_note_with_the_reasons(boxes, coverings, columns, reason):
+@pytest.mark.parametrize(
+    ("boxes", "coverings", "columns", "reason"), listed_cases(__file__, "unclear")
+)
+def test_findings_without_a_verdict_are_one_row_and_a_note_with_the_reasons(
+    boxes, coverings, columns, reason
+):
     rates = {GIVEN: 0.5} | ({COVERED: 0.5, ELSEWHERE: 0.5} if coverings else {})
     place = {"place": Difference(0.5, 0.5, 0, -0.2, 0.2, 1)} if coverings > 10 else {}
-    one = FindingUse("edema", 40, rates, place, dict.fromkeys(place, coverings), Verdict.UNCLEAR, 91)
-    table = verdict_table([SystemUse("mine", {}, [replace(one, verdict=Verdict.THERE), one, one], 0)], boxes)
+    one = FindingUse(
+        "edema", 40, rates, place, dict.fromkeys(place, coverings), Verdict.UNCLEAR, 91
+    )
+    table = verdict_table(
+        [SystemUse("mine", {}, [replace(one, verdict=Verdict.THERE), one, one], 0)], boxes
+    )
     assert len(table.columns) == columns == len(table.rows[0]) == len(table.rows[1])
-    assert [row[:2] for row in table.rows] == [("edema", Verdict.THERE), ("2 findings", Verdict.UNCLEAR)]
+    assert [row[:2] for row in table.rows] == [
+        ("edema", Verdict.THERE),
+        ("2 findings", Verdict.UNCLEAR),
+    ]
     assert table.notes[0] == f"mine: cannot tell: edema ({reason}), edema ({reason})."
 
 
 def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
-    table = Table(("who", "x"), (("a", "1"), ("a", "2"), ("a", "3"), ("b", "4")), rules=frozenset({2}))
+    table = Table(
+        ("who", "x"), (("a", "1"), ("a", "2"), ("a", "3"), ("b", "4")), rules=frozenset({2})
+    )
     assert [table.repeats(row) for row in range(4)] == [False, True, False, False]
     assert table.markdown().splitlines()[2:4] == ["| a     |   1 |", "|       |   2 |"]
 
@@ -138,22 +193,42 @@ def test_headings_marks_and_notes_in_markdown_and_latex():
         notes=("a note",),
     )
     text, tex = re.sub(" +", " ", table.markdown()), table.latex()
-    assert text.count("| who | x |") == 2 and "**Others** as printed" in text and "| b | <u>3</u> |" in text
+    assert (
+        text.count("| who | x |") == 2
+        and "**Others** as printed" in text
+        and "| b | <u>3</u> |" in text
+    )
     assert text.endswith("- a note\n") and "| a | **1 ± 2** |" in text
-    assert "\\textbf{1}$_{\\pm 2}$" in tex and "\\emph{Others}" in tex and "a note Others: as printed" in tex
+    assert (
+        "\\textbf{1}$_{\\pm 2}$" in tex
+        and "\\emph{Others}" in tex
+        and "a note Others: as printed" in tex
+    )
 
 
 def test_numbers_and_p_values_as_they_are_printed():
     assert [number(v) for v in (0.12345, 12345, None, 1.0)] == ["0.123", "12,345", "–", "1.000"]
-    assert [signed(v) for v in (-0.0389, 0.0004, 0.0, None, 1)] == ["−0.039", "+0.00040", "+0.000", "–", "+1.000"]
-    assert [p_value(p) for p in (None, 0.0, 0.0009, 0.001, 0.049)] == ["–", "< 0.001", "< 0.001", "0.001", "0.049"]
+    assert [signed(v) for v in (-0.0389, 0.0004, 0.0, None, 1)] == [
+        "−0.039",
+        "+0.00040",
+        "+0.000",
+        "–",
+        "+1.000",
+    ]
+    assert [p_value(p) for p in (None, 0.0, 0.0009, 0.001, 0.049)] == [
+        "–",
+        "< 0.001",
+        "< 0.001",
+        "0.001",
+        "0.049",
+    ]
 
 
 def test_a_promise_is_never_stated_without_its_condition() -> None:
     text = promise_text(Risk(false_present=0.2).model_dump())
     assert text == (
-        "Of the findings stated as present, at most 20% are expected to be absent from the radiologist's report, for "
-        "patients like those in val (90% confidence)"
+        "Of the findings stated as present, at most 20% are expected to be absent from the "
+        "radiologist's report, for patients like those in val (90% confidence)"
     )
 
 
@@ -170,9 +245,25 @@ def test_what_was_promised_and_achieved() -> None:
             "reference_positive": [["atelectasis", "cardiomegaly", "fracture"], ["atelectasis"]],
         }
     )
-    tested = {"threshold": 0.9, "patients": 60, "findings": 40, "errors": 2, "p": 0.01, "enough": 50}
+    tested = {
+        "threshold": 0.9,
+        "patients": 60,
+        "findings": 40,
+        "errors": 2,
+        "p": 0.01,
+        "enough": 50,
+    }
     risk = Risk(false_present=0.2).model_dump()
-    promise = {"risk": risk, "contexts": {"sn": {"threshold": 0.9, "tests": {"false_present": [tested]}}}}
+    promise = {
+        "risk": risk,
+        "contexts": {"sn": {"threshold": 0.9, "tests": {"false_present": [tested]}}},
+    }
     (row,) = promise_table(promise, cases, 0.45, "").rows
     assert row[:4] == ("SN", "false present at most 20%", "0.9", "2 of 40, 60 patients")
-    assert row[4:] == ("0.333 (– to –)", "3", "2", "1", "1")  # two patients are too few for an interval
+    assert row[4:] == (
+        "0.333 (– to –)",
+        "3",
+        "2",
+        "1",
+        "1",
+    )  # two patients are too few for an interval

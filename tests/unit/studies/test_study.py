@@ -1,4 +1,5 @@
-"""Definitions of studies, the runs that they plan, orders of several jobs, and the worktrees that rows are made in."""
+"""Definitions of studies, the runs that they plan, orders of several jobs, and the worktrees that
+rows are made in."""
 
 import os
 import re
@@ -39,14 +40,20 @@ def read(folder: Path, text: str) -> Study:
     return load_study(folder, "mine")
 
 
-def planned(study: Study, params: str, weights: str = "null", changed: tuple[str, ...] = ()) -> list[Run]:
+def planned(
+    study: Study, params: str, weights: str = "null", changed: tuple[str, ...] = ()
+) -> list[Run]:
     """The runs with these parameters; ``changed``: code that is not as it was."""
 
     def text(path: str) -> str:
         own = (REPOSITORY / path).read_text()
-        return params if path == "params.yaml" else own.replace("weights: null", f"weights: {weights}")
+        return (
+            params if path == "params.yaml" else own.replace("weights: null", f"weights: {weights}")
+        )
 
-    return plan(study, text, lambda paths: {path: "new" if path in changed else "old" for path in paths})
+    return plan(
+        study, text, lambda paths: {path: "new" if path in changed else "old" for path in paths}
+    )
 
 
 def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
@@ -60,7 +67,9 @@ def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
         if any(row.needs for row in study.rows):
             without = {study.rows[run.row].name for run in planned(study, params)}
             assert without == {*ours} - {"LLM-RG4"}, name
-    with pytest.raises(ConfigError, match=r"parent\.contexts has mw, but corpus\.contexts does not"):
+    with pytest.raises(
+        ConfigError, match=r"parent\.contexts has mw, but corpus\.contexts does not"
+    ):
         planned(load_study(STUDIES, "adaptation"), yaml_of("mimic_rg4_sn"))
 
 
@@ -75,29 +84,55 @@ def test_rows_and_columns_are_those_of_the_published_tables() -> None:
             assert own == published, name
     main, conventional = (load_study(STUDIES, name) for name in ("main", "conventional_sn"))
     rows = {row.name: row for row in main.rows}
-    others = {system for block in load_published()["main"].blocks for system in block.rows} - {*rows}
+    others = {system for block in load_published()["main"].blocks for system in block.rows} - {
+        *rows
+    }
     assert others == {"PACER (Ours)", "CXRMate", "RadFM"}
-    assert [row.target for row in main.rows] == [None, None, "llm_rg4_score", "simmlm_score", "ragpt_score"]
+    assert [row.target for row in main.rows] == [
+        None,
+        None,
+        "llm_rg4_score",
+        "simmlm_score",
+        "ragpt_score",
+    ]
     assert rows["SimMLM"].set == rows["RAGPT"].set == rows["PACER"].set  # one parent
-    assert rows["PACER, select: agreement"].set == rows["PACER"].set | {"decode.select": "agreement"}
+    assert rows["PACER, select: agreement"].set == rows["PACER"].set | {
+        "decode.select": "agreement"
+    }
     literature, common = load_published()["conventional_sn"].blocks
     names = {"PACER (Ours)": "PACER (Refine + Commit)"}
-    assert [row.name for row in conventional.rows] == [names.get(system, system) for system in common.rows]
+    assert [row.name for row in conventional.rows] == [
+        names.get(system, system) for system in common.rows
+    ]
     assert all(system in " ".join(conventional.notes) for system in literature.rows)
 
 
 def test_studies_and_rows_that_are_made_from_the_same_share_a_run_or_its_first_stages() -> None:
-    runs = {name: planned(load_study(STUDIES, name), PAPER) for name in ("components", "mechanisms", "main")}
+    runs = {
+        name: planned(load_study(STUDIES, name), PAPER)
+        for name in ("components", "mechanisms", "main")
+    }
     made = {name: {run.key for run in planned} for name, planned in runs.items()}
     assert (len(made["components"]), len(made["mechanisms"])) == (5, 9)
-    assert len(made["mechanisms"] - made["components"]) == 5 and len(made["main"] - made["components"]) == 3
+    assert (
+        len(made["mechanisms"] - made["components"]) == 5
+        and len(made["main"] - made["components"]) == 3
+    )
     _, refine, _, both, pacer = runs["components"]
-    assert [stage for stage in both.keys if both.keys[stage] != pacer.keys[stage]] == ["calibrate", "decode", "score"]
-    assert refine.keys["warmup"] == both.keys["warmup"] and refine.keys["parent"] != both.keys["parent"]
+    assert [stage for stage in both.keys if both.keys[stage] != pacer.keys[stage]] == [
+        "calibrate",
+        "decode",
+        "score",
+    ]
+    assert (
+        refine.keys["warmup"] == both.keys["warmup"]
+        and refine.keys["parent"] != both.keys["parent"]
+    )
 
 
 def test_the_conventional_study_is_the_papers_profile() -> None:
-    """On mimic_rg4_sn the study changes nothing but the controls of decoding, which that profile does not run."""
+    """On mimic_rg4_sn the study changes nothing but the controls of decoding, which that profile
+    does not run."""
     params = yaml_of("mimic_rg4_sn")
     [run] = planned(load_study(STUDIES, "conventional_sn"), params)
     assert run.values["params.yaml"] == parse_yaml(params)
@@ -107,17 +142,25 @@ def test_a_sweep_is_judged_on_validation_cases() -> None:
     study = load_study(STUDIES, "lambda_cons")
     values = [run.values["params.yaml"] for run in planned(study, yaml_of("phantom"))]
     assert {one["decode"]["split"] for one in values} == {"val"}
-    assert [one["calibrate"]["lambda_cons"] for one in values] == [float(row.name) for row in study.rows]
+    assert [one["calibrate"]["lambda_cons"] for one in values] == [
+        float(row.name) for row in study.rows
+    ]
 
 
-def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(tmp_path: Path) -> None:
+def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(
+    tmp_path: Path,
+) -> None:
     study = read(tmp_path, GOOD + "set: {calibrate.gate_inputs: h, calibrate.rank: 2}\n")
     one, two = ({"calibrate.rank": 2, "calibrate.gate_inputs": gate} for gate in ("none", "h"))
     assert study.overrides(0, "2") == one | {"train.seed": 2}
     assert study.overrides(1, "1") == two | {"train.seed": 1}
     world = {"corpus.seed": 101, "backbones.seed": 202}
-    text = GOOD.replace("{train.seed: 1}", str(world)).replace("{train.seed: 2}", "{corpus.seed: 3, backbones.seed: 3}")
-    trained = ", ".join(f"backbones.{kind}.provider: standin" for kind in ("vision", "language", "text", "chexbert"))
+    text = GOOD.replace("{train.seed: 1}", str(world)).replace(
+        "{train.seed: 2}", "{corpus.seed: 3, backbones.seed: 3}"
+    )
+    trained = ", ".join(
+        f"backbones.{kind}.provider: standin" for kind in ("vision", "language", "text", "chexbert")
+    )
     worlds = read(tmp_path, f"{text}set: {{{trained}}}\n")
     assert (study.labels, worlds.labels) == (["1", "2"], ["101-202", "3"])
     names = [run.name.rpartition("-")[0] for run in planned(worlds, MICRO)]
@@ -137,7 +180,12 @@ def test_overrides_change_only_their_values_and_keep_the_comments() -> None:
     text = yaml_of("micro")
     changed = overridden(
         text,
-        {"calibrate.lambda_cons": 0.1, "commit.route": "direct", "decode.controls": [], "corpus.contexts": ["sn"]},
+        {
+            "calibrate.lambda_cons": 0.1,
+            "commit.route": "direct",
+            "decode.controls": [],
+            "corpus.contexts": ["sn"],
+        },
         "here",
     )
     expected = parse_yaml(text)
@@ -146,7 +194,10 @@ def test_overrides_change_only_their_values_and_keep_the_comments() -> None:
     assert parse_yaml(changed) == expected
     comments = [line.partition("# ")[2] for line in text.splitlines() if "# " in line]
     # the comment of a list whose length changes may go; all others stay
-    assert len([line for line in changed.splitlines() if line.partition("# ")[2] in comments]) >= len(comments) - 2
+    assert (
+        len([line for line in changed.splitlines() if line.partition("# ")[2] in comments])
+        >= len(comments) - 2
+    )
 
 
 def test_a_run_is_known_by_its_values_commands_and_code_but_not_by_comments(tmp_path: Path) -> None:
@@ -154,21 +205,31 @@ def test_a_run_is_known_by_its_values_commands_and_code_but_not_by_comments(tmp_
     keys = [run.key for run in planned(study, text)]
     assert len(set(keys)) == 4 and all(len(key) == 10 for key in keys)
     assert [run.key for run in planned(study, text + "# a comment\n")] == keys
-    assert [run.key for run in planned(study, text, changed=("pacer/reporting", "stages/report.py"))] == keys
+    assert [
+        run.key for run in planned(study, text, changed=("pacer/reporting", "stages/report.py"))
+    ] == keys
     assert not set(keys) & {run.key for run in planned(study, text, changed=("pacer/training",))}
 
 
 @pytest.mark.parametrize("target", [None, "simmlm_score", "ragpt_score", "llm_rg4_score"])
 def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> None:
-    stages = {stage.name: stage for stage in read_stages(lambda path: (REPOSITORY / path).read_text(), target)}
+    stages = {
+        stage.name: stage
+        for stage in read_stages(lambda path: (REPOSITORY / path).read_text(), target)
+    }
     last = list(stages)[-1]
     assert last == (target or "score")
-    assert ("parent" in stages) is (target != "llm_rg4_score") and ("calibrate" in stages) is (target is None)
+    assert ("parent" in stages) is (target != "llm_rg4_score") and ("calibrate" in stages) is (
+        target is None
+    )
     assert "report" not in stages
     code = {dep for stage in stages.values() for dep, maker in stage.deps.items() if maker is None}
     assert {path.split("/")[0] for path in code} == {"pacer", "stages"}
     assert not {"pacer/reporting", "pacer/serving", "pacer/studies", "pacer/config"} & code
-    assert stages["score" if target is None else last].deps["data/labels/references.parquet"] == "reference_labels"
+    assert (
+        stages["score" if target is None else last].deps["data/labels/references.parquet"]
+        == "reference_labels"
+    )
     assert stages["reference_labels"].deps["models/backbones/chexbert"] == "backbones"
 
 
@@ -188,7 +249,10 @@ def test_jobs_share_out_the_devices_and_the_cores(monkeypatch: pytest.MonkeyPatc
 def runner(tmp_path: Path, *names: str) -> StudyRunner:
     """Rows a and b of every dataset share a training."""
     keys = [{"train": name[1], "score": name} for name in names]
-    runs = [Run(0, name[1], f"study-{name}", [], {}, {}, key) for name, key in zip(names, keys, strict=True)]
+    runs = [
+        Run(0, name[1], f"study-{name}", [], {}, {}, key)
+        for name, key in zip(names, keys, strict=True)
+    ]
     repository: Any = SimpleNamespace(root=tmp_path)
     dvc: Any = SimpleNamespace(cache=lambda root: str(root))
     study: Any = None
@@ -216,7 +280,9 @@ pacer study run main --row '"R" (+ 1)'  # after 1, 2
 """
 
 
-def start(folder: Path, script: str, *arguments: str, given: str = "", **endings: str) -> tuple[int, list[str]]:
+def start(
+    folder: Path, script: str, *arguments: str, given: str = "", **endings: str
+) -> tuple[int, list[str]]:
     """Run a script; its exit code, and the calls of the programs that have these ``endings``."""
     for name, ending in endings.items():
         (folder / name).write_text(f"{PROGRAM}{ending}\n")
@@ -224,12 +290,16 @@ def start(folder: Path, script: str, *arguments: str, given: str = "", **endings
     variables = os.environ | {"SLURM_CPUS_PER_TASK": "12", "SLURM_JOB_ID": "7"}
     variables["PATH"] = f"{folder}:{variables['PATH']}"
     command = ["bash", str(REPOSITORY / "docs/examples/slurm" / script), *arguments]
-    code = subprocess.run(command, cwd=folder, env=variables, input=given, text=True, check=False).returncode
+    code = subprocess.run(
+        command, cwd=folder, env=variables, input=given, text=True, check=False
+    ).returncode
     return code, (folder / "calls").read_text().splitlines()
 
 
 def test_each_row_is_a_job_after_those_that_it_needs(tmp_path: Path) -> None:
-    code, calls = start(tmp_path, "submit.sh", given=ROWS, sbatch="echo $((100 + $(wc -l < calls)))';here'")
+    code, calls = start(
+        tmp_path, "submit.sh", given=ROWS, sbatch="echo $((100 + $(wc -l < calls)))';here'"
+    )
     row = f"{REPOSITORY}/docs/examples/slurm/row.sh|pacer|study|run|main|--row"
     assert code == 0 and calls == [
         f"sbatch|--parsable|{row}|PACER",
@@ -240,12 +310,19 @@ def test_each_row_is_a_job_after_those_that_it_needs(tmp_path: Path) -> None:
     assert code == 1 and refused == [*calls, calls[0]], "the rest is not submitted"
 
 
-@pytest.mark.parametrize(("ending", "requeued"), [(0, False), (1, False), (130, True), (143, False)])
+@pytest.mark.parametrize(
+    ("ending", "requeued"), [(0, False), (1, False), (130, True), (143, False)]
+)
 def test_a_job_that_was_stopped_at_its_limit_and_no_other_is_queued_again(
     tmp_path: Path, ending: int, requeued: bool
 ) -> None:
-    code, calls = start(tmp_path, "row.sh", "pacer", "--row", "a b", srun=f"exit {ending}", scontrol="")
-    assert calls == ["srun|--cpus-per-task=12|pacer|--row|a b", *["scontrol|requeue|7"] * requeued] and code == ending
+    code, calls = start(
+        tmp_path, "row.sh", "pacer", "--row", "a b", srun=f"exit {ending}", scontrol=""
+    )
+    assert (
+        calls == ["srun|--cpus-per-task=12|pacer|--row|a b", *["scontrol|requeue|7"] * requeued]
+        and code == ending
+    )
 
 
 def first_run(tiny: TinyRepository) -> tuple[Worktree, Run]:
@@ -262,7 +339,9 @@ def prepared(tiny: TinyRepository) -> tuple[Worktree, Run]:
 
 
 def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: TinyRepository) -> None:
-    tiny.write("params.yaml", tiny.read("params.yaml").replace("weight_decay: 0.01", "weight_decay: 0.02"))
+    tiny.write(
+        "params.yaml", tiny.read("params.yaml").replace("weight_decay: 0.01", "weight_decay: 0.02")
+    )
     tiny.write(".dvc/config.local", "['remote \"store\"']\n    url = /store\n")
     before = tiny.state()
     tree, run = prepared(tiny)
@@ -280,7 +359,10 @@ def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: Tiny
     tree, run = prepared(tiny)
     assert (tree.tree / "code/stage.py").read_text() == tiny.read("code/stage.py")
     assert (tree.tree / "code/report.py").read_text() == "# edited\n"
-    assert not (tree.tree / "metrics").exists() and (tree.tree / "models/weights.scratch/step").exists()
+    assert (
+        not (tree.tree / "metrics").exists()
+        and (tree.tree / "models/weights.scratch/step").exists()
+    )
 
     (tree.tree / "metrics").mkdir()
     for name in ("scores.json", "other.parquet"):
@@ -298,11 +380,16 @@ def test_what_dvc_records_of_a_stage_is_known_to_other_worktrees(tiny: TinyRepos
     """And a lock that a killed DVC left half-written is none."""
     tree, run = prepared(tiny)
     entry = {"cmd": "python code/stage.py source", "outs": [{"path": "data/source", "md5": "a"}]}
-    (tree.tree / "dvc.lock").write_text(f"schema: '2.0'\nstages: {{source: {entry}, score: {entry}}}\n")
+    (tree.tree / "dvc.lock").write_text(
+        f"schema: '2.0'\nstages: {{source: {entry}, score: {entry}}}\n"
+    )
     tree.record(run, ["source", "train"])
     (tree.tree / "dvc.lock").write_text("schema: '2.0'\nstages: {source: ")
     tree.prepare("tiny", run)
-    assert "md5: a" in (tree.tree / "dvc.lock").read_text() and "score" not in (tree.tree / "dvc.lock").read_text()
+    assert (
+        "md5: a" in (tree.tree / "dvc.lock").read_text()
+        and "score" not in (tree.tree / "dvc.lock").read_text()
+    )
     assert not tree.import_stages(run)
 
 
@@ -314,11 +401,15 @@ def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepositor
     text = text.replace("prompt_file: null", "prompt_file: own/files", 1)
     tiny.write("params.yaml", text.replace("root: null", "root: ../beside", 1))
     tree, _ = prepared(tiny)
-    assert all((tree.tree / path / "file").read_text() == path for path in ("../beside", "own/files"))
+    assert all(
+        (tree.tree / path / "file").read_text() == path for path in ("../beside", "own/files")
+    )
 
 
 @pytest.mark.parametrize("name", ["../..", "data", "code/../data", "linked"])
-def test_a_path_above_the_repository_or_with_outputs_in_it_has_to_be_absolute(tiny: TinyRepository, name: str) -> None:
+def test_a_path_above_the_repository_or_with_outputs_in_it_has_to_be_absolute(
+    tiny: TinyRepository, name: str
+) -> None:
     """Through a link in the worktree DVC would delete the user's outputs."""
     tiny.write("data/source/records", "of the user")
     (tiny.folder / "linked").symlink_to("data")

@@ -1,4 +1,5 @@
-"""The table of a study by hand, and the published numbers: whole, consistent, and marked as the paper marks them."""
+"""The table of a study by hand, and the published numbers: whole, consistent, and marked as the
+paper marks them."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +17,15 @@ from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.studies import table as tables
 from pacer.studies.study import PUBLISHED, PublishedBlock, Study, load_published
-from pacer.studies.table import ScoredRun, build_table, collect, difference_table, ranked, study_curve, write_table
+from pacer.studies.table import (
+    ScoredRun,
+    build_table,
+    collect,
+    difference_table,
+    ranked,
+    study_curve,
+    write_table,
+)
 from pacer.studies.worktree import Repository
 from tests.support.cases import listed_cases
 from tests.support.studies import TinyRepository
@@ -24,15 +33,28 @@ from tests.support.studies import TinyRepository
 SIGNATURE = {
     "standin_labeller": True,
     "clinical": {"convention": "llm-rg4", "labeller": {"files": {"a": "1"}}},
-    "language": {"target": "findings_and_impression", "cleaner": "upstream", "unseen_comparisons": "keep"},
+    "language": {
+        "target": "findings_and_impression",
+        "cleaner": "upstream",
+        "unseen_comparisons": "keep",
+    },
 }
-RECORD = {"split": "test", "limit": None, "corpus": {"source": "phantom", "format": "rg4", "limit": None}}
+RECORD = {
+    "split": "test",
+    "limit": None,
+    "corpus": {"source": "phantom", "format": "rg4", "limit": None},
+}
 #: Signature and record of a run on the paper's data.
-PAPER = SIGNATURE | {"standin_labeller": False}, RECORD | {"corpus": RECORD["corpus"] | {"source": "files"}}
+PAPER = (
+    SIGNATURE | {"standin_labeller": False},
+    RECORD | {"corpus": RECORD["corpus"] | {"source": "files"}},
+)
 COUNTS = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
 
 
-def study(rows: Sequence = ("one", "two", "three"), replicates: Sequence[int] = (1,), **changes: Any) -> Study:
+def study(
+    rows: Sequence = ("one", "two", "three"), replicates: Sequence[int] = (1,), **changes: Any
+) -> Study:
     described = {"name": "mine", "title": "Mine", "layout": "mean", "metrics": ["f1", "bleu4"]}
     named = [row if isinstance(row, dict) else {"name": row} for row in rows]
     seeds = [{"train.seed": seed} for seed in replicates]
@@ -40,17 +62,28 @@ def study(rows: Sequence = ("one", "two", "three"), replicates: Sequence[int] = 
 
 
 def scored(
-    row: int, replicate: int | None, contexts: dict, signature: dict = SIGNATURE, record: dict | None = RECORD
+    row: int,
+    replicate: int | None,
+    contexts: dict,
+    signature: dict = SIGNATURE,
+    record: dict | None = RECORD,
 ) -> ScoredRun:
     label = None if replicate is None else str(replicate)
     return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, Signature.of(signature), record)
 
 
 def runs_of(case: dict) -> list[ScoredRun]:
-    """The runs of a case; ``paper``: they are on the paper's data; ``worlds``: each replicate has other records."""
+    """The runs of a case; ``paper``: they are on the paper's data; ``worlds``: each replicate has
+    other records."""
     signature, record = PAPER if case.get("paper") else (SIGNATURE, RECORD)
     return [
-        scored(row, seed, contexts, signature | ({"data": {"records": seed}} if case.get("worlds") else {}), record)
+        scored(
+            row,
+            seed,
+            contexts,
+            signature | ({"data": {"records": seed}} if case.get("worlds") else {}),
+            record,
+        )
         for row, seed, contexts in case["runs"]
     ]
 
@@ -63,7 +96,9 @@ def blocks(table: Table) -> list[tuple[str, dict[str, list[str]]]]:
             heading = table.headings.get(row)
             read.append((heading.text if heading else "", {}))
         marks = [table.marks.get((row, column)) for column in range(1, len(cells) + 1)]
-        read[-1][1][label] = [f"{cell} {mark}" if mark else cell for cell, mark in zip(cells, marks, strict=True)]
+        read[-1][1][label] = [
+            f"{cell} {mark}" if mark else cell for cell, mark in zip(cells, marks, strict=True)
+        ]
     return read
 
 
@@ -93,22 +128,37 @@ def test_rows_that_are_tested(case: dict) -> None:
     assert [list(row) for row in difference_table("", tested).rows] == case["lines"]
     for note in case.get("notes", []):
         assert sum(line.startswith(note) for line in table.notes) == 1, table.notes
-    assert not any("not scored" in note for note in table.notes) and build_table(settings, runs)[1] == []
+    assert (
+        not any("not scored" in note for note in table.notes)
+        and build_table(settings, runs)[1] == []
+    )
 
 
 def test_a_curve_joins_its_rows_and_shows_the_others(monkeypatch) -> None:
     """Means over contexts and replicates; nothing without a curve."""
     runs = [
-        scored(row, seed, {"sn": {"recall": 0.1 * row + at, "precision": 0.5}, "mw": {"recall": 0.2, "precision": 0.7}})
+        scored(
+            row,
+            seed,
+            {
+                "sn": {"recall": 0.1 * row + at, "precision": 0.5},
+                "mw": {"recall": 0.2, "precision": 0.7},
+            },
+        )
         for row, seed, at in ((0, 1, 0.1), (0, 2, 0.3), (1, 1, 0.2), (2, 1, 0.3))
     ]
     drawn = study_curve(study(curve=["three", "one"]), runs)
     shown = ("one", "two", "three", "Mine", "recall of findings", "precision of findings")
     assert all(f">{name}</text>" in drawn for name in shown)
     assert study_curve(study(), runs) == study_curve(study(curve=["one"]), []) == ""
-    monkeypatch.setattr(tables, "curve_chart", lambda points, joined, title: (points, joined, title))
+    monkeypatch.setattr(
+        tables, "curve_chart", lambda points, joined, title: (points, joined, title)
+    )
     points, *described = study_curve(study(curve=["three", "one"]), runs)
-    assert points == {name: pytest.approx((at, 0.6)) for name, at in (("one", 0.2), ("two", 0.25), ("three", 0.35))}
+    assert points == {
+        name: pytest.approx((at, 0.6))
+        for name, at in (("one", 0.2), ("two", 0.25), ("three", 0.35))
+    }
     assert described == [["three", "one"], "Mine"]
 
 
@@ -123,27 +173,39 @@ def on_mimic(
     """A run on the paper's data, but for what is given."""
     data = PAPER[0] | (signature or {}) | {"language": PAPER[0]["language"] | (language or {})}
     described = PAPER[1] | {"corpus": PAPER[1]["corpus"] | (corpus or {})} | record
-    return scored(row, 1, {context: {"f1": 0.5, "n": count} for context, count in n.items()}, data, described)
+    return scored(
+        row, 1, {context: {"f1": 0.5, "n": count} for context, count in n.items()}, data, described
+    )
 
 
 @pytest.mark.parametrize("changes", listed_cases(__file__, "apart"))
-def test_only_runs_on_the_papers_own_data_stand_beside_the_published_rows(changes: dict[str, Any]) -> None:
+def test_only_runs_on_the_papers_own_data_stand_beside_the_published_rows(
+    changes: dict[str, Any],
+) -> None:
     def of(*runs: ScoredRun) -> tuple[list[str], str]:
         rows = ["one", "two"][: max(1, len(runs))]
         table, _ = build_table(study(rows=rows, metrics=["f1"], published="components"), list(runs))
         return [heading for heading, _ in blocks(table)], " ".join(table.notes)
 
     headings, notes = of(on_mimic())
-    assert headings == ["", "Components (published)"] and "not shown" not in notes and "compared" not in notes
+    assert (
+        headings == ["", "Components (published)"]
+        and "not shown" not in notes
+        and "compared" not in notes
+    )
     assert "There is no run yet" not in notes
     headings, notes = of()
     assert (
-        headings == ["", "Components (published)"] and "There is no run yet. Published rows are kept only if" in notes
+        headings == ["", "Components (published)"]
+        and "There is no run yet. Published rows are kept only if" in notes
     )
     headings, notes = of(on_mimic(**changes))
     assert headings == [""] and "Published rows are not shown" in notes
     headings, notes = of(on_mimic(), on_mimic(1, **changes))
-    assert headings[1:] == ["Components (published)"] and "Not all of our rows can be compared" in notes
+    assert (
+        headings[1:] == ["Components (published)"]
+        and "Not all of our rows can be compared" in notes
+    )
 
 
 def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
@@ -151,16 +213,24 @@ def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
     theirs = on_mimic()._replace(record=None, replicate=None)
     table, _ = build_table(study(rows=rows, metrics=["f1"], published="components"), [theirs])
     assert [heading for heading, _ in blocks(table)] == ["", "Components (published)"]
-    fewer = on_mimic(n={"sn": 2000}, language={"target": "findings"})._replace(record=None, replicate=None)
+    fewer = on_mimic(n={"sn": 2000}, language={"target": "findings"})._replace(
+        record=None, replicate=None
+    )
     settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
     assert any("not shown" in note for note in build_table(settings, [fewer])[0].notes)
 
 
 @pytest.mark.parametrize("part", listed_cases(__file__, "differently"))
 def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
-    signature = SIGNATURE | {"counts": {"sn": {"n": 8}}, "data": {"records": "a", "predictions/sn": "x"}}
+    signature = SIGNATURE | {
+        "counts": {"sn": {"n": 8}},
+        "data": {"records": "a", "predictions/sn": "x"},
+    }
     for changed in (part, {}):
-        runs = [scored(row, 1, {"sn": {"f1": 0.5}}, signature | (changed if row else {})) for row in (0, 1)]
+        runs = [
+            scored(row, 1, {"sn": {"f1": 0.5}}, signature | (changed if row else {}))
+            for row in (0, 1)
+        ]
         table, _ = build_table(study(), runs)
         assert any("rows were scored alike" in note for note in table.notes) is bool(changed)
 
@@ -184,7 +254,9 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
     settings = study(rows=rows, metrics=["f1"], notes=["No row here for Base: nobody has it."])
     write_json(tiny.folder / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
     write_json(tiny.folder / "data/external/theirs/signature.json", SIGNATURE)
-    table, _ = build_table(settings, collect(settings, Repository(tiny.folder), tiny.folder / "state"))
+    table, _ = build_table(
+        settings, collect(settings, Repository(tiny.folder), tiny.folder / "state")
+    )
     assert blocks(table) == [("", {"ours": ["–"], "theirs": ["0.250"], "absent": ["–"]})]
     assert table.notes[-3:] == (
         "ours: not run yet with 1.",
@@ -216,26 +288,42 @@ CONTEXTS = ("SN", "SW", "MN", "MW")
 
 def values(name: str, block: str, system: str) -> dict[str, float]:
     [found] = [b for b in TABLES[name].blocks if b.name == block]
-    return {metric: float(value.text) for metric, value in found.rows[system].items() if value.text is not None}
+    return {
+        metric: float(value.text)
+        for metric, value in found.rows[system].items()
+        if value.text is not None
+    }
 
 
 def test_tables_have_the_papers_size_and_every_value_its_form() -> None:
-    sizes = [(name, len(table.metrics), [len(b.rows) for b in table.blocks]) for name, table in TABLES.items()]
+    sizes = [
+        (name, len(table.metrics), [len(b.rows) for b in table.blocks])
+        for name, table in TABLES.items()
+    ]
     assert sizes == [tuple(size.values[0]) for size in listed_cases(__file__, "sizes")]
     raw = parse_yaml(PUBLISHED.read_text(encoding="utf-8"))["tables"]
-    rows = [row for table in raw.values() for block in table["blocks"] for row in block["rows"].values()]
-    assert all(re.fullmatch(r"--|([*_]?)\d\.\d{3}\1", value) for row in rows for value in row.split())
+    rows = [
+        row for table in raw.values() for block in table["blocks"] for row in block["rows"].values()
+    ]
+    assert all(
+        re.fullmatch(r"--|([*_]?)\d\.\d{3}\1", value) for row in rows for value in row.split()
+    )
     for name, table in TABLES.items():
-        assert set(table.provenance) == {system for block in table.blocks for system in block.rows}, name
+        assert set(table.provenance) == {
+            system for block in table.blocks for system in block.rows
+        }, name
 
 
 @pytest.mark.parametrize(("name", "block"), BLOCKS, ids=lambda part: getattr(part, "name", part))
 def test_the_rows_of_a_block_agree_with_one_another(name: str, block: PublishedBlock) -> None:
-    """Best bold, second underlined, ties by the printed value, as in the tables of studies. Micro-F1 follows from
-    precision and recall, where the paper's own evaluation applies and no mean was taken. BLEU falls with its order."""
+    """Best bold, second underlined, ties by the printed value, as in the tables of studies.
+    Micro-F1 follows from precision and recall, where the paper's own evaluation applies and no mean
+    was taken. BLEU falls with its order."""
     assert block.marked is any(value.mark for row in block.rows.values() for value in row.values())
     if block.marked:
-        printed = {system: [value.text for value in row.values()] for system, row in block.rows.items()}
+        printed = {
+            system: [value.text for value in row.values()] for system, row in block.rows.items()
+        }
         lines = ranked(printed, ["higher"] * len(TABLES[name].metrics))
         assert [[cell.mark for cell in cells] for cells in lines.values()] == [
             [value.mark for value in row.values()] for row in block.rows.values()
@@ -250,7 +338,9 @@ def test_the_rows_of_a_block_agree_with_one_another(name: str, block: PublishedB
 
 
 @pytest.mark.parametrize(("block", "system", "component"), listed_cases(__file__, "shared"))
-def test_shared_configurations_have_the_same_numbers(block: str, system: str, component: str) -> None:
+def test_shared_configurations_have_the_same_numbers(
+    block: str, system: str, component: str
+) -> None:
     assert values("mechanisms", block, system) == values("components", "Components", component)
 
 
@@ -259,8 +349,13 @@ def test_what_the_papers_text_says_of_its_tables() -> None:
     for metric, value in values("components", "Components", "PACER (+ Calibrate)").items():
         contexts = [values("main", name, "PACER (Ours)")[metric] for name in CONTEXTS]
         assert value == pytest.approx(fmean(contexts), abs=0.001 + 1e-9)
-    gains = [round(values("main", c, "PACER (Ours)")["f1"] - values("main", c, "LLM-RG4")["f1"], 3) for c in CONTEXTS]
+    gains = [
+        round(values("main", c, "PACER (Ours)")["f1"] - values("main", c, "LLM-RG4")["f1"], 3)
+        for c in CONTEXTS
+    ]
     assert (min(gains), max(gains)) == (0.023, 0.028)
-    pacer, other = (values("conventional_sn", "Common test set", s) for s in ("PACER (Ours)", "LLM-RG4"))
+    pacer, other = (
+        values("conventional_sn", "Common test set", s) for s in ("PACER (Ours)", "LLM-RG4")
+    )
     assert (pacer["f1"], pacer["recall"]) == (0.620, 0.654)
     assert [round(pacer[m] - other[m], 3) for m in ("f1", "recall")] == [0.032, 0.061]

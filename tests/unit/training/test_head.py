@@ -1,4 +1,5 @@
-"""The head by chunks, against the losses as the paper writes them; what is computed on the device, and its waits."""
+"""The head by chunks, against the losses as the paper writes them; what is computed on the device,
+and its waits."""
 
 import warnings
 from collections.abc import Callable
@@ -28,9 +29,21 @@ READING = {
     torch.ops.aten._unique2.default: "unique",
     torch.ops.aten.repeat_interleave.Tensor: "repeat_interleave",
 }
-INDEXING = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default}
+INDEXING = {
+    torch.ops.aten.index.Tensor,
+    torch.ops.aten.index_put.default,
+    torch.ops.aten.index_put_.default,
+}
 #: Calls that copy to the host, or from memory that is not page-locked.
-COPYING = (Tensor.tolist, Tensor.cpu, Tensor.numpy, Tensor.new_tensor, torch.tensor, torch.as_tensor, torch.from_numpy)
+COPYING = (
+    Tensor.tolist,
+    Tensor.cpu,
+    Tensor.numpy,
+    Tensor.new_tensor,
+    torch.tensor,
+    torch.as_tensor,
+    torch.from_numpy,
+)
 CALLS = {call: call.__name__ for call in COPYING}
 
 
@@ -39,25 +52,34 @@ class _Operations(TorchDispatchMode):
         super().__init__()
         self.seen = seen
 
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
         if function in READING:
             self.seen.append(READING[function])
         elif function in INDEXING:
-            masks = [one for one in arguments[1] if one is not None and one.dtype in (torch.bool, torch.uint8)]
+            masks = [
+                one
+                for one in arguments[1]
+                if one is not None and one.dtype in (torch.bool, torch.uint8)
+            ]
             self.seen += ["mask"] * bool(masks)
         return function(*arguments, **(keywords or {}))
 
 
 class Syncs(TorchFunctionMode):
-    """``seen``: the names of what was called inside, in order. As :meth:`torch.cuda.set_sync_debug_mode` counts them,
-    but a copy that :func:`pacer.core.devices.sent` makes is none."""
+    """``seen``: the names of what was called inside, in order. As
+    :meth:`torch.cuda.set_sync_debug_mode` counts them, but a copy that
+    :func:`pacer.core.devices.sent` makes is none."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[str] = []
         self.operations = _Operations(self.seen)
 
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
         if function in CALLS:
             self.seen.append(CALLS[function])
         return function(*arguments, **(keywords or {}))
@@ -103,8 +125,8 @@ def test_a_planted_one_is_found(name: str) -> None:
 def test_only_an_update_that_is_logged_waits(
     name: str, options: dict, setting, device_accelerator, device: torch.device
 ) -> None:
-    """On the CPU the optimiser is not watched, whose counts of steps are on the host anyway. What is read there are the
-    batches, which lie on the CPU on any machine."""
+    """On the CPU the optimiser is not watched, whose counts of steps are on the host anyway. What
+    is read there are the batches, which lie on the CPU on any machine."""
     model, examples = setting(name)
     params = parameters(**options, train={"log_interval": 3, "validation_interval": 100})
     run = _Run(model, examples, phase_of(name, params), device_accelerator())
@@ -140,7 +162,9 @@ def test_losses_are_computed_where_the_model_is(
     run = _Run(model, examples, phase_of(name, parameters()), accelerator)
     _, batch = next(run.stream(0))
     objective(model.to("meta"), batch.to("meta"), run.phase.losses).total.backward()
-    assert all(parameter.grad.is_meta for parameter in model.parameters() if parameter.grad is not None)
+    assert all(
+        parameter.grad.is_meta for parameter in model.parameters() if parameter.grad is not None
+    )
     with pytest.raises(RuntimeError, match="is not on the expected device"):
         batch.omega + batch.omega.to("meta")
 
@@ -152,10 +176,19 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 class Case:
     """Random hidden states of n tokens in one sample, with the weights of all terms."""
 
-    def __init__(self, n: int, vocabulary: int, width: int = 12, seed: int = 0, dtype: torch.dtype = torch.float32):
+    def __init__(
+        self,
+        n: int,
+        vocabulary: int,
+        width: int = 12,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+    ):
         make = torch.Generator().manual_seed(seed)
         self.head = torch.randn(vocabulary, width, generator=make, dtype=torch.float64) * 0.5
-        self.hidden, self.teacher = (torch.randn(n, width, generator=make, dtype=torch.float64) for _ in range(2))
+        self.hidden, self.teacher = (
+            torch.randn(n, width, generator=make, dtype=torch.float64) for _ in range(2)
+        )
         self.targets = torch.randint(0, vocabulary, (n,), generator=make)
         self.omega = torch.rand(n, generator=make, dtype=torch.float64)
         self.emphasis = (torch.rand(n, generator=make) < 0.4).double()
@@ -185,7 +218,9 @@ class Case:
         return self.likelihood(nll) + 0.05 * ratio(divergence, self.mask.sum(), eps=0)
 
     def likelihood(self, nll: Tensor) -> Tensor:
-        omega, kappa, s = (weight.to(nll.dtype) for weight in (self.omega, self.kappa, self.emphasis))
+        omega, kappa, s = (
+            weight.to(nll.dtype) for weight in (self.omega, self.kappa, self.emphasis)
+        )
         return ratio(omega * nll, omega.sum() + kappa.sum()) + 0.75 * ratio(s * nll, s.sum())
 
 
@@ -202,7 +237,9 @@ def value_and_gradient(total: Tensor, case: Case) -> tuple[Tensor, Tensor]:
 
 
 def close(one: Tensor, other: Tensor, tolerance: float) -> None:
-    torch.testing.assert_close(one, other, rtol=0, atol=tolerance * max(other.abs().max().item(), 1e-30))
+    torch.testing.assert_close(
+        one, other, rtol=0, atol=tolerance * max(other.abs().max().item(), 1e-30)
+    )
 
 
 @given(
@@ -215,9 +252,12 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> None:
 )
 @example(n=1, vocabulary=2, rows=1, with_teacher=True, seed=8, dtype=torch.float32)
 @example(n=1, vocabulary=2, rows=1, with_teacher=True, seed=81, dtype=torch.float32)
-def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, with_teacher: bool, seed: int, dtype) -> None:
-    """The definition is computed in float64. In float32 p - 1 of a nearly certain token loses digits: the difference is
-    held against the terms too, which are as large as the head, not against the small gradient alone."""
+def test_it_equals_the_definition(
+    n: int, vocabulary: int, rows: int, with_teacher: bool, seed: int, dtype
+) -> None:
+    """The definition is computed in float64. In float32 p - 1 of a nearly certain token loses
+    digits: the difference is held against the terms too, which are as large as the head, not
+    against the small gradient alone."""
     case, exact = (Case(n, vocabulary, seed=seed, dtype=dtype) for _ in range(2))
     in_float64(exact)
     expected = value_and_gradient(exact.reference(with_teacher), exact)
@@ -230,7 +270,9 @@ def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, with_teach
 
 @pytest.mark.parametrize("with_teacher", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_in_bfloat16_it_is_no_further_from_float64_than_the_definition(with_teacher: bool, seed: int) -> None:
+def test_in_bfloat16_it_is_no_further_from_float64_than_the_definition(
+    with_teacher: bool, seed: int
+) -> None:
     """The hidden states of a bfloat16 model are float32, as those of its layers' sums."""
     case, exact = (Case(200, 1000, width=64, seed=seed, dtype=torch.bfloat16) for _ in range(2))
     in_float64(exact)
@@ -246,8 +288,8 @@ def test_in_bfloat16_it_is_no_further_from_float64_than_the_definition(with_teac
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_small_divergence_at_large_logits_survives_bfloat16(seed: int) -> None:
-    """The reference computes in float64 with the same rounded operands. Logits that were rounded to bfloat16 once made
-    ten times too much of it."""
+    """The reference computes in float64 with the same rounded operands. Logits that were rounded to
+    bfloat16 once made ten times too much of it."""
     make = torch.Generator().manual_seed(seed)
     head = (torch.randn(2000, 64, generator=make)).bfloat16()
     states = torch.randn(40, 64, generator=make).bfloat16()
@@ -255,7 +297,9 @@ def test_a_small_divergence_at_large_logits_survives_bfloat16(seed: int) -> None
     targets, mask = torch.randint(0, 2000, (40,), generator=make), torch.ones(40, dtype=torch.bool)
     logits, logits_0 = (operand.double() @ head.double().T for operand in (states, parent))
     assert 20 < logits.abs().max() < 60
-    exact = F.kl_div(logits.log_softmax(1), logits_0.log_softmax(1), log_target=True, reduction="none").sum(1)
+    exact = F.kl_div(
+        logits.log_softmax(1), logits_0.log_softmax(1), log_target=True, reduction="none"
+    ).sum(1)
     found = token_terms(states.float(), head, targets, parent.float(), mask, len(mask))
     assert exact.mean() < 1e-3 and (found[1].mean() - exact.mean()).abs() < 0.02 * exact.mean()
     close(found[0].double(), F.cross_entropy(logits, targets, reduction="none"), 1e-6)

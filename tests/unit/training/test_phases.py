@@ -1,4 +1,5 @@
-"""What each phase trains, name by name, and what is known of it beforehand: its records, its plan, its losses."""
+"""What each phase trains, name by name, and what is known of it beforehand: its records, its plan,
+its losses."""
 
 import math
 from dataclasses import replace
@@ -33,16 +34,26 @@ def both(*names: str) -> set[str]:
 
 
 def compressor(source: str, own_width: bool) -> set[str]:
-    """Parameters of one source's compressor; ``own_width``: its states are not as wide as the image's."""
+    """Parameters of one source's compressor; ``own_width``: its states are not as wide as the
+    image's."""
     attention = ["in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias"]
-    attention += ["q_proj_weight", "k_proj_weight", "v_proj_weight"] if own_width else ["in_proj_weight"]
+    attention += (
+        ["q_proj_weight", "k_proj_weight", "v_proj_weight"] if own_width else ["in_proj_weight"]
+    )
     layers = both("attention_norm", "mix", "mix_norm", "up", "project", "project_norm")
-    return {f"interface.{source}.{name}" for name in {*layers, *(f"attention.{name}" for name in attention)}}
+    return {
+        f"interface.{source}.{name}"
+        for name in {*layers, *(f"attention.{name}" for name in attention)}
+    }
 
 
 ROUTER = {
     *(f"router.{name}" for name in ("route_vector", "depth_bias", "eta")),
-    *both("router.mix_norm", "router.out", *(f"router.{part}.{k}" for part in ("norms", "align") for k in range(3))),
+    *both(
+        "router.mix_norm",
+        "router.out",
+        *(f"router.{part}.{k}" for part in ("norms", "align") for k in range(3)),
+    ),
 }
 FRONTAL = {"interface.queries", *compressor("frontal", False)}
 LORA = {
@@ -68,8 +79,8 @@ TRAINED = {
 def test_a_phase_trains_what_the_paper_does_and_leaves_the_rest_bit_for_bit(
     kind: str, case: dict[str, Any], setting, run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Buffers and the weights below LoRA too: a checkpoint holds none of these and must find them again. Without weight
-    decay only a gradient moves a weight."""
+    """Buffers and the weights below LoRA too: a checkpoint holds none of these and must find them
+    again. Without weight decay only a gradient moves a weight."""
     groups, untrained = case["groups"], tuple(case.get("untrained", ()))
     drawn, draw = set[bool](), Examples.routes
     monkeypatch.setattr(Examples, "routes", lambda *given: drawn.update(own := draw(*given)) or own)
@@ -82,23 +93,34 @@ def test_a_phase_trains_what_the_paper_does_and_leaves_the_rest_bit_for_bit(
         before = {n: t.clone() for n, t in tensors.items()}
         drawn.clear()
         settings = groups | {name: {"warmup_updates": 0} | groups.get(name, {})}
-        _, logged = run(name, (model, examples), folder=name, train={"weight_decay": 0.0}, **settings)
+        _, logged = run(
+            name, (model, examples), folder=name, train={"weight_decay": 0.0}, **settings
+        )
         after = model.state_dict() | dict(model.named_buffers())
         expected = {n for n in TRAINED[name] if not n.startswith(untrained)}
         assert {n for n in before if not torch.equal(before[n], after[n])} == expected, name
-        assert set(after) == set(before) and drawn == ({False} if name == "warmup" else {*case["routes"]})
+        assert set(after) == set(before) and drawn == (
+            {False} if name == "warmup" else {*case["routes"]}
+        )
         if not untrained:
             assert {n for n, p in model.named_parameters() if p.requires_grad} == TRAINED[name]
-        losses = [v for _, point in logged for key, v in point.items() if key.startswith(("loss", "validation"))]
+        losses = [
+            v
+            for _, point in logged
+            for key, v in point.items()
+            if key.startswith(("loss", "validation"))
+        ]
         assert losses and all(map(math.isfinite, losses))
 
 
-# -------------------------------------------------------------------------------------------------- the frozen parent
+# --------------------------------------------------------------------------------------------------
+# the frozen parent
 
 
 @pytest.mark.parametrize("merged", [True, False])
 def test_the_first_update_of_calibrate_meets_its_teacher(merged: bool, setting, run) -> None:
-    """With half of what LoRA sees dropped, teacher and student would differ at once where LoRA is not merged."""
+    """With half of what LoRA sees dropped, teacher and student would differ at once where LoRA is
+    not merged."""
     model, examples = setting("calibrate", dropout=0.5)
     for part in (model.router, model.interface, model.language):  # of the parent
         moved(part)
@@ -118,12 +140,16 @@ def test_the_first_update_of_calibrate_meets_its_teacher(merged: bool, setting, 
         ("calibrate", {"calibrator"}),
     ],
 )
-def test_dropout_is_on_where_a_phase_trains_and_nowhere_else(name: str, parts: set[str], setting, run) -> None:
+def test_dropout_is_on_where_a_phase_trains_and_nowhere_else(
+    name: str, parts: set[str], setting, run
+) -> None:
     model, examples = setting(name)
     modes: dict[str, set[bool]] = {}
     for module, own in model.named_modules():
         own.register_forward_pre_hook(
-            lambda m, inputs, module=module: modes.setdefault(module, set()).add(m.training and torch.is_grad_enabled())
+            lambda m, inputs, module=module: modes.setdefault(module, set()).add(
+                m.training and torch.is_grad_enabled()
+            )
         )
     run(name, (model, examples))
     on = {module for module, own in modes.items() if True in own}
@@ -140,7 +166,9 @@ def test_dropout_is_as_large_as_its_settings_say(share: float, setting) -> None:
         assert source.attention.dropout == share
     assert model.calibrator is not None and model.calibrator.dropout.p == share
     lora = [module for name, module in model.language.named_modules() if "lora_dropout" in name]
-    assert {module.p for module in lora if isinstance(module, torch.nn.Dropout)} == ({share} if share else set())
+    assert {module.p for module in lora if isinstance(module, torch.nn.Dropout)} == (
+        {share} if share else set()
+    )
 
 
 def test_the_teacher_gets_no_gradient(setting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +176,13 @@ def test_the_teacher_gets_no_gradient(setting, monkeypatch: pytest.MonkeyPatch) 
     model, examples = setting("calibrate")
     given: list[tuple] = []
     terms = losses.token_terms
-    monkeypatch.setattr(losses, "token_terms", lambda *operands: given.append(operands) or terms(*operands))
+    monkeypatch.setattr(
+        losses, "token_terms", lambda *operands: given.append(operands) or terms(*operands)
+    )
     batch = examples.batch([0, 9, 18, 27], [True, False, False, True], 0.35)
-    losses.objective(moved(model), batch, losses.LossWeights(lambda_q=0.35, lambda_tlw=0.0, lambda_cons=1.0))
+    losses.objective(
+        moved(model), batch, losses.LossWeights(lambda_q=0.35, lambda_tlw=0.0, lambda_cons=1.0)
+    )
     [(states, _, _, teacher, *_)] = given
     assert states.requires_grad and not teacher.requires_grad
 
@@ -158,13 +190,18 @@ def test_the_teacher_gets_no_gradient(setting, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
 def test_measured_lengths_are_those_of_the_batches(name: str, setting) -> None:
     _, examples = setting(name)
-    sampler = Sampler(phase_of(name, parameters(batches={"window": 3}, parent={"rho_start": 0.5})), examples)
+    sampler = Sampler(
+        phase_of(name, parameters(batches={"window": 3}, parent={"rho_start": 0.5})), examples
+    )
     routes = set()
     for micro, rho in islice(sampler.from_update(0), 12):
         commits = examples.routes(micro.rows, micro.visits, rho, sampler.route_seed)
         batch = examples.drawn(micro, rho, sampler.route_seed, 0.35)
         asked = examples.lengths(micro.rows)
-        assert batch.length.tolist() == asked[np.arange(len(asked)), np.array(commits, dtype=int)].tolist()
+        assert (
+            batch.length.tolist()
+            == asked[np.arange(len(asked)), np.array(commits, dtype=int)].tolist()
+        )
         routes |= set(commits)
     assert routes == ({False} if name == "warmup" else {False, True})
 
@@ -173,23 +210,33 @@ def test_a_record_is_measured_once_and_only_if_its_window_is_needed(setting) -> 
     _, examples = setting("parent")
     measured: list[tuple[str, bool]] = []
     build = examples._sequence
-    examples._sequence = lambda record, commit: measured.append((record["record_id"], commit)) or build(record, commit)
+    examples._sequence = lambda record, commit: (
+        measured.append((record["record_id"], commit)) or build(record, commit)
+    )
     sampler = Sampler(phase_of("parent", parameters(batches={"window": 2})), examples)
     late = next(sampler.from_update(5))[0]  # the last window of its epoch
     assert len(measured) < 2 * 24
-    whole = [micro for micro, _ in islice(sampler.from_update(0), 2 * sampler.order.micro_batches_per_epoch)]
+    whole = [
+        micro
+        for micro, _ in islice(sampler.from_update(0), 2 * sampler.order.micro_batches_per_epoch)
+    ]
     assert whole[5 * sampler.phase.schedule.accumulation].rows.tolist() == late.rows.tolist()
     assert Sampler(phase_of("parent", parameters(train={"seed": 2})), examples).order.seed == 2
     assert len(measured) == len(set(measured)) == 2 * 24
 
 
 def test_windows_are_sorted_by_the_lengths_that_the_batches_then_have(setting) -> None:
-    """With the visits' own routes, and the rho of the window's middle, which is that of all its batches here."""
+    """With the visits' own routes, and the rho of the window's middle, which is that of all its
+    batches here."""
     _, examples = setting("parent")
     route = {"rho_start": 0.3, "rho_end": 0.3}
-    sampler = Sampler(phase_of("parent", parameters(batches={"window": 50}, parent=route)), examples)
+    sampler = Sampler(
+        phase_of("parent", parameters(batches={"window": 50}, parent=route)), examples
+    )
     epoch = islice(sampler.from_update(0), sampler.order.micro_batches_per_epoch)
-    drawn = [examples.drawn(micro, rho, sampler.route_seed, 0.35).length.tolist() for micro, rho in epoch]
+    drawn = [
+        examples.drawn(micro, rho, sampler.route_seed, 0.35).length.tolist() for micro, rho in epoch
+    ]
     for context in range(4):
         batches = sorted(drawn[context::4])
         assert len(batches) > 1 and (np.diff(np.concatenate(batches)) >= 0).all()
@@ -207,7 +254,9 @@ def test_records_with_a_positive_finding_are_drawn_more_often(name: str, setting
 
 
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
-def test_it_is_the_objective_of_the_whole_context_as_one_batch(name: str, setting, accelerator) -> None:
+def test_it_is_the_objective_of_the_whole_context_as_one_batch(
+    name: str, setting, accelerator
+) -> None:
     model, examples = setting(name)
     for size in (1, 2):
         params = parameters(**{name: {"batch_size": size}})
@@ -217,7 +266,9 @@ def test_it_is_the_objective_of_the_whole_context_as_one_batch(name: str, settin
         with torch.no_grad():
             for context, rows in examples.table.rows("val", phase.contexts).items():
                 if len(rows):
-                    batch = examples.batch(rows, [name != "warmup"] * len(rows), phase.losses.lambda_q)
+                    batch = examples.batch(
+                        rows, [name != "warmup"] * len(rows), phase.losses.lambda_q
+                    )
                     losses_alone = replace(phase.losses, lambda_cons=None, lambda_drift=None)
                     found = objective(model, batch, losses_alone, frontal_only=phase.frontal_only)
                     expected[f"validation/{context}"] = found.total.item()
@@ -238,17 +289,24 @@ def test_validation_records_bounds_each_context(setting, accelerator) -> None:
     examples.batch = noting
     params = parameters(train={"validation_records": 1})
     validate(model, examples, phase_of("parent", params), accelerator)
-    assert asked == [int(rows[0]) for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values()]
+    assert asked == [
+        int(rows[0]) for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values()
+    ]
 
 
 @pytest.mark.parametrize(("processes", "largest"), [(1, 2), (2, 1)])
-def test_a_process_validates_in_batches_of_its_share(processes: int, largest: int, setting, accelerator) -> None:
+def test_a_process_validates_in_batches_of_its_share(
+    processes: int, largest: int, setting, accelerator
+) -> None:
     model, examples = setting("parent")
     sizes: list[int] = []
     batch = examples.batch
     examples.batch = lambda rows, *others: sizes.append(len(rows)) or batch(rows, *others)
     several = SimpleNamespace(
-        process_index=0, num_processes=processes, device=accelerator.device, reduce=accelerator.reduce
+        process_index=0,
+        num_processes=processes,
+        device=accelerator.device,
+        reduce=accelerator.reduce,
     )
     validate(model, examples, phase_of("parent", parameters(parent={"batch_size": 2})), several)
     assert max(sizes) == largest and sum(sizes) == 8 // processes
@@ -259,7 +317,9 @@ def files(records: pl.DataFrame, anchors: pl.DataFrame, tmp_path):
     """Paths of records, emphasis and anchors as the stages write them."""
     complete = pl.DataFrame(records.to_dicts(), schema=RECORD_SCHEMA)
     paths = [tmp_path / f"{name}.parquet" for name in ("records", "emphasis", "anchors")]
-    complete.with_columns(emphasis=pl.lit(None)).cast(pl.Schema(RECORD_SCHEMA)).write_parquet(paths[0])
+    complete.with_columns(emphasis=pl.lit(None)).cast(pl.Schema(RECORD_SCHEMA)).write_parquet(
+        paths[0]
+    )
     complete.select(list(EMPHASIS_SCHEMA)).write_parquet(paths[1])
     anchors.write_parquet(paths[2])
     return paths
@@ -270,13 +330,18 @@ def test_rows_are_those_of_the_tables(files, records, anchors) -> None:
     table = RecordTable.read(*files, contexts)
     columns = ["record_id", "context", "split", "report", "prior_report", "emphasis", *POLARITIES]
     expected = (
-        records.join(anchors, on="record_id").filter(pl.col("context").is_in(contexts)).select(columns).to_dicts()
+        records.join(anchors, on="record_id")
+        .filter(pl.col("context").is_in(contexts))
+        .select(columns)
+        .to_dicts()
     )
     assert len(table) == len(expected) == 16 and table.labelled
     rows = [table.row(number) for number in range(len(table))]
     assert [{name: row[name] for name in columns} for row in rows] == expected
     assert "report_raw" not in rows[0]  # the text of every target once
-    assert [table.record_id(number) for number in range(len(table))] == [row["record_id"] for row in expected]
+    assert [table.record_id(number) for number in range(len(table))] == [
+        row["record_id"] for row in expected
+    ]
     numbers = table.rows("val", ("mw", "sn"))
     assert list(numbers) == ["mw", "sn"]
     assert [table.row(int(number))["record_id"] for number in numbers["mw"]] == ["mw-6", "mw-7"]
@@ -288,5 +353,7 @@ def test_rows_of_other_records_are_refused(files, stage: str, place: int) -> Non
     made = pl.read_parquet(files[place])
     for other in (made.reverse(), made.head(20), pl.concat([made, made.tail(1)])):
         other.write_parquet(files[place])
-        with pytest.raises(DataError, match=f"the output of the `{stage}` stage does not match the corpus"):
+        with pytest.raises(
+            DataError, match=f"the output of the `{stage}` stage does not match the corpus"
+        ):
             RecordTable.read(*files, CONTEXTS)

@@ -1,4 +1,5 @@
-"""The order of records and the learning rate; and batches made ahead, which are the same batches."""
+"""The order of records and the learning rate; and batches made ahead, which are the same
+batches."""
 
 import threading
 from collections import Counter
@@ -44,7 +45,9 @@ def epoch(
     lengths = np.random.default_rng(0).integers(10, 100, sum(sizes.values()))
     own = order(sizes, window, mix, batch_size)
     start = number * own.micro_batches_per_epoch
-    return list(islice(micro_batches(own, by_table(lengths), start=start), own.micro_batches_per_epoch))
+    return list(
+        islice(micro_batches(own, by_table(lengths), start=start), own.micro_batches_per_epoch)
+    )
 
 
 PAPER = {"sn": 172_608, "sw": 112_776, "mn": 91_341, "mw": 47_686}
@@ -52,11 +55,19 @@ PAPER = {"sn": 172_608, "sw": 112_776, "mn": 91_341, "mw": 47_686}
 
 @pytest.mark.parametrize(
     ("phase", "updates", "contexts", "epochs"),
-    [("warmup", 14_384, ["sn"], 4), ("parent", 43_152, list(PAPER), 2), ("calibrate", 21_576, list(PAPER), 1)],
+    [
+        ("warmup", 14_384, ["sn"], 4),
+        ("parent", 43_152, list(PAPER), 2),
+        ("calibrate", 21_576, list(PAPER), 1),
+    ],
 )
-def test_the_papers_updates_are_whole_epochs(phase: str, updates: int, contexts: list[str], epochs: int) -> None:
+def test_the_papers_updates_are_whole_epochs(
+    phase: str, updates: int, contexts: list[str], epochs: int
+) -> None:
     own = getattr(profile("mimic_rg4"), phase)
-    per_epoch = order({c: PAPER[c] for c in contexts}, batch_size=own.batch_size).micro_batches_per_epoch
+    per_epoch = order(
+        {c: PAPER[c] for c in contexts}, batch_size=own.batch_size
+    ).micro_batches_per_epoch
     assert own.updates == updates and updates * own.accumulation == epochs * per_epoch
     assert own.warmup_updates == per_epoch // own.accumulation // 10  # a tenth of one epoch
 
@@ -75,24 +86,34 @@ def test_another_seed_or_phase_is_another_order() -> None:
     def drawn(**changes: object) -> list[int]:
         own = order(SIZES)._replace(**changes)
         batches = micro_batches(own, by_table(np.ones(sum(SIZES.values()))))
-        return [int(row) for batch in islice(batches, own.micro_batches_per_epoch) for row in batch.rows]
+        return [
+            int(row) for batch in islice(batches, own.micro_batches_per_epoch) for row in batch.rows
+        ]
 
     assert drawn() == drawn()
     assert drawn() != drawn(seed=2) and drawn() != drawn(phase="calibrate")
 
 
 def visit_counts(batches: list[MicroBatch]) -> Counter:
-    return Counter((int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True))
+    return Counter(
+        (int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True)
+    )
 
 
 @given(window=st.integers(1, 9), mix=st.booleans(), number=st.integers(0, 3))
-def test_windows_and_mixing_keep_the_records_and_their_visits(window: int, mix: bool, number: int) -> None:
-    assert visit_counts(epoch(SIZES, window, mix, number=number)) == visit_counts(epoch(SIZES, number=number))
+def test_windows_and_mixing_keep_the_records_and_their_visits(
+    window: int, mix: bool, number: int
+) -> None:
+    assert visit_counts(epoch(SIZES, window, mix, number=number)) == visit_counts(
+        epoch(SIZES, number=number)
+    )
 
 
 def test_mixed_batches_hold_several_contexts() -> None:
     own = rows(SIZES)
-    held = [sum(bool(set(batch.rows) & set(own[c])) for c in own) for batch in epoch(SIZES, mix=True)]
+    held = [
+        sum(bool(set(batch.rows) & set(own[c])) for c in own) for batch in epoch(SIZES, mix=True)
+    ]
     assert np.mean(held) > 2
 
 
@@ -104,7 +125,10 @@ def test_a_window_asks_for_lengths_with_the_visits_of_its_records() -> None:
         return rows
 
     own = order(SIZES, window=2)
-    assert visit_counts(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))) == asked
+    assert (
+        visit_counts(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch)))
+        == asked
+    )
 
 
 @pytest.mark.parametrize("start", [0, 1, 20, 21, 25, 45])
@@ -133,7 +157,9 @@ def test_the_learning_rate_is_that_of_transformers(rise: int) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
     schedule = get_cosine_schedule_with_warmup(optimizer, rise, 100)
     for update in range(100):
-        assert rate(update) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12, abs=1e-15), update
+        assert rate(update) == pytest.approx(
+            optimizer.param_groups[0]["lr"], rel=1e-12, abs=1e-15
+        ), update
         optimizer.step()
         schedule.step()
 
@@ -148,16 +174,24 @@ def tensors(batch: TrainingBatch) -> dict[str, torch.Tensor]:
     return {name: value for name, value in vars(batch).items() if isinstance(value, torch.Tensor)}
 
 
-def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, device_accelerator, device: torch.device) -> None:
+def test_for_a_gpu_batches_wait_in_page_locked_memory(
+    setting, device_accelerator, device: torch.device
+) -> None:
     model, examples = setting("parent")
     phase = phase_of("parent", parameters(train={"workers": 2}))
     run = _Run(model, examples, phase, device_accelerator())
     sampler = Sampler(phase, examples)
     for (_, batch), (drawn, rho) in islice(zip(run.stream(0), sampler.from_update(0)), 8):
-        moved, expected = batch.to(device), examples.drawn(drawn, rho, sampler.route_seed, phase.losses.lambda_q)
+        moved, expected = (
+            batch.to(device),
+            examples.drawn(drawn, rho, sampler.route_seed, phase.losses.lambda_q),
+        )
         for name, own in tensors(expected).items():
             waiting, arrived = tensors(batch)[name], tensors(moved)[name]
-            assert waiting.is_pinned() is (device.type == "cuda") and arrived.device.type == device.type, name
+            assert (
+                waiting.is_pinned() is (device.type == "cuda")
+                and arrived.device.type == device.type
+            ), name
             assert torch.equal(arrived.cpu(), own), name
 
 

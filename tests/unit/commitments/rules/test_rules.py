@@ -1,4 +1,5 @@
-"""The rules by ``cases.yaml``, by ``sentences.tsv``, and every row of the tables by its own example."""
+"""The rules by ``cases.yaml``, by ``sentences.tsv``, and every row of the tables by its own
+example."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,7 +37,9 @@ class Sentence(NamedTuple):
 
 def _sentence(line: str) -> Sentence:
     kind, text, reading, sentence = line.split("\t")
-    return Sentence(kind, text == "both", reading, re.sub(r"\\(.)", lambda sign: _SIGNS[sign[1]], sentence))
+    return Sentence(
+        kind, text == "both", reading, re.sub(r"\\(.)", lambda sign: _SIGNS[sign[1]], sentence)
+    )
 
 
 SENTENCES = [
@@ -49,7 +52,10 @@ SOME = ("pleural effusion", "pneumothorax", "pneumonia", "consolidation", "atele
 TEXTS = st.one_of(
     st.lists(st.sampled_from([*CASES["words"].split(), "\n", "\n\n"]), max_size=30).map(" ".join),
     st.lists(
-        st.sampled_from([*(sentence.text for sentence in SENTENCES), *chain(*CASES["names"].values())]), max_size=4
+        st.sampled_from(
+            [*(sentence.text for sentence in SENTENCES), *chain(*CASES["names"].values())]
+        ),
+        max_size=4,
     ).map(" ".join),
     st.text(alphabet="no effusion.İß\n?;/-5,()ﬁ|=:•½", max_size=60),
 )
@@ -64,7 +70,11 @@ def said(report: str) -> dict[str, str]:
 @pytest.mark.parametrize("finding", CASES["names"])
 def test_names(finding: str) -> None:
     for name in CASES["names"][finding]:
-        for sentence, polarity in (("There is {}.", "positive"), ("No {}.", "negative"), ("Possible {}.", "uncertain")):
+        for sentence, polarity in (
+            ("There is {}.", "positive"),
+            ("No {}.", "negative"),
+            ("Possible {}.", "uncertain"),
+        ):
             assert said(sentence.format(name)) == {finding: polarity}, name
         assert said(f"Stable {name}.") == {finding: "positive"}, name
         assert said(clean_report(f"Stable {name}.")) == {finding: "positive"}, name
@@ -82,7 +92,9 @@ def test_cues(kind: str) -> None:
 def test_words_joined_by_the_cleaner() -> None:
     cleaned = clean_report("Bibasilar atelectasis/infiltrate. Pleura: no effusion.")
     assert "atelectasisinfiltrate" in cleaned
-    assert extract_anchor(cleaned) == Anchor.of(["atelectasis", "lung opacity"], ["pleural effusion"])
+    assert extract_anchor(cleaned) == Anchor.of(
+        ["atelectasis", "lung opacity"], ["pleural effusion"]
+    )
 
 
 def test_windows_are_local() -> None:
@@ -112,7 +124,8 @@ def test_what_is_read(kind: str, case: list) -> None:
 @pytest.mark.parametrize(("report", "lines"), CASES["mentions"])
 def test_what_is_shown(report: str, lines: list[str]) -> None:
     shown = [
-        (report[m.start : m.end], m.finding, m.polarity, m.cue and report[slice(*m.cue)]) for m in find_mentions(report)
+        (report[m.start : m.end], m.finding, m.polarity, m.cue and report[slice(*m.cue)])
+        for m in find_mentions(report)
     ]
     assert [", ".join(map(str, line)) for line in shown] == lines
 
@@ -120,10 +133,14 @@ def test_what_is_shown(report: str, lines: list[str]) -> None:
 @given(text=TEXTS)
 def test_mentions_explain_the_anchor(text: str) -> None:
     mentions = find_mentions(text)
-    stated = {(mention.finding, mention.polarity) for mention in mentions if mention.polarity is not None}
+    stated = {
+        (mention.finding, mention.polarity) for mention in mentions if mention.polarity is not None
+    }
     anchor = extract_anchor(text)
     decided = {(finding, name) for name in POLARITIES for finding in getattr(anchor, name)}
-    assert decided <= stated and {finding for finding, _ in decided} == {finding for finding, _ in stated}
+    assert decided <= stated and {finding for finding, _ in decided} == {
+        finding for finding, _ in stated
+    }
     assert sorted(mentions, key=lambda mention: mention.start) == mentions
 
 
@@ -133,10 +150,14 @@ def test_spans_are_places_in_the_report(text: str) -> None:
     for mention in find_mentions(text):
         named = text[mention.start : mention.end]
         assert named.strip() == named
-        # the name is a mention by itself: of this finding, whatever surrounds it ("evidence of failure", "no collapse")
-        # (or refers to one: "left has increased"; or is one beside "inserted" or "none": "line"; WN: of WNL)
+        # the name is a mention by itself: of this finding, whatever surrounds it ("evidence of
+        # failure", "no collapse") (or refers to one: "left has increased"; or is one beside
+        # "inserted" or "none": "line"; WN: of WNL)
         alone = {m.finding for m in find_mentions(named)}
-        refers = r"pleur|failure|collapse| one|the |^(?:left|right|other|larger|smaller) (?:(?:has|is|was) )?\w+$"
+        refers = (
+            r"pleur|failure|collapse| one|the |^(?:left|right|other|larger|smaller) "
+            r"(?:(?:has|is|was) )?\w+$"
+        )
         assert mention.finding in alone or re.search(rf"{refers}|^lines?$| wn$", named.lower())
         if mention.cue is not None:
             start, end = mention.cue
@@ -155,19 +176,25 @@ def test_no_span_has_blanks_at_its_ends() -> None:
 @example(" - -")  # a value, before which the rules write a sign of their own
 def test_segments_know_their_places(text: str) -> None:
     located = [(" ".join(words), places) for words, places in located_segments(text)]
-    assert [segment for segment, _ in located] == [" ".join(s.split()) for s in segments(text) if s.strip()]
+    assert [segment for segment, _ in located] == [
+        " ".join(s.split()) for s in segments(text) if s.strip()
+    ]
     for segment, places in located:
         assert len(segment) == len(places)
         for letter, place in zip(segment, places, strict=True):
             original = text[place].lower()
-            read = {**dict.fromkeys("-()", ","), **dict.fromkeys("0123456789", "0")}.get(original, original)
+            read = {**dict.fromkeys("-()", ","), **dict.fromkeys("0123456789", "0")}.get(
+                original, original
+            )
             assert letter in (original, text[place], " ", "=", read)
 
 
 #: What the rules still misread, and why.
 MISREAD = {
-    "Small rounded bilateral axillary densities": "the hedge speaks of artifacts, no finding, and no denial ends it",
-    "Blunting of the lateral and posterior left": '"pleural-parenchymal scarring" is no name of the rules',
+    "Small rounded bilateral axillary "
+    "densities": "the hedge speaks of artifacts, no finding, and no denial ends it",
+    "Blunting of the lateral and posterior "
+    "left": '"pleural-parenchymal scarring" is no name of the rules',
     "A small right-sided pleural effusion versus thickening.": 'nor is "thickening" alone',
 }
 
@@ -195,7 +222,9 @@ def test_every_abbreviation_reads_its_example(row: dict[str, str]) -> None:
     written = re.compile("|".join(map(re.escape, sorted(spellings, reverse=True))), re.IGNORECASE)
     assert written.search(row["example"])
     for short in spellings:
-        assert extract_anchor(written.sub(short, row["example"])) == anchor_of(row["reading"]), short
+        assert extract_anchor(written.sub(short, row["example"])) == anchor_of(row["reading"]), (
+            short
+        )
 
 
 @pytest.mark.parametrize("row", CUES, ids=lambda row: row.example)
@@ -206,19 +235,28 @@ def test_a_cue_says_how_far_it_reaches(row: Rule) -> None:
 SAYS = ("negative", "uncertain", "hint", "silent", "instead")
 
 
-@pytest.mark.parametrize("sentence", SENTENCES, ids=lambda sentence: f"{sentence.kind}: {sentence.text}"[:90])
+@pytest.mark.parametrize(
+    "sentence", SENTENCES, ids=lambda sentence: f"{sentence.kind}: {sentence.text}"[:90]
+)
 def test_sentences(sentence: Sentence) -> None:
     misread = any(sentence.text.startswith(beginning) for beginning in MISREAD)
     glued = re.search(r"\.[A-Z]", sentence.text)  # the cleaner joins what no blank parts
-    for text in (sentence.text, clean_report(sentence.text)) if sentence.cleaned and not glued else (sentence.text,):
+    for text in (
+        (sentence.text, clean_report(sentence.text))
+        if sentence.cleaned and not glued
+        else (sentence.text,)
+    ):
         assert (extract_anchor(text) == anchor_of(sentence.reading)) != misread, text
 
 
 def plain_matches(patterns: Sequence[Rule], text: str) -> list[Match]:
-    """Every pattern searched for in the text; of overlapping matches the earlier one, then the earlier pattern."""
+    """Every pattern searched for in the text; of overlapping matches the earlier one, then the
+    earlier pattern."""
     padded, matches = f" {text}", []
     for rank, pattern in enumerate(patterns):
-        for match in re.finditer(f"(?:{pattern.words})" if pattern.anywhere else f" (?:{pattern.words})", padded):
+        for match in re.finditer(
+            f"(?:{pattern.words})" if pattern.anywhere else f" (?:{pattern.words})", padded
+        ):
             start = match.start() if padded[match.start()] == " " else match.start() - 1
             matches.append((start, rank, match.end() - 1))
     free, chosen = 0, []
@@ -266,7 +304,9 @@ def required(items: Any) -> list[frozenset[str]]:
         if operation is PARSER.SUBPATTERN:
             sets += required(value[-1])
         elif operation is PARSER.BRANCH:
-            branches = [max(required(branch), key=shortest, default=frozenset()) for branch in value[1]]
+            branches = [
+                max(required(branch), key=shortest, default=frozenset()) for branch in value[1]
+            ]
             sets.append(frozenset().union(*branches) if all(branches) else frozenset())
         elif operation in (PARSER.MAX_REPEAT, PARSER.MIN_REPEAT) and value[0] > 0:
             sets += required(value[2])
@@ -281,7 +321,9 @@ def pieces_of(words: str) -> list[frozenset[str]]:
 def test_the_pieces_of_a_row_are_those_of_its_words(rules: tuple[Rule, ...]) -> None:
     for rule in rules:
         column = " & ".join(", ".join(sorted(pieces)) for pieces in pieces_of(rule.words))
-        assert list(rule.pieces) == pieces_of(rule.words), f"the last cell of {rule.example!r} must be: {column}"
+        assert list(rule.pieces) == pieces_of(rule.words), (
+            f"the last cell of {rule.example!r} must be: {column}"
+        )
 
 
 def test_earlier_start_then_earlier_row_wins() -> None:
