@@ -24,7 +24,8 @@ from pacer.config import load_params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, read_images, read_records, read_table
-from pacer.metrics.probe.make import (
+from pacer.phantom.generate import generate_phantom
+from pacer.probe.make import (
     COVERED,
     ELSEWHERE,
     GIVEN,
@@ -34,8 +35,7 @@ from pacer.metrics.probe.make import (
     boxes_of_truth,
     make_probe,
 )
-from pacer.metrics.probe.use import FindingUse, Verdict, read_probe, system_use
-from pacer.phantom.generate import generate_phantom
+from pacer.probe.use import FindingUse, Verdict, read_probe, system_use
 
 SEEDS, PATIENTS, LIMIT, SIZE = (101, 102, 103, 104, 105), 400, 500, 56
 FLIPPED, BLIND = 0.1, 0.3

@@ -65,7 +65,7 @@ def make(
         read_records,
         read_table,
     )
-    from pacer.metrics.probe.make import (
+    from pacer.probe.make import (
         IMAGES,
         INPUTS,
         KEY,
@@ -133,7 +133,7 @@ def score(
     """Show which sources each system uses, in a table, a chart and a page."""
     systems = terminal.named_paths(reports)
     terminal.check_exists(folder, *systems.values())
-    from pacer.metrics.probe.use import read_probe, system_use
+    from pacer.probe.use import read_probe, system_use
     from pacer.reporting.pages import write_probe
 
     check_replaceable(

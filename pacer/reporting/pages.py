@@ -17,8 +17,10 @@ from pacer.data.schemas import read_images, read_records
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.display import Heading, Table, score_cell
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
-from pacer.metrics.probe.use import (
+from pacer.metrics.signature import read_result
+from pacer.metrics.statistics.bootstrap import Interval
+from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
+from pacer.probe.use import (
     CHANCE,
     LACKING,
     LEAST,
@@ -28,8 +30,6 @@ from pacer.metrics.probe.use import (
     Use,
     Verdict,
 )
-from pacer.metrics.signature import read_result
-from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import data_uri, read_grey, render
 from pacer.reporting.marks import Statement, spans, statements

@@ -35,7 +35,7 @@ LEVELS = (
     ("backbones",),
     ("features", "model"),
     ("metrics", "training", "decoding", "emphasis"),
-    ("baselines",),
+    ("baselines", "probe"),
     ("reporting",),
     ("serving", "studies"),
 )

@@ -13,11 +13,11 @@ from pacer.config.decode import Risk
 from pacer.core.audits import number
 from pacer.core.errors import DataError
 from pacer.metrics.display import Heading, Table, latex_text, p_value, signed
-from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN
-from pacer.metrics.probe.use import FindingUse, SystemUse, Use, Verdict
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
+from pacer.probe.make import COVERED, ELSEWHERE, GIVEN
+from pacer.probe.use import FindingUse, SystemUse, Use, Verdict
 from pacer.reporting import score_tables
 from pacer.reporting.pages import use_table, verdict_sentence, verdict_table
 from pacer.reporting.score_tables import label_table, promise_table, promise_text, score_table

@@ -24,7 +24,11 @@ from pacer.core.io import read_json
 from pacer.data.twins import exchange
 from pacer.metrics.cases import UNKNOWN, check_pairs
 from pacer.metrics.commitments import KINDS, anchor_columns, attribute_counts
-from pacer.metrics.probe.make import (
+from pacer.metrics.report_files import reports_of
+from pacer.metrics.score_kinds import mean, mean_rows
+from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
+from pacer.metrics.statistics.intervals import Units, gains, units_of
+from pacer.probe.make import (
     COVERED,
     ELSEWHERE,
     GIVEN,
@@ -34,10 +38,6 @@ from pacer.metrics.probe.make import (
     SAME_FINDING,
     TITLES,
 )
-from pacer.metrics.report_files import reports_of
-from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
-from pacer.metrics.statistics.intervals import Units, gains, units_of
 
 #: Another patient's radiographs, of those whose reference does not affirm the finding.
 LACKING = "another_without_finding"

@@ -14,7 +14,10 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
-from pacer.metrics.probe.make import (
+from pacer.metrics.statistics.bootstrap import Difference
+from pacer.phantom.language import report_of, write_report
+from pacer.phantom.world import make_world
+from pacer.probe.make import (
     COVERED,
     ELSEWHERE,
     GIVEN,
@@ -24,7 +27,7 @@ from pacer.metrics.probe.make import (
     covered,
     read_boxes,
 )
-from pacer.metrics.probe.use import (
+from pacer.probe.use import (
     MEAN_PICTURE,
     Verdict,
     _no_effect,
@@ -32,9 +35,6 @@ from pacer.metrics.probe.use import (
     records_needed,
     system_use,
 )
-from pacer.metrics.statistics.bootstrap import Difference
-from pacer.phantom.language import report_of, write_report
-from pacer.phantom.world import make_world
 from pacer.reporting.pages import verdict_sentence
 from tests.support.cases import listed_cases
 

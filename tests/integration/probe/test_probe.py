@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from pacer.cli.command import app
 from pacer.core.errors import DataError
 from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
-from pacer.metrics.probe.make import (
+from pacer.probe.make import (
     COVERED,
     ELSEWHERE,
     GIVEN,
@@ -23,7 +23,7 @@ from pacer.metrics.probe.make import (
     SAME_FINDING,
     make_probe,
 )
-from pacer.metrics.probe.use import CHANCE, read_probe, system_use
+from pacer.probe.use import CHANCE, read_probe, system_use
 from pacer.reporting.pages import use_table, verdict_sentence
 
 FINDINGS = ("pneumothorax", "pleural effusion", "cardiomegaly", "pneumonia", "edema", "fracture")
