@@ -22,11 +22,11 @@ from pacer.commitments.attributes import read_attributes
 from pacer.core.devices import compute_device
 from pacer.core.errors import run_cleanly
 from pacer.data.schemas import read_records
-from pacer.decoding.reader import FROM_PATCHES, GRIDS, cells
-from pacer.decoding.regression import FOLDS, fit_attributes
 from pacer.features.encoder import open_features
 from pacer.model.assemble import load_model
 from pacer.model.batch import FeatureSource, read_sources
+from pacer.reading.maps import FROM_PATCHES, GRIDS, cells
+from pacer.reading.regression import FOLDS, fit_attributes
 
 _PLACED, _PASS = 100, 32
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.data.schemas import read_records, read_table
-from pacer.decoding.fit_reader import fit_reader
+from pacer.reading.fit import fit_reader
 
 
 def main() -> None:

@@ -33,10 +33,10 @@ from pacer.decoding.candidates import (
     within,
 )
 from pacer.decoding.hypotheses import ListBias
-from pacer.decoding.reader import AttributeChances, FindingsReader, Probabilities
 from pacer.model.batch import Batch, FeatureSource, RecordRow, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
+from pacer.reading.maps import AttributeChances, FindingsReader, Probabilities
 
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}

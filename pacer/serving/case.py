@@ -55,7 +55,7 @@ from pacer.metrics.display import Displayed, Table
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pacer.decoding.reader import AttributeChances, Probabilities
+    from pacer.reading.maps import AttributeChances, Probabilities
     from pacer.serving.reporter import Reporter
 
 #: A path, the bytes of a file, or an image that Pillow has opened.

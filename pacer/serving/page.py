@@ -22,7 +22,7 @@ from PIL import Image
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor, Attributes, read_list, words
 from pacer.core.contexts import SOURCES, availability
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.decoding.reader import CLASSES
+from pacer.reading.maps import CLASSES
 from pacer.reporting import html
 from pacer.reporting.html import LONGEST_EDGE, data_uri, routing_overlay
 from pacer.reporting.marks import committed, spans, statements

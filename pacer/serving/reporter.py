@@ -21,10 +21,10 @@ from pacer.data.greyscale import NOTES
 from pacer.data.readers.views import parse_view
 from pacer.decoding.candidates import extract_report
 from pacer.decoding.generate import Generated, Generator
-from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
 from pacer.model.assemble import load_model, load_tokenizer
+from pacer.reading.maps import read_reader
 from pacer.serving.case import (
     GENERATED_NOTE,
     Case,

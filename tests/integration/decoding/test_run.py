@@ -1,5 +1,4 @@
-"""The stages `decode` and `findings`: resumed, or made by several processes, their files are the
-same."""
+"""The stage `decode`: resumed, or made by several processes, its files are the same."""
 
 import json
 from functools import partial
@@ -11,14 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, Anchor
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.config.decode import Risk
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
-from pacer.core.stops import Stopped
-from pacer.decoding import fit_reader, run
+from pacer.decoding import run
 from pacer.decoding.candidates import Extraction
 from pacer.decoding.generate import Generator
 from pacer.decoding.promise import GRID
@@ -28,11 +25,8 @@ from pacer.model.checkpoint import WEIGHTS
 from tests.support.cases import listed_cases
 from tests.support.drive import contents
 from tests.support.models import (
-    moved_model,
     save_calibrated,
-    save_model,
     save_reader,
-    specification,
 )
 from tests.support.searches import settings
 
@@ -294,59 +288,3 @@ def test_a_control_in_a_context_that_val_lacks_is_refused_before_any_report(
     )
     with pytest.raises(DataError, match=expected):
         reading("out", cases, risk=Risk(false_present=0.2), controls=["no_prior"])
-
-
-def test_a_stopped_run_goes_on(
-    tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monkeypatch
-) -> None:
-    """With the records that no part has."""
-    parent, folder = tmp_path / "parent", tmp_path / "features"
-    save_model(
-        parent, moved_model(backbones, specification("parent")), backbones, specification("parent")
-    )
-    folder.mkdir()
-    (folder / "manifest.json").write_text("{}")
-    for index in (IMAGES, PRIORS):
-        (folder / index).touch()
-    read: list[int] = []
-    stop_after = [99]
-
-    def counted(rows: list[dict], store: object) -> object:
-        if len(read) >= stop_after[0]:
-            raise Stopped(15)
-        read.append(len(rows))
-        return sources(rows, store)
-
-    sources = fit_reader.read_sources
-    monkeypatch.setattr(fit_reader, "read_sources", counted)
-    monkeypatch.setattr(fit_reader, "open_features", lambda *_: features)
-    monkeypatch.setattr(fit_reader, "_PASS", 2)
-    monkeypatch.setattr(fit_reader, "_PART", 5)
-    train = records.with_columns(split=pl.lit("train"))
-    lists = [
-        Anchor.of(["edema"] * (row % 2), ["pneumothorax"] * (row % 3 > 0)).as_dict()
-        for row in range(len(train))
-    ]
-    anchors = (
-        pl.DataFrame(lists)
-        .with_columns(train["record_id"], origin=pl.lit("rules"))
-        .select(*ANCHOR_SCHEMA)
-    )
-
-    def fit(name: str) -> dict[str, bytes]:
-        fit_reader.fit_reader(
-            parent, backbones, train, folder, anchors.cast(ANCHOR_SCHEMA), tmp_path / name
-        )
-        assert not [*(tmp_path / f"{name}.scratch").glob("*/*")]
-        return contents(tmp_path / name)
-
-    expected, whole = fit("whole"), sum(read)
-    assert whole == len(train) > 20
-    read.clear()
-    stop_after[0] = 10
-    with pytest.raises(Stopped):
-        fit("stopped")
-    assert len([*(tmp_path / "stopped.scratch").glob("*/*.safetensors")]) == 3
-    read.clear()
-    stop_after[0] = 99
-    assert fit("stopped") == expected and sum(read) == whole - 15

@@ -27,8 +27,8 @@ from PIL import Image
 from pacer.commitments.anchor import Anchor, read_list
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.errors import ConfigError
-from pacer.decoding.reader import AttributeChances
 from pacer.metrics import commitments as metrics
+from pacer.reading.maps import AttributeChances
 from pacer.serving import page as view
 from pacer.serving.case import Case, Result
 from pacer.serving.page import MAX_BODY, Page

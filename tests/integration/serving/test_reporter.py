@@ -24,12 +24,12 @@ from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
 from pacer.decoding.candidates import AgreeingSearch, Extraction
 from pacer.decoding.generate import Generator
-from pacer.decoding.reader import read_reader
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
 from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder, open_features
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
+from pacer.reading.maps import read_reader
 from pacer.serving.case import Case, notes_of, unsupported_comparisons
 from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter

@@ -34,8 +34,9 @@ LEVELS = (
     ("commitments", "phantom"),
     ("backbones",),
     ("features", "model"),
-    ("metrics", "training", "decoding", "emphasis"),
-    ("baselines", "probe"),
+    ("metrics", "training", "reading", "emphasis"),
+    ("decoding", "probe"),
+    ("baselines",),
     ("reporting",),
     ("serving", "studies"),
 )

@@ -1,10 +1,10 @@
 """Fitting of the reading of findings: logistic regressions on summaries of the frozen parent's
 fused tokens; with ``commit.attributes`` also of their attributes
-(:mod:`pacer.decoding.regression`).
+(:mod:`pacer.reading.regression`).
 
 Everything is fitted on split train: val is kept for the promise, which holds for patients whose
 reports no setting was chosen on. Penalty and calibration come from cross-validation over folds of
-patients (:mod:`pacer.decoding.regression`). The penalty of a state is the one with the lowest log
+patients (:mod:`pacer.reading.regression`). The penalty of a state is the one with the lowest log
 loss of the held-out records, and their logits calibrate the probabilities.
 
 No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB
@@ -37,7 +37,13 @@ from pacer.core.io import (
 from pacer.core.processes import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
-from pacer.decoding.reader import (
+from pacer.features.encoder import open_features
+from pacer.features.store import content_hash
+from pacer.model.assemble import load_model
+from pacer.model.batch import FeatureSource, read_sources
+from pacer.model.checkpoint import checkpoint_hash, read_record
+from pacer.model.pacer import Pacer
+from pacer.reading.maps import (
     FROM_PATCHES,
     GRIDS,
     AttributeReader,
@@ -45,13 +51,7 @@ from pacer.decoding.reader import (
     cells,
     summary,
 )
-from pacer.decoding.regression import FOLDS, fit_attributes, fits, minimise, shares_of
-from pacer.features.encoder import open_features
-from pacer.features.store import content_hash
-from pacer.model.assemble import load_model
-from pacer.model.batch import FeatureSource, read_sources
-from pacer.model.checkpoint import checkpoint_hash, read_record
-from pacer.model.pacer import Pacer
+from pacer.reading.regression import FOLDS, fit_attributes, fits, minimise, shares_of
 
 #: L2 penalties of the weights, from the strongest.
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)

@@ -15,7 +15,7 @@ reading,
 For side and severity, x is the means of the frontal image's patch states over the cells of a grid,
 at every depth that Refine reads and in what it returns, because the source tokens hardly tell
 places; for the course it is the summary of the fused tokens. Not in the paper
-(``docs/readings.md``). :mod:`pacer.decoding.fit_reader` fits both. Shapes: Q tokens, d width, K
+(``docs/readings.md``). :mod:`pacer.reading.fit` fits both. Shapes: Q tokens, d width, K
 depths, N patches.
 """
 

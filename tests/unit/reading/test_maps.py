@@ -10,10 +10,10 @@ import torch
 from pacer.commitments.anchor import KINDS, Anchor, Attributes, read_list
 from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
-from pacer.decoding import fit_reader, regression
 from pacer.decoding.candidates import within
-from pacer.decoding.fit_reader import PENALTIES
-from pacer.decoding.reader import (
+from pacer.reading import fit, regression
+from pacer.reading.fit import PENALTIES
+from pacer.reading.maps import (
     CLASSES,
     AttributeReader,
     FindingsReader,
@@ -21,7 +21,7 @@ from pacer.decoding.reader import (
     cells,
     read_reader,
 )
-from pacer.decoding.regression import FOLDS, attribute_classes, fit_attributes
+from pacer.reading.regression import FOLDS, attribute_classes, fit_attributes
 from tests.support.cases import listed_cases
 from tests.support.sentences import anchor_of
 
@@ -46,7 +46,7 @@ def test_the_fit_finds_a_known_law(monkeypatch) -> None:
     maps = []
     for chunk in (1500, rows):
         monkeypatch.setattr(regression, "_CHUNK", chunk)
-        weight, bias, _ = fit_reader.fit_maps(values, targets, folds)
+        weight, bias, _ = fit.fit_maps(values, targets, folds)
         maps.append((values.float() @ weight + bias).sigmoid())
     assert (maps[1] - chance).abs().mean() < 0.02
     torch.testing.assert_close(maps[0], maps[1], atol=1e-3, rtol=0)
@@ -62,7 +62,7 @@ def test_with_fewer_records_than_numbers_the_maps_are_the_same(monkeypatch) -> N
     logits = []
     for chunk in (40, 60):  # in one chunk the fit is in the records' coordinates
         monkeypatch.setattr(regression, "_CHUNK", chunk)
-        weight, bias, _ = fit_reader.fit_maps(values, targets, folds)
+        weight, bias, _ = fit.fit_maps(values, targets, folds)
         logits.append(values.float() @ weight + bias)
     torch.testing.assert_close(*logits, atol=5e-3, rtol=0)
     assert logits[0].std() > 0.1
@@ -78,7 +78,7 @@ def test_penalty_and_calibration_are_of_held_out_patients() -> None:
     targets = torch.bernoulli(torch.full((patients, 39), 0.3), generator=draw).repeat_interleave(
         4, 0
     )
-    weight, bias, states = fit_reader.fit_maps(
+    weight, bias, states = fit.fit_maps(
         values, targets, torch.arange(patients).repeat_interleave(4) % FOLDS
     )
     assert {state["penalty"] for state in states.values()} == {max(PENALTIES)}

@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 
 from pacer.commitments.anchor import Anchor, Attributes
 from pacer.data.findings import FINDINGS
-from pacer.decoding.reader import CLASSES, class_of
+from pacer.reading.maps import CLASSES, class_of
 
 #: Folds of the cross-validation.
 FOLDS = 3
@@ -175,7 +175,7 @@ def fit_attributes(
             patient's number, and the fold, which is on the device of the fit.
 
     Returns:
-        maps and thresholds of an :class:`pacer.decoding.reader.AttributeReader`; by kind, for its
+        maps and thresholds of an :class:`pacer.reading.maps.AttributeReader`; by kind, for its
         record: the threshold, and by finding what is known of the held-out records.
     """
     maps: Maps = {}
