@@ -369,7 +369,7 @@ def _generate_one(
 def _generate_many(
     model: Path, table: Path, out: Path, batch_size: int | None, backbones: Path | None
 ) -> None:
-    from pacer.serving.case import read_cases, report_cases
+    from pacer.serving.batch import read_cases, report_cases
 
     if out.exists():
         raise DataError(
