@@ -22,7 +22,7 @@ import httpx2
 import openai
 
 from pacer.commitments.answers import Reply, read_completion
-from pacer.commitments.labelling import Question, response_format
+from pacer.commitments.questions import Question, response_format
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError
 

@@ -19,7 +19,7 @@ from pacer.commitments.answers import (
     read_answers,
     read_completion,
 )
-from pacer.commitments.labelling import system_prompt
+from pacer.commitments.questions import system_prompt
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
 from pacer.core.errors import ConfigError, DataError

@@ -6,7 +6,8 @@ import os
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling import MAX_IN_A_ROW, system_prompt
+from pacer.commitments.labelling import MAX_IN_A_ROW
+from pacer.commitments.questions import system_prompt
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.sampling import SAMPLE_SCHEMA, STRATA, sample_records
 from pacer.core.errors import DataError, PacerError
