@@ -10,11 +10,11 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import name_on_disk, path_outside_root
 from pacer.core.io import hash_bytes, hash_file
 from pacer.core.progress import Ticker
 from pacer.data.account import Account
 from pacer.data.greyscale import ImageError, reading_problem
+from pacer.data.hygiene import name_on_disk, path_outside_root
 from pacer.data.radiographs import image_header
 from pacer.data.schemas import IMAGE_SCHEMA
 

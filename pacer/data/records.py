@@ -14,7 +14,9 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.core.hygiene import (
+from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.cleaning import CLEANERS, changed_number, says_something, without_sentences
+from pacer.data.hygiene import (
     ANY_RESIDUE,
     CONTROL,
     ENGLISH,
@@ -25,8 +27,6 @@ from pacer.core.hygiene import (
     id_fault,
     is_absent,
 )
-from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.cleaning import CLEANERS, changed_number, says_something, without_sentences
 from pacer.data.schemas import PRIOR_SCHEMA
 from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
 from pacer.data.values import bare_id, mapped, quoted

@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
-from pacer.core.hygiene import LINE_ENDS, LOST, RESIDUE
 from pacer.core.io import yaml_beside
 from pacer.data.dicom import other_part
+from pacer.data.hygiene import LINE_ENDS, LOST, RESIDUE
 from pacer.data.values import quoted
 
 SectionName = Literal["findings", "impression", "indication", "history", "other"]

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import LARGEST_EXACT, rounding_fault
 from pacer.core.io import numbered_jsonl, opened
+from pacer.data.hygiene import LARGEST_EXACT, rounding_fault
 from pacer.data.values import quoted, shown
 
 #: Maximum number of characters in a cell. Reports exceed the default of the csv module, whose limit

@@ -19,9 +19,9 @@ from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationEr
 from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.core.hygiene import LONGEST_ID
 from pacer.core.io import numbered_jsonl
 from pacer.data.findings import FINDINGS
+from pacer.data.hygiene import LONGEST_ID
 from pacer.data.schemas import read_table
 from pacer.data.values import quoted
 

@@ -13,8 +13,8 @@ from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import DataError
-from pacer.core.hygiene import ANY_RESIDUE
 from pacer.data.cleaning import CLEANERS
+from pacer.data.hygiene import ANY_RESIDUE
 from pacer.metrics.cases import PREDICTIONS, UNKNOWN, check_pairs, named
 from pacer.metrics.report_files import ALSO, IS_ID, NAME_INDEX, Reports, says_nothing
 

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_absent, is_empty
 from pacer.core.io import read_json
+from pacer.data.hygiene import is_absent, is_empty
 from pacer.data.tables import Table, open_table, other_separator
 from pacer.data.values import shown
 from pacer.metrics.columns import is_index

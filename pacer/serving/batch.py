@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
 from pacer.core.io import (
     Journal,
     hash_bytes,
@@ -20,6 +19,7 @@ from pacer.core.io import (
     write_jsonl,
 )
 from pacer.core.progress import Ticker
+from pacer.data.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
 from pacer.data.tables import open_table
 from pacer.serving.case import Case, Prepared
 

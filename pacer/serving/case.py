@@ -22,9 +22,9 @@ from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.audits import number
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
-from pacer.core.hygiene import LINE_ENDS, fault_of, is_absent
 from pacer.data.cleaning import sentence_ends
 from pacer.data.dicom import header_view
+from pacer.data.hygiene import LINE_ENDS, fault_of, is_absent
 from pacer.data.radiographs import as_radiograph, read_image
 from pacer.data.readers.views import View, parse_view
 from pacer.data.wording import find_wording

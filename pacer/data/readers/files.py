@@ -16,10 +16,10 @@ import polars as pl
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import rounding_fault
 from pacer.core.io import files_below, opened
 from pacer.core.progress import Ticker
 from pacer.data.account import Account
+from pacer.data.hygiene import rounding_fault
 from pacer.data.schemas import SPLITS
 from pacer.data.values import quoted, shown
 

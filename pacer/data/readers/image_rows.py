@@ -15,7 +15,8 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import (
+from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.hygiene import (
     ANY_RESIDUE,
     CONTROL,
     EMPTY_CELL,
@@ -25,7 +26,6 @@ from pacer.core.hygiene import (
     is_absent,
     without_residue,
 )
-from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.patients import TABLE, is_nobody
 from pacer.data.priors import CHOICE_SCHEMA, choose_priors, read_moments
 from pacer.data.readers.views import header_views, is_special, parse_view

@@ -13,8 +13,8 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL
 from pacer.data.account import LEFT_OUT, Account
+from pacer.data.hygiene import EMPTY_CELL
 from pacer.data.readers.files import read_files
 from pacer.data.readers.image_rows import OF_PREVIOUS, TEXTS, UNUSED, studies_of
 from pacer.data.readers.views import VIEW_IN_FULL

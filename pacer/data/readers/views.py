@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
 from pacer.core.io import yaml_beside
 from pacer.data.dicom import header_view, other_part
+from pacer.data.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
 
