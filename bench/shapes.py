@@ -15,11 +15,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from pacer.config.params import load_profile
 from pacer.core.contexts import CONTEXTS
 from pacer.data.audit import PAPER_RECORDS
-from pacer.data.prompt import PromptIds
 from pacer.model.assemble import from_modules
 from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import ModelSpecification, specification_of
 from pacer.model.pacer import Pacer
+from pacer.model.prompt import PromptIds
 from pacer.training.examples import MicroBatch, collate
 from pacer.training.sampler import Order, micro_batches
 from pacer.training.trajectory import Span, Trajectory

@@ -33,7 +33,7 @@ from pacer.config.backbones import CARD
 from pacer.config.params import load_profile
 from pacer.core.errors import BackboneError, run_cleanly
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.data.prompt import instruction
+from pacer.model.prompt import instruction
 
 #: Tolerances for a retrained model: relative for quality, absolute for first losses.
 QUALITY, LOSS = 0.02, 1e-3

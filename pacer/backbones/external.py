@@ -18,12 +18,17 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from pacer.backbones.families import check_language, check_lora_targets, read_config, vision_config
 from pacer.backbones.observations import CHECKPOINT
 from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
-from pacer.backbones.tokenizer import read_tokenizer
+from pacer.backbones.tokenizer import (
+    BEFORE_IMAGE,
+    CLOSING_TEXT,
+    OPENING_TEXT,
+    continuation_ids,
+    read_tokenizer,
+)
 from pacer.config import Backbone, Params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json, write_json
-from pacer.data.prompt import BEFORE_END, continuation_ids
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
 
@@ -143,7 +148,7 @@ def check_model(role: str, directory: Path) -> None:
                 f"embeds {size}; use the tokenizer that was trained with the model"
             )
         try:
-            for text in (BEFORE_END, "\n<REPORT>\n", "\n</REPORT>"):
+            for text in (BEFORE_IMAGE, OPENING_TEXT, CLOSING_TEXT):
                 continuation_ids(tokenizer, text)
         except ValueError as error:
             raise BackboneError(f"the tokenizer in {directory} cannot be used: {error}") from None

@@ -1,4 +1,5 @@
-"""A language model's tokenizer, and a check that it agrees with the model's ``tokenizer.model``.
+"""A language model's tokenizer, a check that it agrees with the model's ``tokenizer.model``, and the
+ids of a continuation.
 
 Llama and Vicuna ship only a sentencepiece model, ``tokenizer.model``. Sentencepiece merges the
 neighbours that make the piece with the highest score. The fast tokenizer that transformers makes
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SENTENCEPIECE = "tokenizer.model"
+#: Marks that continue other text, before the image of a prompt, and before and after the report of
+#: a target; a usable tokenizer merges none of them with the text before it.
+BEFORE_IMAGE, OPENING_TEXT, CLOSING_TEXT = " <Img>", "\n<REPORT>\n", "\n</REPORT>"
 
 #: The character that sentencepiece models use for a space.
 _SPACE = "▁"
@@ -64,6 +68,26 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
             _merge_by_score(tokenizer.backend_tokenizer, scores)
         _check(tokenizer, reference, scores, directory)
     return tokenizer
+
+
+def ids_of(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Return the token ids of ``text`` without special tokens."""
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Return the token ids of ``text`` as a continuation of earlier text: without the tokenizer's
+    dummy prefix.
+
+    Tokenizers such as Qwen's and Llama 3's merge a full stop with a following line break, but never
+    a letter. Raises a ValueError if the tokenizer merges ``text`` with any text before it, so that
+    ``text`` has no separate ids.
+    """
+    for earlier in ("a.", "a"):
+        before, both = ids_of(tokenizer, earlier), ids_of(tokenizer, earlier + text)
+        if both[: len(before)] == before:
+            return both[len(before) :]
+    raise ValueError(f"the tokenizer merges {text!r} with the text before it")
 
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:

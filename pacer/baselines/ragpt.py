@@ -22,12 +22,12 @@ from pacer.baselines.adapted import Adapted, load_adapted, train_adapted
 from pacer.baselines.bank import Retrieval
 from pacer.config import Params
 from pacer.config.baselines import RAGPT as RAGPTSettings
-from pacer.data.prompt import PromptIds
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Embedded
+from pacer.model.prompt import PromptIds
 from pacer.training.examples import Examples, RecordRow
 from pacer.training.run import Inputs, OpenLog
 

@@ -21,7 +21,6 @@ from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.processes import prefetch
-from pacer.data.prompt import PromptIds, build_prompt
 from pacer.decoding.beam import BeamSearch, Generate, search_with, unknown_attention
 from pacer.decoding.candidates import (
     AgreeingSearch,
@@ -36,6 +35,7 @@ from pacer.decoding.hypotheses import ListBias
 from pacer.model.batch import Batch, FeatureSource, RecordRow, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
+from pacer.model.prompt import PromptIds, build_prompt
 from pacer.reading.maps import AttributeChances, FindingsReader, Probabilities
 
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.

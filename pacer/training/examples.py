@@ -17,10 +17,10 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.commitments.anchor import DESCRIBED, POLARITIES, Anchor, render_anchor
 from pacer.core.errors import DataError
-from pacer.data.prompt import PromptIds, build_prompt
 from pacer.data.schemas import read_records, readable
 from pacer.model.batch import FeatureSource, RecordRow, TrainingBatch, read_sources
 from pacer.model.checkpoint import ModelSpecification
+from pacer.model.prompt import PromptIds, build_prompt
 from pacer.training.trajectory import RouteSeed, Trajectory, TrajectoryBuilder
 
 #: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.

@@ -19,9 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from pacer.data.prompt import continuation_ids
-
-OPENING_TEXT, CLOSING_TEXT = "\n<REPORT>\n", "\n</REPORT>"
+from pacer.backbones.tokenizer import CLOSING_TEXT, OPENING_TEXT, continuation_ids
 
 
 class Span(IntEnum):

@@ -18,7 +18,7 @@ from pacer.config import Backbone
 from pacer.config.backbones import Backbones
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file, write_json
-from pacer.data.prompt import instruction
+from pacer.model.prompt import instruction
 from tests.support.profiles import profile
 
 _TEXTS = {"heads": 2, "vocabulary": 600, "texts": 200, "steps": 4}

@@ -13,7 +13,7 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import CARD
-from pacer.data.prompt import instruction
+from pacer.model.prompt import instruction
 from tests.support.cases import listed_cases
 from tests.support.made_records import REPORTS, few_records
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pacer.data.prompt import build_prompt
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Pacer
+from pacer.model.prompt import build_prompt
 from pacer.training.examples import Examples, collate
 from pacer.training.trajectory import Span, Trajectory
 from tests.support import searches

@@ -12,9 +12,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.io import yaml_beside
-from pacer.data.prompt import instruction
 from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer
+from pacer.model.prompt import instruction
 from pacer.training.examples import Examples
 from pacer.training.losses import TERMS, LossWeights, Term, divisors_of, objective
 from pacer.training.phases import TRAINED

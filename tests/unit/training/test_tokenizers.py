@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 from transformers import AddedToken, AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase
 
 from pacer.backbones.pointers import read_pieces
-from pacer.backbones.tokenizer import read_tokenizer
+from pacer.backbones.tokenizer import (
+    BEFORE_IMAGE,
+    CLOSING_TEXT,
+    OPENING_TEXT,
+    continuation_ids,
+    read_tokenizer,
+)
 from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
-from pacer.data.prompt import BEFORE_END, build_prompt, continuation_ids
 from pacer.decoding.candidates import extract_report
 from pacer.model.assemble import load_tokenizer
-from pacer.training.trajectory import CLOSING_TEXT, OPENING_TEXT, RouteSeed, Span, TrajectoryBuilder
+from pacer.model.prompt import build_prompt
+from pacer.training.trajectory import RouteSeed, Span, TrajectoryBuilder
 from tests.support.families import write_tokenizer
 
 KINDS = ("sentencepiece", "bytes", "bytes with BOS", "gemma")
@@ -79,7 +85,7 @@ def test_the_prompt(
 ) -> None:
     record = {"view": "AP", "sections": "findings", "indication": None, "history": history}
     prompt = build_prompt(tokenizer, record, commit=commit, before_tokens=tokens)
-    marker = continuation_ids(tokenizer, BEFORE_END)
+    marker = continuation_ids(tokenizer, BEFORE_IMAGE)
     assert len(prompt.before) <= tokens and prompt.before[-len(marker) :] == marker
     whole = ids(tokenizer, f"Human: HISTORY: {history} <Img>")
     assert prompt.before == whole or prompt.before == [*whole[: tokens - len(marker)], *marker]

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pacer.backbones.tokenizer import BEFORE_IMAGE, continuation_ids, ids_of
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-BEFORE_START, BEFORE_END = "Human: ", " <Img>"
+BEFORE_START = "Human: "
 AFTER_START, AFTER_END = "</Img> ", ". \nAssistant:"
 COMMIT_SUFFIX = (
     " First output <ANCHOR> positive, negative and uncertain findings, then output "
@@ -66,7 +68,7 @@ def instruction(
         for name, text in (("INDICATION", indication), ("HISTORY", history))
         if text
     ]
-    before = f"{BEFORE_START}{' '.join(context)}{BEFORE_END}"
+    before = f"{BEFORE_START}{' '.join(context)}{BEFORE_IMAGE}"
     suffix = f".{COMMIT_SUFFIX}{AFTER_END.removeprefix('.')}" if commit else AFTER_END
     return before, f"{AFTER_START}{task(view, sections, unknown_view)}{suffix}"
 
@@ -89,27 +91,8 @@ def build_prompt(
     """
     known = {name: record[name] for name in ("view", "sections", "indication", "history")}
     before_text, after_text = instruction(**known, commit=commit, unknown_view=unknown_view)
-    before = _encode(tokenizer, before_text)
+    before = ids_of(tokenizer, before_text)
     if len(before) > before_tokens:
-        marker = continuation_ids(tokenizer, BEFORE_END) if truncation == "context" else []
+        marker = continuation_ids(tokenizer, BEFORE_IMAGE) if truncation == "context" else []
         before = before[: before_tokens - len(marker)] + marker
-    return PromptIds(before, _encode(tokenizer, after_text))
-
-
-def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    return tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Return the token ids of ``text`` as a continuation of earlier text: without the tokenizer's
-    dummy prefix.
-
-    Tokenizers such as Qwen's and Llama 3's merge a full stop with a following line break, but never
-    a letter. Raises a ValueError if the tokenizer merges ``text`` with any text before it, so that
-    ``text`` has no separate ids.
-    """
-    for earlier in ("a.", "a"):
-        before, both = _encode(tokenizer, earlier), _encode(tokenizer, earlier + text)
-        if both[: len(before)] == before:
-            return both[len(before) :]
-    raise ValueError(f"the tokenizer merges {text!r} with the text before it")
+    return PromptIds(before, ids_of(tokenizer, after_text))
