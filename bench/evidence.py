@@ -36,7 +36,7 @@ from measuring import options_of, table
 
 from pacer.commitments.anchor import KINDS as ATTRIBUTES
 from pacer.core.io import read_json, write_json
-from pacer.data.twins import exchange
+from pacer.data.exchange import exchange
 from pacer.metrics.cases import MEAN
 from pacer.metrics.commitments import attribute_counts, attribute_share
 from pacer.metrics.scores import score_of

@@ -1,5 +1,5 @@
-"""A language model's tokenizer, a check that it agrees with the model's ``tokenizer.model``, and the
-ids of a continuation.
+"""A language model's tokenizer, a check that it agrees with the model's ``tokenizer.model``, and
+the ids of a continuation.
 
 Llama and Vicuna ship only a sentencepiece model, ``tokenizer.model``. Sentencepiece merges the
 neighbours that make the piece with the highest score. The fast tokenizer that transformers makes

@@ -27,8 +27,8 @@ from pacer.core.io import (
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
-from pacer.data.twins import CONTROLS
 from pacer.decoding.candidates import agreement
+from pacer.decoding.controls import CONTROLS
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.promise import GRID, PROMISE, make_promise, promised_thresholds
 from pacer.features.encoder import open_features

@@ -23,10 +23,11 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, hash_json, write_json
 from pacer.core.progress import Ticker
+from pacer.data.exchange import exchange
 from pacer.data.radiographs import open_image
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.tables import open_table
-from pacer.data.twins import exchange, without
+from pacer.decoding.controls import without
 
 #: What the thorax fills of a radiograph, and how far a box may reach across the midline of a
 #: frontal one.

@@ -20,8 +20,8 @@ import polars as pl
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
+from pacer.data.exchange import exchange
 from pacer.data.hygiene import EMPTY_CELL
-from pacer.data.twins import exchange
 from pacer.metrics.cases import UNKNOWN, check_pairs
 from pacer.metrics.commitments import KINDS, anchor_columns, attribute_counts
 from pacer.metrics.report_files import reports_of

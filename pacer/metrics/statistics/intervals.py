@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
-from pacer.data.twins import exchange
+from pacer.data.exchange import exchange
 from pacer.metrics.cases import by_context, contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
 from pacer.metrics.commitments import REPORTS, cells

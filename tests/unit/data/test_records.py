@@ -16,10 +16,11 @@ from pacer.core.contexts import availability
 from pacer.core.errors import DataError
 from pacer.data import audit
 from pacer.data.account import Account
+from pacer.data.exchange import exchange
 from pacer.data.priors import CHOICE_SCHEMA, choose_priors
 from pacer.data.records import seeded_split
 from pacer.data.schemas import PRIOR_SCHEMA, RECORD_SCHEMA, read_about, read_records, write_table
-from pacer.data.twins import INPUTS, another_patient, exchange, without
+from pacer.decoding.controls import INPUTS, another_patient, without
 from tests.support.cases import cases
 from tests.support.made_records import few_records
 from tests.support.profiles import profile

@@ -35,8 +35,8 @@ LEVELS = (
     ("backbones",),
     ("features", "model"),
     ("metrics", "training", "reading", "emphasis"),
-    ("decoding", "probe"),
-    ("baselines",),
+    ("decoding",),
+    ("baselines", "probe"),
     ("reporting",),
     ("serving", "studies"),
 )

@@ -1,17 +1,17 @@
-"""Twins of records: the same records with one source removed or exchanged, to measure what a source
-contributes.
+"""The controls of ``decode.controls``: twins of records with one source removed or exchanged, to
+measure what a source contributes.
 
 A twin is compared with the record as it is: a system that uses the source writes another, worse
 report for the twin.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.data.exchange import exchange
 
 #: Columns with the model's inputs (all sources and the clinical context).
 INPUTS = ("view", "frontal", "lateral", "prior_report", "indication", "history", "subject_id")
@@ -29,34 +29,6 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
                 "get another patient's sources; remove another_patient from decode.controls"
             )
     return changed
-
-
-def exchange(
-    records: pl.DataFrame, columns: Sequence[str], within: Sequence[str], seed: int | None = None
-) -> pl.DataFrame:
-    """Give each record the ``columns`` of another patient's record that has the same values in
-    ``within``.
-
-    Each group is sorted by patient (by id, or in an order of ``seed``), and the columns are rotated
-    by the largest number of records of any patient. So no record gets columns of its own patient.
-    Groups in which one patient has more than half of the records are left out.
-    """
-    patients = records["subject_id"].unique().sort()
-    ranks = (
-        np.arange(len(patients))
-        if seed is None
-        else np.random.default_rng(seed).permutation(len(patients))
-    )
-    order = dict(zip(patients, ranks.tolist(), strict=True))
-    by_patient = pl.col("subject_id").replace_strict(order, return_dtype=pl.Int64)
-    parts = [records.clear()]
-    for _, group in records.group_by(within, maintain_order=True):
-        part = group.sort(by_patient, "record_id")
-        shift = max(part["subject_id"].value_counts()["count"].to_list())
-        if 2 * shift <= len(part):
-            donors = part.select(columns)
-            parts.append(part.with_columns(pl.concat([donors[shift:], donors[:shift]])))
-    return pl.concat(parts)
 
 
 def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
