@@ -1,4 +1,5 @@
-"""Records: their prior, their split, their tables, twins of them, and the lines of their audit."""
+"""Records: their prior, their split, their tables, columns of other patients, and the lines of
+their audit."""
 
 import math
 from collections import Counter
@@ -12,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.config.params import check_splits
-from pacer.core.contexts import availability
 from pacer.core.errors import DataError
 from pacer.data import audit
 from pacer.data.account import Account
@@ -20,7 +20,6 @@ from pacer.data.exchange import exchange
 from pacer.data.priors import CHOICE_SCHEMA, choose_priors
 from pacer.data.records import seeded_split
 from pacer.data.schemas import PRIOR_SCHEMA, RECORD_SCHEMA, read_about, read_records, write_table
-from pacer.decoding.controls import INPUTS, another_patient, without
 from tests.support.cases import cases
 from tests.support.made_records import few_records
 from tests.support.profiles import profile
@@ -173,25 +172,6 @@ def test_exchanged_inputs_are_of_another_patient(data: st.DataObject, seed: int)
 def test_a_seed_chooses_other_donors() -> None:
     first, again, other = (exchange(RECORDS, ["frontal"], ["context"], seed) for seed in (0, 0, 1))
     assert first.equals(again) and not first.sort("record_id").equals(other.sort("record_id"))
-
-
-def test_another_patient_refuses_a_crowd_of_one() -> None:
-    assert set(another_patient(RECORDS).columns) == set(RECORDS.columns) and "view" in INPUTS
-    with pytest.raises(DataError, match="context mn: one patient has 8 of 8 records"):
-        of_one = pl.when(context="mn").then(pl.lit("p0")).otherwise("subject_id")
-        another_patient(RECORDS.with_columns(subject_id=of_one))
-
-
-@pytest.mark.parametrize("source", ["lateral", "prior_report"])
-def test_without_a_source(source: str) -> None:
-    twins = without(source, RECORDS)
-    assert len(twins) == len(RECORDS) / 2 and twins[source].null_count() == len(twins)
-    for context, record_id in twins.select("context", "record_id").iter_rows():
-        lateral, prior = availability(record_id[:2])
-        assert availability(context) == (
-            lateral and source != "lateral",
-            prior and source != "prior_report",
-        )
 
 
 def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
