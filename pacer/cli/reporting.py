@@ -18,9 +18,9 @@ from pacer.cli import terminal
 from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, console, print_table, say
 from pacer.config import Params, validated
 from pacer.config.params import check_splits, load_profile
-from pacer.core.audits import Check, number, percent
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable, write_json, write_text
+from pacer.display.numbers import Check, number, percent
 
 if TYPE_CHECKING:
     from pacer.config.decode import Score

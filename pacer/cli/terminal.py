@@ -16,7 +16,7 @@ from pacer.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from pacer.commitments.anchor import Anchor
-    from pacer.metrics.display import Table
+    from pacer.display.tables import Table
 
 
 console = Console(highlight=False)

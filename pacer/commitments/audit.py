@@ -7,12 +7,12 @@ from pathlib import Path
 import polars as pl
 
 from pacer.commitments.rules import extract_anchor
-from pacer.core.audits import Check, counted
 from pacer.data.account import Account
 from pacer.data.audit import note
 from pacer.data.cleaning import CLEANERS, MARKS
 from pacer.data.schemas import read_about, read_records
 from pacer.data.values import mapped
+from pacer.display.numbers import Check, counted
 
 _TEXTS = ("report", "report_raw", "prior_report", "indication", "history")
 #: Share of the studies above which a target that states nothing may be no report.

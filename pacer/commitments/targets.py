@@ -13,10 +13,10 @@ from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answer
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
-from pacer.core.audits import Check, counted, number, percent
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, write_table
+from pacer.display.numbers import Check, counted, number, percent
 
 
 def build_anchors(

@@ -9,13 +9,13 @@ import polars as pl
 from rich.filesize import decimal
 
 from pacer.config import Corpus
-from pacer.core.audits import Check, counted, number, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.greyscale import MISSING
 from pacer.data.images import DECODED
 from pacer.data.schemas import SPLITS
+from pacer.display.numbers import Check, counted, number, share
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability
 #: Settings").

@@ -13,11 +13,11 @@ from transformers import PreTrainedTokenizerBase
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.corpus import Emphasis
-from pacer.core.audits import Check, counted, number, share
 from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, write_json
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import sentence_ends, token_marks
 from pacer.data.schemas import EMPHASIS_SCHEMA, SPLITS, read_records, write_table
+from pacer.display.numbers import Check, counted, number, share
 
 CACHE = "attributions.jsonl"
 #: The splits that training reads.

@@ -23,7 +23,6 @@ from torch import Tensor
 from pacer.backbones.families import patch_grid, prefix_tokens, vision_config
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.config import Features
-from pacer.core.audits import Check, counted, number
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import (
     atomic_path,
@@ -39,6 +38,7 @@ from pacer.core.processes import prefetch, process_state
 from pacer.core.progress import Ticker
 from pacer.data.greyscale import NOTES, ImageError, reading_problem
 from pacer.data.radiographs import open_image
+from pacer.display.numbers import Check, counted, number
 from pacer.features.encoder import PREPARATION_VERSION, ImageEncoder, Preparation, TextEncoder
 from pacer.features.shards import (
     INDEXES,

@@ -9,14 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS, SOURCES, WITH_SOURCE
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, hash_json, write_json, write_text
 from pacer.data.schemas import read_images, read_records
+from pacer.display.numbers import number, score_cell
+from pacer.display.tables import Heading, Table
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
-from pacer.metrics.display import Heading, Table, score_cell
 from pacer.metrics.signature import read_result
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING

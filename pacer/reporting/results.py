@@ -16,11 +16,11 @@ from safetensors.numpy import load_file
 
 from pacer.commitments.anchor import Anchor
 from pacer.config import Params
-from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
+from pacer.display.numbers import number
 from pacer.metrics.signature import Signature, read_result
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals

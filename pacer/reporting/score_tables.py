@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
+from pacer.display.numbers import IN_BRACKETS, number, score_cell
+from pacer.display.tables import Table, first_cell_changes
 from pacer.metrics.cases import MEAN, UNKNOWN, by_context, is_empty, row_name
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.display import IN_BRACKETS, Table, first_cell_changes, score_cell
 from pacer.metrics.score_kinds import Score, mean
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature

@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
+from pacer.display.tables import Table
 from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.commitments import is_read
-from pacer.metrics.display import Table
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
 from pacer.metrics.signature import Decoding

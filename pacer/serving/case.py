@@ -19,7 +19,6 @@ from PIL import Image
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
-from pacer.core.audits import number
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
 from pacer.data.cleaning import sentence_ends
@@ -28,7 +27,8 @@ from pacer.data.hygiene import LINE_ENDS, fault_of, is_absent
 from pacer.data.radiographs import as_radiograph, read_image
 from pacer.data.readers.views import View, parse_view
 from pacer.data.wording import find_wording
-from pacer.metrics.display import Displayed, Table
+from pacer.display.numbers import number
+from pacer.display.tables import Displayed, Table
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,7 +17,7 @@ from pacer.config import Strict, read_params
 from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
 from pacer.core.io import parse_yaml
-from pacer.metrics.display import Mark
+from pacer.display.tables import Mark
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature

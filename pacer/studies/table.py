@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from scipy.stats import ttest_1samp
 
-from pacer.core.audits import number
 from pacer.core.errors import DataError
 from pacer.core.io import write_text
+from pacer.display.numbers import number, p_value
+from pacer.display.tables import MARKS, Heading, Mark, Table, first_cell_changes
 from pacer.metrics.cases import MEAN
-from pacer.metrics.display import MARKS, Heading, Mark, Table, first_cell_changes, p_value
 from pacer.metrics.score_kinds import Direction
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature, read_scores, scores_of

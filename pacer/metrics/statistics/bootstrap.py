@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pacer.display.numbers import p_value, signed
 from pacer.metrics.cases import MEAN
-from pacer.metrics.display import p_value, signed
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]

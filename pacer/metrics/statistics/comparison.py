@@ -11,18 +11,11 @@ from typing import Any, NamedTuple, overload
 
 import polars as pl
 
-from pacer.core.audits import number
 from pacer.core.errors import ConfigError, DataError
+from pacer.display.numbers import IN_BRACKETS, number, score_cell, signed
+from pacer.display.tables import Displayed, Table, first_cell_changes
 from pacer.metrics.cases import MEAN, check_pairs, contexts_of, row_name
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.display import (
-    IN_BRACKETS,
-    Displayed,
-    Table,
-    first_cell_changes,
-    score_cell,
-    signed,
-)
 from pacer.metrics.scores import SCORES, score_of, summed_scores
 from pacer.metrics.signature import Signature, read_result, reading_notes
 from pacer.metrics.statistics import bootstrap

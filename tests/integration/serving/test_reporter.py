@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 
 from pacer.commitments.anchor import KINDS, Anchor, parse_anchor, render_anchor
 from pacer.config import Corpus
-from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_jsonl
@@ -25,6 +24,7 @@ from pacer.data.source import point_to_files
 from pacer.decoding.candidates import AgreeingSearch, Extraction
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
+from pacer.display.numbers import number
 from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder, open_features
 from pacer.model.assemble import load_model, load_tokenizer

@@ -28,7 +28,7 @@ BASELINES = parse_yaml((ROOT / "baselines" / "stages.yaml").read_text())["stages
 STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 #: Packages from the bottom to the top; one may use what stands in a row above its own.
 LEVELS = (
-    ("core",),
+    ("core", "display"),
     ("config",),
     ("data",),
     ("commitments", "phantom"),

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.config.decode import Risk
-from pacer.core.audits import number
 from pacer.core.errors import DataError
-from pacer.metrics.display import Heading, Table, latex_text, p_value, signed
+from pacer.display.numbers import number, p_value, signed
+from pacer.display.tables import Heading, Table, latex_text
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores

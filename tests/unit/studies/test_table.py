@@ -12,7 +12,7 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import parse_yaml, write_json
-from pacer.metrics.display import Table
+from pacer.display.tables import Table
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.studies import table as tables

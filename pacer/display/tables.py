@@ -1,4 +1,4 @@
-"""One table for pages, files, terminals and notebooks, and how numbers stand in it."""
+"""One table for pages, files, terminals and notebooks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,6 @@ from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
-
-from pacer.core.audits import number
-
-#: What the numbers of :func:`score_cell` in brackets are, below a table.
-IN_BRACKETS = "in brackets: the number of findings or records that count"
 
 Mark = Literal["best", "second"]
 MARKS: tuple[Mark, ...] = get_args(Mark)
@@ -170,27 +165,6 @@ def _latex_cell(cell: str, mark: Mark | None) -> str:
 def latex_text(text: str) -> str:
     """Escape the characters of ``text`` that are special in LaTeX."""
     return "".join(_SPECIAL.get(character, character) for character in text)
-
-
-def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
-    """Format a score, and in brackets how many findings, or records, it counts; None (no
-    denominator) is not 0."""
-    cell = "undefined" if value is None else number(value, decimals)
-    return cell if count is None else f"{cell} ({count:,})"
-
-
-def signed(value: float | None, decimals: int = 3) -> str:
-    """Format a difference as :func:`~pacer.core.audits.number` does, with its sign."""
-    return (
-        "–"
-        if value is None
-        else f"{'−' if value < 0 else '+'}{number(abs(float(value)), decimals)}"
-    )
-
-
-def p_value(p: float | None) -> str:
-    """Format a p value with three decimals, never as 0."""
-    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 class Displayed:

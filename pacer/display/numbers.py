@@ -1,9 +1,12 @@
-"""Lines of an audit, which the module that writes the audit emits, and the form of their
-numbers."""
+"""The form of numbers in audits, tables and messages, and the lines of an audit, which the module
+that writes the audit emits."""
 
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
+
+#: What the numbers of :func:`score_cell` in brackets are, below a table.
+IN_BRACKETS = "in brackets: the number of findings or records that count"
 
 
 class Check(NamedTuple):
@@ -47,3 +50,24 @@ def share(part: int, whole: int) -> str:
 def counted(counts: Mapping[str, int], form: str = "{} {}") -> str:
     """Return each count that is not zero with its name."""
     return ", ".join(form.format(number(count), name) for name, count in counts.items() if count)
+
+
+def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
+    """Format a score, and in brackets how many findings, or records, it counts; None (no
+    denominator) is not 0."""
+    cell = "undefined" if value is None else number(value, decimals)
+    return cell if count is None else f"{cell} ({count:,})"
+
+
+def signed(value: float | None, decimals: int = 3) -> str:
+    """Format a difference as :func:`number` does, with its sign."""
+    return (
+        "–"
+        if value is None
+        else f"{'−' if value < 0 else '+'}{number(abs(float(value)), decimals)}"
+    )
+
+
+def p_value(p: float | None) -> str:
+    """Format a p value with three decimals, never as 0."""
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
