@@ -5,7 +5,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from curves import dvclive_log
+from run import dvclive_log
 
 from pacer.baselines.ragpt import train_ragpt
 from pacer.baselines.simmlm import train_simmlm

@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # where PYTHONSAFEPATH is set, Python does not
-from run import run_script
+from run import run_script, run_stage
 
 from pacer import THREADS
 from pacer.core.errors import PacerError
-from pacer.core.outputs import run_stage
 from pacer.core.stops import GO_ON, Stopped
 
 #: Variables with which a user sets CUDA's allocator; without them, its segments may grow: batches

@@ -1,13 +1,36 @@
-"""Run a stage in this process: ``python stages/run.py SCRIPT [ARGUMENT...]`` calls the script's
-``main``."""
+"""How a stage starts, and the curves of one that trains.
 
+Usage: ``python stages/run.py SCRIPT [ARGUMENT...]`` calls the script's ``main`` in this process.
+"""
+
+import getpass
+import os
 import runpy
+import shutil
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pacer.config import load_params
+from pacer.config.outputs import check_folders
+from pacer.core.errors import run_cleanly
 from pacer.core.io import choose_locks
-from pacer.core.outputs import run_stage
+from pacer.core.stops import stoppable
+
+
+def run_stage(main: Callable[[], None]) -> None:
+    """Run a stage's ``main`` in the root of the repository, as
+    :func:`~pacer.core.errors.run_cleanly` does, after
+    :func:`~pacer.config.outputs.check_folders`. SIGINT and SIGTERM stop it
+    (:func:`~pacer.core.stops.stoppable`)."""
+
+    @stoppable()
+    def checked() -> None:
+        check_folders(Path())
+        main()
+
+    run_cleanly(checked)
 
 
 def run_script() -> None:
@@ -17,6 +40,43 @@ def run_script() -> None:
     del sys.argv[0]
     sys.path.insert(0, str(Path(sys.argv[0]).parent))  # of the script's neighbours
     runpy.run_path(sys.argv[0])["main"]()
+
+
+def name_user() -> None:
+    """Name a user without an entry in ``/etc/passwd``, as in a container, whose name DVC asks
+    for."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = f"user-{os.getuid()}"
+
+
+@contextmanager
+def dvclive_log(scratch: Path, final: Path) -> Generator:
+    """Yield a function that logs curves with DVCLive in the run's scratch directory; move them to
+    ``final`` when the phase ends."""
+    from dvclive import Live  # only training stages need it, and it takes a second to import
+
+    name_user()
+    live_directory = scratch / "live"
+    shutil.rmtree(
+        live_directory, ignore_errors=True
+    )  # after a resume the earlier points are logged again
+    with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
+        Path(live.plots_dir).mkdir(
+            parents=True
+        )  # DVC expects it, also of a phase that trains nothing
+
+        def log(values: dict[str, float], step: int) -> None:
+            live.step = step
+            for name, value in values.items():
+                live.log_metric(name, value)
+            live.make_summary()
+
+        yield log
+    shutil.rmtree(final, ignore_errors=True)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(live_directory, final)
 
 
 if __name__ == "__main__":

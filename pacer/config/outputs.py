@@ -1,10 +1,8 @@
-"""Where the pipeline writes, and the start of a stage."""
+"""Where the pipeline writes."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-from pacer.core.errors import ConfigError, run_cleanly
-from pacer.core.stops import stoppable
+from pacer.core.errors import ConfigError
 
 #: The folders that stages write; an output of DVC is one of them or lies in one.
 FOLDERS = (
@@ -18,19 +16,6 @@ FOLDERS = (
     "reports",
     *(f"baselines/{name}" for name in ("models", "predictions", "metrics")),
 )
-
-
-def run_stage(main: Callable[[], None]) -> None:
-    """Run a stage's ``main`` in the root of the repository, as
-    :func:`~pacer.core.errors.run_cleanly` does, after :func:`check_folders`. SIGINT and SIGTERM
-    stop it (:func:`~pacer.core.stops.stoppable`)."""
-
-    @stoppable()
-    def checked() -> None:
-        check_folders(Path())
-        main()
-
-    run_cleanly(checked)
 
 
 def check_folders(root: Path) -> None:
