@@ -1,8 +1,9 @@
 """Typed parameters, grouped as in ``params.yaml``. DVC tracks the values, so no stage depends on
 this package.
 
-Each class describes the group of the same name; ``configs/phantom.yaml`` explains each key. Uses
-core only. What many packages need can be imported from here, the rest from its module.
+Each class describes the group of the same name; ``configs/phantom.yaml`` explains each key.
+:mod:`pacer.config.outputs` has the folders that stages write. Uses core only. What many packages
+need can be imported from here, the rest from its module.
 """
 
 from pacer.config.backbones import Backbone, Features

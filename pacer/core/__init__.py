@@ -1,1 +1,1 @@
-"""What every package uses: errors, atomic files and manifests, contexts, progress."""
+"""What every package uses: errors, atomic files, contexts, processes and devices, progress."""

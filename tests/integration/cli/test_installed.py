@@ -29,7 +29,7 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 """
 #: Packages that need nothing of the extra; modules in them that do.
-BASE = ("config", "core", "data", "commitments", "metrics")
+BASE = ("config", "core", "display", "data", "commitments", "metrics", "probe")
 OF_MODELS = ("commitments.endpoint", "core.devices", "core.processes")
 TEXTS = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
