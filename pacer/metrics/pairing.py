@@ -40,9 +40,7 @@ _NOT_SAID = (
     "anchor_positive",
     "anchor_negative",
     "anchor_uncertain",
-    "anchor_attributes",
     "gate",
-    "tokens",
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 

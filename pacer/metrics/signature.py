@@ -96,7 +96,6 @@ class Decoding:
 
     split: str | None = None
     limit: int | None = None
-    max_new_tokens: int | None = None
     threshold: float | None = None
 
     @classmethod

@@ -65,7 +65,7 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
         for polarity in POLARITIES
     }
     cases = with_overlap(pl.DataFrame(rows, schema_overrides=lists))
-    return cases.with_columns(meteor_columns(cases)[0])
+    return cases.with_columns(meteor_columns(cases))
 
 
 def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:
