@@ -317,7 +317,7 @@ def scored(references: Iterable[str], written: Iterable[str]) -> Mapping[str, fl
     pairs = pl.DataFrame(
         {side: [" ".join(text.split()) for text in texts] for side, texts in sides.items()}
     )
-    context = Context(with_overlap(pairs).with_columns(meteor_columns(pairs)[0]), "llm-rg4")
+    context = Context(with_overlap(pairs).with_columns(meteor_columns(pairs)), "llm-rg4")
     return {key: value for name in LANGUAGE for key, value in score_of(name).of(context).items()}
 
 

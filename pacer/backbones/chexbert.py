@@ -35,7 +35,7 @@ LABEL_SCHEMA: dict[str, pl.DataType] = {
 }
 #: Remedy for a file that does not fit, with and without the pipeline.
 _REMEDY = (
-    "regenerate it: pass a different path to `pacer score --labels`, or in the pipeline run "
+    "regenerate it: pass a different path to `pacer score-run --labels`, or in the pipeline run "
     "`dvc repro --force --single-item reference_labels`"
 )
 

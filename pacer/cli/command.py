@@ -19,7 +19,8 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from pacer.cli.models import decode, export, generate, import_llm_rg4, serve
-from pacer.cli.reporting import audit, compare, label, score, show
+from pacer.cli.reporting import audit
+from pacer.cli.scoring import compare, label, score, score_run, show
 from pacer.cli.studies import probe, study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config import Backbone, Params
@@ -276,7 +277,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         raise ConfigError("`dvc repro` would fail; fix everything marked `missing` above")
 
 
-for command in (audit, decode, export, generate, serve, score, compare, label, show):
+for command in (audit, decode, export, generate, serve, score, score_run, compare, label, show):
     app.command()(command)
 app.command("import-llm-rg4")(import_llm_rg4)
 

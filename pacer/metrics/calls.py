@@ -156,7 +156,8 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
     if about:
         raise ConfigError(
             f"{references.path} contains reports that are already clean, and cleaning them again "
-            "would change them; omit --clean-references"
+            "would change them; omit `--clean`, or clean only the reports, in Python with "
+            "clean_hypotheses"
         )
     return {"cleaner": protocol.clean_references}
 

@@ -50,15 +50,12 @@ COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("reference_wording", "hypothesis_wording"), _TEXTS),
     "gate": pl.Float64(),
     "fallback": pl.Boolean(),
-    "tokens": pl.Int64(),
 }
-#: Also optional: findings in which a report contradicts its commitment, the described findings of
-#: the commitment, a property by which records can be grouped, the findings of a generated world,
-#: and the probabilities of findings.
+#: Also optional: findings in which a report contradicts its commitment, a property by which records
+#: can be grouped, the findings of a generated world, and the probabilities of findings.
 ALL_COLUMNS = (
     *COLUMNS,
     "contradictions",
-    "anchor_attributes",
     "view",
     "truth",
     "present",
@@ -148,15 +145,13 @@ def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
 
 
 class Prediction(BaseModel, strict=True):
-    """One line of predictions; missing fields are None. ``tokens``: of the complete text.
-    ``findings``: chances."""
+    """What is used of a line of predictions; missing fields are None. ``findings``: chances."""
 
     record_id: str
     report: str
     anchor: Annotated[dict[str, list[str]], AfterValidator(_known)] | None = None
     fallback: bool | None = None
     gate: FiniteFloat | None = None
-    tokens: Annotated[int, Field(ge=0)] | None = None
     findings: Annotated[dict[str, Chance], AfterValidator(_complete)] | None = None
 
 
@@ -178,10 +173,9 @@ _OF_RECORDS = (
 PREDICTIONS: dict[str, pl.DataType] = {
     "record_id": pl.String(),
     "hypothesis": pl.String(),
-    **{f"anchor_{name}": pl.List(pl.String()) for name in (*POLARITIES, *DESCRIBED)},
+    **{f"anchor_{name}": pl.List(pl.String()) for name in POLARITIES},
     "gate": pl.Float64(),
     "fallback": pl.Boolean(),
-    "tokens": pl.Int64(),
     **dict.fromkeys(("present", "absent"), pl.List(pl.Float64)),
 }
 
@@ -226,8 +220,8 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
     check_pairs(record_ids, [line.record_id for line in lines], "the records", str(path))
     rows = {}
     for line in lines:
-        anchor = [(line.anchor or {}).get(name) for name in (*POLARITIES, *DESCRIBED)]
-        ended = (line.gate, bool(line.fallback), line.tokens)
+        anchor = [(line.anchor or {}).get(name) for name in POLARITIES]
+        ended = (line.gate, bool(line.fallback))
         chances = (
             None if line.findings is None else [line.findings[finding] for finding in FINDINGS]
         )

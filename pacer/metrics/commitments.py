@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, KINDS, POLARITIES, Anchor, Attributes, split_words
+from pacer.commitments.anchor import FINDINGS, KINDS, POLARITIES, Anchor, Attributes
 from pacer.commitments.attributes import read_attributes, sentence_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
@@ -92,14 +92,6 @@ def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
     return rows
 
 
-def followed_rows(cases: pl.DataFrame) -> np.ndarray:
-    """Return by case, ``[n, 2]``, how many statements of a commitment its report makes, and how
-    many there are."""
-    anchor, report = states(cases, "anchor"), states(cases, "report")
-    stated = anchor != ABSENT
-    return np.stack([(stated & (anchor == report)).sum(axis=1), stated.sum(axis=1)], axis=1)
-
-
 def is_read(cases: pl.DataFrame) -> bool:
     """Return whether every case has probabilities."""
     return "present" in cases.columns and not cases.is_empty() and not cases["present"].null_count()
@@ -157,26 +149,6 @@ def attribute_counts(
             for finding, side in sides.items()
         )
         counts.append(None if report is None else _counts(pairs))
-    return counts
-
-
-def uncommitted_sides(cases: pl.DataFrame) -> Counts:
-    """Return for each case how many sides ``hypothesis`` states, of the findings that its
-    commitment affirms with attributes, that are not in the commitment, then how many it states;
-    None without such a commitment."""
-    counts: Counts = []
-    for report, *lists in cases.select(
-        "hypothesis", "anchor_positive", "anchor_attributes"
-    ).iter_rows():
-        affirmed, described = lists
-        pairs = (split_words(text, KINDS) for text in described or ())
-        known = {finding: attributes for attributes, finding in pairs if finding in affirmed}
-        stated = read_attributes(report) if known else {}
-        sides = [
-            (stated.get(finding, Attributes()).side, one.side) for finding, one in known.items()
-        ]
-        uncommitted = sum(len(written - listed) for written, listed in sides)
-        counts.append([uncommitted, sum(len(written) for written, _ in sides)] if known else None)
     return counts
 
 

@@ -92,29 +92,25 @@ def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
     return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
-def meteor_columns(*tables: pl.DataFrame, stop: Event | None = None) -> list[list[pl.Series]]:
-    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis`` in each table, and its
-    counts, ``meteor_statistics``. One run of the program does all tables; raises a
-    :class:`~pacer.metrics.nlg.MeteorError`, also when ``stop`` is set."""
-    texts = pl.concat(table.select("reference", "hypothesis") for table in tables)
-    counts = meteor_counts(texts["reference"].to_list(), texts["hypothesis"].to_list(), stop=stop)
+def meteor_columns(cases: pl.DataFrame, stop: Event | None = None) -> list[pl.Series]:
+    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis``, and its counts,
+    ``meteor_statistics``; raises a :class:`~pacer.metrics.nlg.MeteorError`, also when ``stop`` is
+    set."""
+    counts = meteor_counts(cases["reference"].to_list(), cases["hypothesis"].to_list(), stop=stop)
     return [
-        [
-            pl.Series("meteor", meteor(meteor_statistics(part))),
-            pl.Series("meteor_statistics", part.tolist(), dtype=pl.List(pl.Float64)),
-        ]
-        for part in np.split(counts, np.cumsum([len(table) for table in tables])[:-1])
+        pl.Series("meteor", meteor(meteor_statistics(counts))),
+        pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
     ]
 
 
 @contextmanager
-def meteor_beside(*tables: pl.DataFrame) -> Generator[Future[list[list[pl.Series]]]]:
+def meteor_beside(cases: pl.DataFrame) -> Generator[Future[list[pl.Series]]]:
     """Run :func:`meteor_columns` beside the block, and yield its result. The program never outlives
     the block."""
     stop = Event()
     with ThreadPoolExecutor(1) as thread:
         try:
-            yield thread.submit(meteor_columns, *tables, stop=stop)
+            yield thread.submit(meteor_columns, cases, stop)
         finally:
             stop.set()
 

@@ -3,7 +3,6 @@ are scored."""
 
 import re
 from itertools import product
-from shlex import quote
 from typing import Any, Literal
 
 import polars as pl
@@ -27,22 +26,22 @@ _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
 #: What to do if ids are repeated, are not those of references, or are missing.
-_REPEATED, _UNKNOWN, _MISSING = (
-    "keep one row for each id: select references with --split and --context, and write one file "
-    "for each system or further set of references",
-    "use the same ids in both files, name their columns with --reference-id and --hypothesis-id, "
-    "or remove these rows",
-    "select references (--split, --context), or use --missing=empty, which scores a missing or "
-    "null report as empty",
+_SELECT = "select references (in Python by split and context of pacer.score)"
+_REPEATED = (
+    f"keep one row for each id: {_SELECT}, and write one file for each system or further set of "
+    "references"
 )
+_UNKNOWN = (
+    "use the same ids in both files, name their column (`--id`, in Python reference_id and "
+    "hypothesis_id), or remove these rows"
+)
+_MISSING = f"{_SELECT}, or use --missing=empty, which scores a missing or null report as empty"
 #: Columns of predictions that other systems do not provide.
 _NOT_SAID = (
     "anchor_positive",
     "anchor_negative",
     "anchor_uncertain",
-    "anchor_attributes",
     "gate",
-    "tokens",
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
@@ -89,8 +88,8 @@ def pair_reports(
     if unwritten and protocol.missing_references == "error":
         raise DataError(
             f"{references.path}: the references for {named(unwritten)} are blank or placeholders "
-            "such as nan; correct the file, or leave these pairs out with "
-            "--missing-references=leave-out"
+            "such as nan; correct the file, or leave these pairs out, in Python with "
+            'missing_references="leave-out"'
         )
     expected, offered = (
         rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows)
@@ -229,8 +228,8 @@ def _check_other_columns(
                 f"{references.path} and {hypotheses.path} match on "
                 f"{' and '.join(dict.fromkeys(ids))}, but {column} in the first and {choice} in "
                 f"the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); "
-                f"choose the columns that match, e.g. --reference-id={quote(column)} and "
-                f"--hypothesis-id={quote(choice)}"
+                "choose the columns that match: give them one name and pass it as `--id`, or in "
+                f'Python pass reference_id="{column}" and hypothesis_id="{choice}"'
             )
 
 

@@ -126,10 +126,14 @@ def reports_of(
             f"{path} has several possible report columns: {several}; choose one with --{side}-text"
         )
     ids = _named(names, id_column, ID_COLUMNS)
+    # `pacer label` and `pacer probe score` have options of their own
+    id_option = f"--{side}-id"
+    if tuple(text_columns) in (REFERENCE_COLUMNS, HYPOTHESIS_COLUMNS):
+        id_option = f"`--id`, in Python {side}_id"
     absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
     if not ids and (id_column or len(table.columns) > 1):
         absent.append(
-            _absent("ids", id_column, ID_COLUMNS, f"--{side}-id") + NAME_INDEX * (not path.suffix)
+            _absent("ids", id_column, ID_COLUMNS, id_option) + NAME_INDEX * (not path.suffix)
         )
     if absent and table.kind == "csv" and len(table.columns) == 1:
         usual = "tab" if ".tsv" in path.name.lower() else "comma"
@@ -143,6 +147,24 @@ def reports_of(
         raise DataError(f"{path} has the columns {_shown(table.columns)}: {'; '.join(absent)}")
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}
     return Reports(path, _rows(table, columns, names), columns)
+
+
+def id_columns(
+    references: Path, hypotheses: Path, name: str | None
+) -> tuple[str | None, str | None]:
+    """Return the column of ids of each file: ``name`` if the file has such a column, else None.
+    Raises a DataError if neither file has it."""
+    if name is None:
+        return None, None
+    columns = [_read(path).columns for path in (references, hypotheses)]
+    if not any(name in names for names in columns):
+        first, second = map(_shown, columns)
+        raise DataError(
+            f"no column is named {name}: {references} has the columns {first}, and {hypotheses} "
+            f"has {second}; choose one of them with `--id`"
+        )
+    of_references, of_hypotheses = (name if name in names else None for names in columns)
+    return of_references, of_hypotheses
 
 
 def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.DataFrame:
@@ -226,8 +248,7 @@ def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> lis
 def _read(path: Path) -> Table:
     if path.is_dir():
         raise DataError(
-            f"{path} is a folder; `pacer score --records --predictions` scores a folder of "
-            "predictions"
+            f"{path} is a folder; `pacer score-run --predictions` scores a folder of predictions"
         )
     if path.name.lower().endswith((".json", ".json.gz")):
         return _table_of(path, _read_json(path))

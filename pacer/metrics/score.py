@@ -173,27 +173,22 @@ def score_cases(
     check_keys(left_out)
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, settings)
-    with nullcontext() if "meteor" in left_out else meteor_beside(cases, originals) as running:
+    with nullcontext() if "meteor" in left_out else meteor_beside(cases) as running:
         columns, meanings = _with_metrics(
             cases, settings, {**metrics_of(settings.metrics), **metrics}
         )
         if settings.columns is not None:
             origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        decoding = Decoding.of(origin.manifest)
+        threshold = Decoding.of(origin.manifest).threshold
         cases = _with_labels(cases, inputs).with_columns(
-            pl.lit(decoding.max_new_tokens, pl.Int64).alias("token_limit"),
-            pl.lit(decoding.threshold, pl.Float64).alias("threshold"),
+            pl.lit(threshold, pl.Float64).alias("threshold")
         )
         cases = _with_pair_features(cases).hstack(columns)
         if inputs.truth is not None:
             cases = with_truth(cases, inputs.truth)
         if running is not None:
             try:
-                of_cases, of_originals = running.result()
-                cases, originals = (
-                    cases.with_columns(of_cases),
-                    originals.with_columns(of_originals),
-                )
+                cases = cases.with_columns(running.result())
             except MeteorError as error:
                 left_out["meteor"] = str(error)
     contexts = by_context(cases)
@@ -226,7 +221,7 @@ def _with_metrics(
     functions' mean."""
     ids = cases["record_id"].to_list()
     read = pl.DataFrame() if settings.columns is None else read_score_columns(settings.columns, ids)
-    computed = {"token_limit", "threshold", "states", "bleu_statistics"}
+    computed = {"threshold", "states", "bleu_statistics"}
     computed |= {
         "id",
         "ids",

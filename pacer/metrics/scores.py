@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
 from pacer.metrics import commitments
-from pacer.metrics.cases import is_empty
 from pacer.metrics.clinical import CONVENTIONS, Convention, averaged, label_rows
 from pacer.metrics.commitments import KINDS as ATTRIBUTES
 from pacer.metrics.commitments import REPORTS, SOURCE_KINDS, reading_scores, stated_rows
@@ -39,9 +37,6 @@ from pacer.metrics.score_kinds import (
 )
 
 _COUNTS, _WORDS = pl.List(pl.Int64), pl.List(pl.String)
-#: Whether a text has as many tokens as the decoder allows (including texts that happen to end
-#: exactly there).
-_TRUNCATED = pl.col("tokens") >= pl.col("token_limit")
 #: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such
 #: wording is invented. For reports of an unknown context it is not known what the model was given.
 _WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
@@ -117,47 +112,41 @@ def _stated(key: str, suffix: str, needs: str, stated: pl.Expr | None = None) ->
     )
 
 
-def _of_counts(
-    key: str, column: Column, width: int, share: Callable, counted: tuple[int, ...], **rest: Any
-) -> Score:
-    """Return a score that is a share of sums over a column of counts ``[n, width]``; left out if no
-    case has them."""
-
-    def rows(cases: pl.DataFrame) -> np.ndarray:
-        return np.array(
-            [counts or [0] * width for counts in cases[column.name].to_list()], dtype=float
-        )
-
-    sums = Sums(lambda cases, _: rows(cases), lambda sums, _: share(sums), counted)
-    return Score(key, sums=sums, needs=column.name, case_column=column, **rest)
-
-
 def _attribute(kind: str | None, chance: bool = False) -> Score:
     """Return the score of a kind of attribute (None: mean of all), by ``chance`` with other
-    patients' sources."""
+    patients' sources. It is a share of sums over a column of counts, and is left out if no case has
+    them."""
     column = Column("attributes", _COUNTS, commitments.attribute_counts)
     key, title = (
         (f"attributes_{kind}", f"{kind} agrees".capitalize())
         if kind
         else ("attributes", "Attributes")
     )
-    meaning = f"{kind or 'mean of side, severity and course'}: {_ATTRIBUTES}{_CHANCE * chance}"
     if chance:
         counts = partial(commitments.attribute_counts, reports="another_patient_hypothesis")
         column = Column("chance_attributes", _COUNTS, counts)
         key, title = f"{key}_chance", f"{(kind or key).capitalize()} by chance"
+    width = 2 * len(ATTRIBUTES)
+
+    def rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
+        return np.array(
+            [counts or [0] * width for counts in cases[column.name].to_list()], dtype=float
+        )
+
     named = tuple(
         len(ATTRIBUTES) + ATTRIBUTES.index(one) for one in ([kind] if kind else ATTRIBUTES)
     )
-    share, better = partial(commitments.attribute_share, kind=kind), None if chance else "higher"
-    fields = {
-        "title": title,
-        "meaning": meaning,
-        "place": "contents",
-        "better": better,
-        "tested": not chance,
-    }
-    return _of_counts(key, column, 2 * len(ATTRIBUTES), share, named, **fields)
+    return Score(
+        key,
+        title,
+        f"{kind or 'mean of side, severity and course'}: {_ATTRIBUTES}{_CHANCE * chance}",
+        Sums(rows, lambda sums, _: commitments.attribute_share(sums, kind), named),
+        place="contents",
+        better=None if chance else "higher",
+        tested=not chance,
+        needs=column.name,
+        case_column=column,
+    )
 
 
 def _beside_references(
@@ -214,7 +203,6 @@ _OF_REPORT = (
 _OF_ANCHOR = (
     "generated commitment against the reference commitment, over records with a generated one"
 )
-_FOLLOWS = "share of committed findings whose polarity in the report matches the commitment"
 _ATTRIBUTES = (
     "of findings affirmed in both texts whose attribute the reference states, the share "
     "where it agrees"
@@ -223,10 +211,6 @@ _CHANCE = ", in reports written with another patient's sources (control another_
 _SWITCHES = (
     "reports with a finding on the left in one sentence and on the right in another, but "
     "on both sides in none"
-)
-_UNCOMMITTED = (
-    "of the sides stated in reports for findings committed with attributes, the share "
-    "not in the commitment"
 )
 _PRESENCE = "probabilities that findings are present (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
@@ -264,19 +248,20 @@ LANGUAGE = (
     ),
     Score("cider", "CIDEr", _CIDER, compute=lambda context: {"cider": cider(context.cases)}),
 )
+#: The scores that the paper also reports against original findings.
 _ORIGINAL_SCORES = [
     replace(
         score,
         key=f"original_{score.key}",
         compute=_of_originals(score),
         meaning="the same score against the original findings",
-        place="" if score.key == "cider" else "originals",
         sums=None,
         tested=False,
         beside=f"Original {score.title}",
-        short=score.short and f"Orig. {score.short}",
+        short=f"Orig. {score.short}",
     )
     for score in LANGUAGE
+    if score.key in ("bleu1", "bleu4", "rougeL")
 ]
 
 SCORES: tuple[Score, ...] = (
@@ -309,9 +294,9 @@ SCORES: tuple[Score, ...] = (
         ),
     ),
     *_at("scores", *LANGUAGE, _COUNT),
-    *_ORIGINAL_SCORES,
     *_at(
         "originals",
+        *_ORIGINAL_SCORES,
         replace(
             _COUNT,
             key="original_n",
@@ -348,12 +333,14 @@ SCORES: tuple[Score, ...] = (
     *(_attribute(kind, chance) for kind in (None, *ATTRIBUTES) for chance in (False, True)),
     *_at(
         "commitments",
-        *(
-            Score(
-                *(f"anchor_{p}_f1", f"{p.capitalize()} F1", _OF_ANCHOR, _polarity(p, "anchor")),
-                **{"interval": False, "needs": "anchor_positive", "beside": f"Commitment {p} F1"},
-            )
-            for p in POLARITIES
+        Score(
+            "anchor_positive_f1",
+            "Positive F1",
+            _OF_ANCHOR,
+            _polarity("positive", "anchor"),
+            interval=False,
+            needs="anchor_positive",
+            beside="Commitment positive F1",
         ),
         *_beside_references(
             *("affirms_nothing", ("Lists nothing", "References list nothing")),
@@ -365,12 +352,6 @@ SCORES: tuple[Score, ...] = (
             ),
             "commitments that affirm no finding",
         ),
-        Score(
-            *("report_follows_anchor", "Report follows", _FOLLOWS),
-            Sums(lambda cases, _: commitments.followed_rows(cases), lambda sums, _: mean(sums)),
-            interval=False,
-            needs="anchor_positive",
-        ),
         by_case(
             "contradiction_rate",
             "Contradicts",
@@ -379,16 +360,6 @@ SCORES: tuple[Score, ...] = (
             "lower",
             interval=True,
             case_column=Column("contradictions", _WORDS, commitments.contradictions),
-        ),
-        _of_counts(
-            "uncommitted_sides",
-            *(Column("uncommitted_sides", _COUNTS, commitments.uncommitted_sides), 2, mean, (1,)),
-            **{
-                "title": "Uncommitted sides",
-                "meaning": _UNCOMMITTED,
-                "better": "lower",
-                "tested": True,
-            },
         ),
         Score(
             "read_f1",
@@ -417,10 +388,6 @@ SCORES: tuple[Score, ...] = (
             "no parsable report (raw text scored)",
             "lower",
         ),
-        by_case(
-            "truncated_rate", "Truncated", _TRUNCATED, "all tokens that the decoder allows", "lower"
-        ),
-        by_case("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
     ),
     *(
         _stated(key, suffix, needs, stated)

@@ -96,7 +96,6 @@ class Decoding:
 
     split: str | None = None
     limit: int | None = None
-    max_new_tokens: int | None = None
     threshold: float | None = None
 
     @classmethod
@@ -265,10 +264,11 @@ _SIDE_NOTES = {
     "words; remove it from the file",
     "unclean": "have capitals, or periods or commas without a space before them, which affect "
     "BLEU, ROUGE-L and CIDEr; "
-    "to clean them: --clean-{side}={cleaner} (same cleaner for both files{otherwise})",
+    'to clean them: `--clean {cleaner}`, in Python clean_{side}="{cleaner}" (same cleaner for both '
+    "files{otherwise})",
     "spaced": "have double spaces or spaces at an end, where ROUGE-L finds equal empty words; "
-    "--clean-{side}=decimals "
-    "removes them all (upstream and iu_xray leave some, as published)",
+    '`--clean decimals`, in Python clean_{side}="decimals", removes them all (upstream and iu_xray '
+    "leave some, as published)",
     "bulleted": "have bullets (- or •), which count as words; remove them",
 }
 #: What is said of a count in the protocol, if there is one.

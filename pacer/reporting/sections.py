@@ -146,9 +146,9 @@ def scores(results: Results) -> Section:
         *_placed(
             results,
             "commitments",
-            "Agreement of generated and reference commitments, how often report and commitment "
-            "agree, the mean gate of Calibrate (0: the prompt is not adapted to the sources, 1: "
-            "fully), and shares of failed generations.",
+            "Agreement of generated and reference commitments, how often a report contradicts its "
+            "commitment, the mean gate of Calibrate (0: the prompt is not adapted to the sources, "
+            "1: fully), and the share of generations from which no report could be read.",
             "Commitments, gate and extraction",
         ),
     ]

@@ -13,7 +13,10 @@ from threading import Event
 
 import polars as pl
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
+from pacer.cli.command import app
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import parse_yaml, read_json, read_jsonl
 from pacer.metrics.calls import score
@@ -95,9 +98,6 @@ def test_files_are_scored_outside_the_repository(
     )
     Path("params.yaml").write_text(text, encoding="utf-8")
     assert pacer(*stated()).code == 0 and read_json("scores/scores.json") == numbers
-    assert pacer(*stated(), "--params", "params.yaml").code == 1
-    refused = pacer(*stated(), "--params", "mine.yaml")
-    assert refused.code == 1 and "mine.yaml does not exist" in refused.error
 
 
 def test_f1_by_group_needs_a_labeller(
@@ -109,8 +109,8 @@ def test_f1_by_group_needs_a_labeller(
         "site": ["x", "x", "x", "y"],
     }
     pl.DataFrame(columns | {"words": [1, 2, None, None]}).write_csv("columns.csv")
-    refused = pacer(*stated(), "--labels", "labels.parquet")
-    assert refused.code == 1 and "pass --chexbert" in refused.error
+    with pytest.raises(ConfigError, match=r"reference labels .* need a labeller"):
+        score(*FILES, labels="labels.parquet")
     without = pacer(*stated(), "--columns", "columns.csv")
     assert (
         without.code == 0
@@ -123,11 +123,17 @@ def test_f1_by_group_needs_a_labeller(
         "columns.csv",
         "--chexbert",
         str(chexbert_directory()),
-        "--deduplicate",
+        "--clean",
+        "decimals",
     )
     assert labelled.code == 0, labelled.error
     assert all(
-        shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences")
+        shown in labelled.out
+        for shown in (
+            "nicolson",
+            "ce:llm-rg4",
+            "clean-hypotheses:decimals | clean-references:decimals",
+        )
     )
     assert ["ALL", "1.500", "(2)"] in [line.split() for line in labelled.out.splitlines()], (
         "the mean over two records"
@@ -363,19 +369,58 @@ def test_identical_reports_are_said(pacer: Callable[..., Outcome], files: Path) 
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("command", "problem"),
     [
-        "--references r",
-        "--references r --predictions p",
-        "",
-        "--records r --predictions p --missing empty",
+        ("score --references r", "Missing option '--hypotheses'"),
+        ("score --references r --hypotheses h --predictions p", "No such option: --predictions"),
+        ("score-run --records r", "Missing option '--predictions'"),
+        ("score-run --predictions p --missing empty", "No such option: --missing"),
+        ("score --references r --hypotheses h --clean no", "Invalid value for '--clean'"),
     ],
 )
-def test_pairs_of_files_that_do_not_belong_together_are_refused(
-    pacer: Callable[..., Outcome], given: str
+def test_files_and_runs_have_commands_of_their_own(
+    pacer: Callable[..., Outcome], command: str, problem: str
 ) -> None:
-    assert (
-        "--references and --hypotheses" in pacer("score", "--out", "scores", *given.split()).error
+    refused = pacer(*command.split(), "--out", "scores")
+    assert refused.code == 2 and problem in refused.error
+
+
+@pytest.mark.parametrize("name", ["score", "score-run"])
+def test_a_command_that_scores_has_at_most_fourteen_options(name: str) -> None:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    assert len(group.commands[name].params) <= 14
+
+
+def test_parameters_of_a_run_that_do_not_exist_are_named(
+    pacer: Callable[..., Outcome], repository: Path
+) -> None:
+    (repository / "predictions").mkdir()
+    run = ("score-run", "--records", "params.yaml", "--predictions", "predictions", "--out", "out")
+    refused = pacer(*run, "--params", "mine.yaml")
+    assert refused.code == 1 and "mine.yaml does not exist" in refused.error
+
+
+def test_a_column_of_ids_is_used_in_each_file_that_has_it(
+    pacer: Callable[..., Outcome], repository: Path
+) -> None:
+    """The references have a column of other ids, which would be used first without the option."""
+    studies = ["5", "6", "7"]
+    texts = ["No effusion.", "Mild edema.", "Clear lungs."]
+    references = {"record_id": ["sn-1", "sn-2", "sn-3"], "study_id": studies, "report": texts}
+    pl.DataFrame(references).write_csv("references.csv")
+    Path("by_id.json").write_text(json.dumps(dict(zip(studies, texts, strict=True))))
+    pl.DataFrame({"id": [1, 2, 3], "study_id": studies, "report": texts}).write_csv("both.csv")
+    command = ("score", "--references", "references.csv", "--out", "scores", "--force")
+    for name in ("by_id.json", "both.csv"):
+        assert pacer(*command, "--hypotheses", name).code == 1
+        outcome = pacer(*command, "--hypotheses", name, "--id", "study_id")
+        assert outcome.code == 0, outcome.error
+        assert read_json("scores/scores.json")["all"]["bleu1"] > 0.99
+    refused = pacer(*command, "--hypotheses", "by_id.json", "--id", "uid")
+    assert refused.error == (
+        "error: no column is named uid: references.csv has the columns record_id, study_id, "
+        "report, and by_id.json has id, text; choose one of them with `--id`\n"
     )
 
 

@@ -65,7 +65,7 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
         for polarity in POLARITIES
     }
     cases = with_overlap(pl.DataFrame(rows, schema_overrides=lists))
-    return cases.with_columns(meteor_columns(cases)[0])
+    return cases.with_columns(meteor_columns(cases))
 
 
 def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:
@@ -223,6 +223,20 @@ def test_runs_of_other_records_are_refused(runs, change, problem):
     eval(change, {"cases": pl.read_parquet(path), "pl": pl}).write_parquet(path)
     with pytest.raises(DataError, match=problem):
         compare(*runs, resamples=10)
+
+
+def test_a_run_that_earlier_code_scored_is_compared(runs):
+    """It has columns, and what the signature says of them, of scores that there are no more."""
+    before, folder = compare(*runs, resamples=50), runs[0] / "metrics"
+    counts = pl.Series("uncommitted_sides", [[0, 1]] * 48, pl.List(pl.Int64))
+    cases = pl.read_parquet(folder / "cases.parquet")
+    cases = cases.with_columns(counts, pl.lit(9).alias("tokens"))
+    cases.write_parquet(folder / "cases.parquet")
+    signature = json.loads((folder / "signature.json").read_text())
+    of_earlier_code = {"scores": {"uncommitted_sides": "a share", "empty_rate": "empty reports"}}
+    of_earlier_code["counted"] = {"sn": {"uncommitted_sides": 24}}
+    (folder / "signature.json").write_text(json.dumps(signature | of_earlier_code))
+    assert compare(*runs, resamples=50) == before
 
 
 def test_wrong_arguments_are_refused(runs, tmp_path):

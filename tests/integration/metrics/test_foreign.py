@@ -57,7 +57,7 @@ def test_what_was_read_and_is_not_clean_is_told(files):
     assert "1 of 3 hypotheses have double spaces" in raw and "capitals" not in published
     assert (
         "hypotheses have double spaces" in published
-        and 'clean_hypotheses="decimals" removes them all' in published
+        and 'clean_hypotheses="decimals", removes them all' in published
     )
     assert (
         "1 of 3 hypotheses have bullets" in raw

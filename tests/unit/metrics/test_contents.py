@@ -15,20 +15,15 @@ from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.commitments import attribute_counts, contradictions, states, uncommitted_sides
+from pacer.metrics.commitments import attribute_counts, contradictions, states
 from pacer.metrics.nlg import repetition
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import CASE_COLUMNS, context_counts, score_of
 from pacer.metrics.statistics.intervals import warnings
 from tests.support.cases import listed_cases
 
-TEXTS = pl.List(pl.String)
-#: Scores of reports and of commitments.
-COMMITMENTS = (
-    "report_positive_f1",
-    *(f"anchor_{name}_f1" for name in POLARITIES),
-    "report_follows_anchor",
-)
+#: A score of reports and one of commitments.
+COMMITMENTS = ("report_positive_f1", "anchor_positive_f1")
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
 
 
@@ -82,7 +77,7 @@ def test_states_and_their_f1(rows: list[list[int]], seed: int):
     assert scored(table(**sides), "report_negative_f1") == {"report_negative_f1": f1}
 
 
-def test_a_report_is_held_against_its_own_commitment():
+def test_reports_and_commitments_are_compared_with_the_reference_commitment():
     references = [
         anchor(positive=["edema"], negative=["pneumothorax"]),
         anchor(uncertain=["pneumonia"]),
@@ -91,21 +86,19 @@ def test_a_report_is_held_against_its_own_commitment():
     mixed = anchor(positive=["edema"], negative=["fracture"], uncertain=["atelectasis"])
     reports = [mixed, anchor(negative=["pneumonia"])]
     scores = scored(table(reference=references, anchor=generated, report=reports), *COMMITMENTS)
-    assert scores["report_follows_anchor"] == pytest.approx(
-        2 / 3
-    )  # edema and pneumonia of three statements
-    assert (
-        scores["anchor_positive_f1"] == pytest.approx(2 / 3)
-        and scores["anchor_uncertain_f1"] == 0.0
-    )
-    assert scores["report_positive_f1"] == 1.0
+    assert scores == {
+        "report_positive_f1": 1.0,
+        "anchor_positive_f1": pytest.approx(2 / 3),  # the fracture is not in the reference
+    }
 
 
 def test_records_without_a_commitment_are_left_out_of_its_scores():
     given = [anchor(positive=["edema"]), anchor(negative=["edema"])]
     scores = scored(table(reference=given, anchor=[None, given[1]], report=given), *COMMITMENTS)
-    assert scores["anchor_negative_f1"] == scores["report_follows_anchor"] == 1.0
     assert scores["anchor_positive_f1"] is None  # nobody affirms anything there
+    twice = [given[0], given[0]]
+    scores = scored(table(reference=twice, anchor=[None, given[0]], report=twice), *COMMITMENTS)
+    assert scores["anchor_positive_f1"] == 1.0
     assert not scored(table(reference=given, anchor=[None, None], report=given), *COMMITMENTS[1:])
 
 
@@ -164,23 +157,6 @@ def test_attributes_have_those_of_another_patients_report_beside_them() -> None:
         )
 
 
-@pytest.mark.parametrize(("described", "report", "counts"), listed_cases(__file__, "sides"))
-def test_sides_that_are_not_in_the_commitment_are_counted(
-    described: list[str] | None, report: str, counts: list[int] | None
-) -> None:
-    affirmed = {"anchor_positive": [["pleural effusion", "pneumothorax"]], "hypothesis": [report]}
-    cases = pl.DataFrame(
-        affirmed | {"anchor_attributes": [described]}, schema_overrides={"anchor_attributes": TEXTS}
-    )
-    assert uncommitted_sides(cases) == [counts]
-    share = (
-        {}
-        if counts is None
-        else {"uncommitted_sides": counts[0] / counts[1] if counts[1] else None}
-    )
-    assert scored(with_case_columns(cases, "uncommitted_sides"), "uncommitted_sides") == share
-
-
 @pytest.mark.parametrize(("text", "findings"), listed_cases(__file__, "switches"))
 def test_two_sides_of_one_finding_in_two_sentences_are_found(
     text: str, findings: list[str]
@@ -213,12 +189,8 @@ def test_wording_of_comparison():
 
 
 def test_extraction_is_counted_from_the_lines():
-    cases = pl.DataFrame(
-        {"fallback": [False, False, True], "tokens": [9, 20, 21], "hypothesis": ["b", " . .", "c"]}
-    )
-    keys = ("fallback_rate", "truncated_rate", "empty_rate")
-    assert list(scored(cases.with_columns(token_limit=20), *keys).values()) == [1 / 3, 2 / 3, 1 / 3]
-    assert not scored(cases.with_columns(token_limit=pl.lit(None, pl.Int64)), "truncated_rate")
+    cases = pl.DataFrame({"fallback": [False, False, True]})
+    assert scored(cases, "fallback_rate") == {"fallback_rate": 1 / 3}
 
 
 @pytest.mark.parametrize(("text", "share"), listed_cases(__file__, "repeats"))

@@ -64,8 +64,8 @@ def test_the_keywords_of_score_are_the_fields_of_the_protocol() -> None:
     ("in_python", "in_a_command"),
     [
         (
-            'use missing="empty", or force=True; `pacer score --labels`',
-            "use --missing=empty, or --force; `pacer score --labels`",
+            'use missing="empty", or force=True; `pacer score-run --labels`',
+            "use --missing=empty, or --force; `pacer score-run --labels`",
         ),
         (
             'choose reference_id="Image Index" and context=',
@@ -80,12 +80,10 @@ def test_messages_have_the_options_of_their_caller(in_python: str, in_a_command:
     assert str(DataError(in_a_command)) == in_python
 
 
-def test_notes_name_keywords(quick_meteor) -> None:
+def test_notes_name_options_and_keywords(quick_meteor) -> None:
     notes = pacer.score(REFERENCES | {"a": "No effusion."}, REPORTS).notes
-    assert (
-        'to clean them: clean_references="decimals" (same cleaner for both files; upstream'
-        in " ".join(notes)
-    )
+    cleaning = 'clean them: `--clean decimals`, in Python clean_references="decimals" (same cleaner'
+    assert cleaning in " ".join(notes)
 
 
 def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:

@@ -62,7 +62,7 @@ def test_what_a_score_counts_is_what_it_is_a_share_of() -> None:
     """One case with ones in the columns that it counts has a value, one with ones in all others has
     none."""
     counting = [score for score in (*SCORES, score_of("mine")) if score.sums and score.sums.counted]
-    assert {"attributes", "attributes_side", "new_stated", "uncommitted_sides", "mine"} <= {
+    assert {"attributes", "attributes_side", "new_stated", "contradiction_rate", "mine"} <= {
         s.key for s in counting
     }
     for score in counting:
@@ -163,7 +163,7 @@ def test_uncertain_counts_as_present_and_negative_as_absent():
 
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
     pairs = pl.DataFrame({"reference": references, "hypothesis": hypotheses})
-    context = Context(with_overlap(pairs).with_columns(meteor_columns(pairs)[0]), "llm-rg4")
+    context = Context(with_overlap(pairs).with_columns(meteor_columns(pairs)), "llm-rg4")
     return {key: value for score in LANGUAGE for key, value in score.of(context).items()}
 
 

@@ -1,0 +1,334 @@
+"""``pacer score``, ``score-run``, ``compare``, ``label`` and ``show``; heavy imports wait until one
+runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from pacer.cli import terminal
+from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, console, print_table, say
+from pacer.config.corpus import Cleaner
+from pacer.config.params import load_profile
+from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import write_json, write_text
+
+if TYPE_CHECKING:
+    from pacer.metrics.signature import ScoreResult
+    from pacer.metrics.statistics.comparison import Scores
+
+OutFolder = Annotated[Path, typer.Option("--out", help="Folder for scores, signature and cases.")]
+ColumnsFile = Annotated[
+    Path | None,
+    typer.Option("--columns", help="Table of your scores and groups, CSV or Parquet."),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option("--metric", help="Name of an entry point in group pacer.scores; repeatable."),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", help="Score to leave out, e.g. meteor; repeatable."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite scores of other reports in OUT.")]
+
+
+def score(
+    references: Annotated[
+        Path, typer.Option(help="Reference reports: CSV, TSV, JSON, JSONL, Parquet.")
+    ],
+    hypotheses: Annotated[
+        Path, typer.Option(help="A system's reports; formats as for --references.")
+    ],
+    out: OutFolder,
+    chexbert: Annotated[Path | None, typer.Option(help="CheXbert folder (default: none).")] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="ID column, in each file that has it (default: found by name)."),
+    ] = None,
+    reference_text: Annotated[
+        str | None, typer.Option(help="Text column of the references.")
+    ] = None,
+    hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
+    missing: Annotated[
+        Literal["error", "empty"],
+        typer.Option(help="If a report is missing: an error, or scored as empty."),
+    ] = "error",
+    extract: Annotated[
+        Literal["none", "boxed"],
+        typer.Option(help="boxed: score only the last \\boxed{} of a report."),
+    ] = "none",
+    clean: Annotated[
+        Literal["none", Cleaner],
+        typer.Option(
+            help="Cleaner for both files: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps "
+            "'2.5')."
+        ),
+    ] = "none",
+    columns: ColumnsFile = None,
+    metric: Metrics = None,
+    without: Without = None,
+    force: Force = False,
+) -> None:
+    """Score reports of any system against references (`pacer score-run`: predictions of a run).
+    Further options are in Python: help(pacer.score)."""
+    _end_on_sigterm()
+    terminal.check_exists(chexbert, columns, references, hypotheses)
+    from pacer.metrics.calls import score as score_files
+    from pacer.metrics.report_files import id_columns
+
+    reference_id, hypothesis_id = id_columns(references, hypotheses, id_column)
+    result = score_files(
+        references,
+        hypotheses,
+        out=out,
+        chexbert=chexbert,
+        columns=columns,
+        metrics=metric or (),
+        force=force,
+        without=without or (),
+        missing=missing,
+        extract=extract,
+        clean_references=clean,
+        clean_hypotheses=clean,
+        reference_id=reference_id,
+        reference_text=reference_text,
+        hypothesis_id=hypothesis_id,
+        hypothesis_text=hypothesis_text,
+    )
+    _print_scores(result, out, result.convention)
+
+
+def score_run(
+    predictions: Annotated[Path, typer.Option(help="Folder written by `pacer decode`.")],
+    out: OutFolder,
+    records: terminal.RecordsFile = CORPUS,
+    chexbert: Annotated[
+        Path | None, typer.Option(help="CheXbert folder (default: the pipeline's).")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="File for the reference labels; reused if present.")
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Split to score, or all (default: the decoded split, else test)."),
+    ] = None,
+    context: terminal.ContextNames = None,
+    columns: ColumnsFile = None,
+    metric: Metrics = None,
+    without: Without = None,
+    force: Force = False,
+    params: Annotated[
+        Path | None, typer.Option(help="Parameter file (default: params.yaml, if there is one).")
+    ] = None,
+) -> None:
+    """Score a run: the predictions of `pacer decode` for a corpus's records."""
+    _end_on_sigterm()
+    if params is None and PARAMS.exists():
+        params = PARAMS
+    contexts = terminal.check_contexts(context)
+    terminal.check_exists(chexbert, columns)
+    terminal.check_exists(records, predictions, remedy=terminal.FROM_STAGE)
+    from pacer.metrics.calls import check_replaced
+    from pacer.metrics.score import score_decoded
+    from pacer.metrics.signature import DEFAULTS, ScoreInputs
+
+    settings = DEFAULTS if params is None else load_profile(params).score
+    if columns is not None:
+        settings = settings.model_copy(update={"columns": str(columns)})
+    if metric:
+        settings = settings.model_copy(update={"metrics": metric})
+    if not force:
+        check_replaced(out, sorted(predictions.glob("*.jsonl")))
+    result = score_decoded(
+        records,
+        predictions,
+        out,
+        ScoreInputs(chexbert or BACKBONES / "chexbert", labels),
+        settings,
+        split=split,
+        contexts=contexts,
+        without=without or (),
+        say=say,
+    )
+    _print_scores(result, out, settings.convention)
+
+
+def _end_on_sigterm() -> None:
+    """End on SIGTERM as after Ctrl-C, so that METEOR's process and those that read reports end
+    too."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def _print_scores(result: ScoreResult | Scores, out: Path, convention: str) -> None:
+    from pacer.metrics.scores import score_of, scores_at
+    from pacer.metrics.signature import reading_notes
+    from pacer.metrics.statistics.intervals import group_scores, warnings
+    from pacer.reporting.score_tables import (
+        caution,
+        convention_table,
+        group_table,
+        score_table,
+        signature_line,
+    )
+
+    scores, cases, signature = result.scores, result.cases, result.signature
+    print_table(score_table(scores))
+    others = {
+        f"Against the original findings ({signature.language['original_references']})": score_table(
+            scores, scores_at("originals")
+        ),
+        "Your scores (--columns, --metric): mean over the records with a value": score_table(
+            scores, list(map(score_of, signature.score_columns)), counted=signature.counted
+        ),
+        "By label convention": convention_table(scores),
+        "Polarity of the findings, and comparison with earlier examinations": score_table(
+            scores, scores_at("contents"), counted=signature.counted
+        ),
+    }
+    for title, table in others.items():
+        if table is not None and len(table.columns) > 1:
+            console.print(f"\n{title}")
+            print_table(table)
+    for line in warnings(scores, cases, convention):
+        say(line, "yellow")
+    if signature.groups and signature.clinical:
+        groups = group_scores(cases, convention, signature.groups)
+        grouped = [score for score in groups if score.column in signature.groups]
+        console.print(f"\nF1 by {', '.join(signature.groups)}; other scores are not grouped")
+        print_table(group_table(grouped))
+    console.print()
+    for line in filter(
+        None, (*reading_notes(signature), signature_line(signature), caution(signature))
+    ):
+        say(line)
+    console.print(f"\nwritten to {out}")
+
+
+def compare(
+    systems: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B ...",
+            help="Folders with scores or metrics/, or NAME=FOLDER; A is the baseline.",
+        ),
+    ],
+    convention: Annotated[str, typer.Option(help="Label convention for F1.")] = "llm-rg4",
+    max_loss: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCORE=LOSS",
+            help="Exit with code 3 if the whole interval of a difference is worse than LOSS; "
+            "repeatable.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for comparison.json, table.md and table.tex.")
+    ] = None,
+) -> None:
+    """Compare two scored runs case by case, or several with the first, A. Intervals use the paired
+    bootstrap; p values come from approximate randomization. --max-loss f1=0.02 fails if the whole
+    interval of the change is below −0.02."""
+    places, allowed = terminal.named_paths(systems), dict(map(_allowed_loss, max_loss or ()))
+    if len(places) < 2:
+        raise ConfigError("expected at least two folders to compare, A and B")
+    terminal.check_exists(*places.values())
+    from pacer.metrics.calls import compare as compare_systems
+
+    compared = compare_systems(places, convention=convention)
+    losses = compared.beyond(allowed)
+    (second, pair), *further = compared.others.items()
+    table = compared.table() if further else pair.table(compared.first, second)
+    if as_json:
+        print(json.dumps(asdict(compared), indent=2, ensure_ascii=False))
+    else:
+        print_table(replace(table, notes=("", *table.notes)))
+    if out is not None:
+        write_json(out / "comparison.json", asdict(compared))
+        write_text(out / "table.md", table.markdown())
+        write_text(out / "table.tex", table.latex())
+    print(*(f"{sentence}\n" for sentence, _ in losses), sep="", end="", file=sys.stderr)
+    if any(is_certain for _, is_certain in losses):
+        raise typer.Exit(3)
+
+
+def _allowed_loss(entry: str) -> tuple[str, float]:
+    score, _, loss = entry.partition("=")
+    try:
+        return score, float(loss)
+    except ValueError:
+        raise ConfigError(f"--max-loss {entry}: expected SCORE=LOSS, such as f1=0.02") from None
+
+
+def label(
+    file: Annotated[Path, typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the table (default: print it).")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON Lines instead of CSV (default for OUT.jsonl).")
+    ] = False,
+    report_id: Annotated[str | None, typer.Option(help="ID column.")] = None,
+    report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
+) -> None:
+    """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
+    end) in the report, its words, and the cue that decides its polarity."""
+    terminal.check_exists(file)
+    from pacer.metrics.calls import label_reports
+    from pacer.metrics.report_files import REPORT_COLUMNS, reports_of
+
+    reports = reports_of(file, REPORT_COLUMNS, report_id, report_text).rows
+    if reports["id"].is_duplicated().any():
+        raise DataError(
+            f"{file}: an id has several reports; choose a column of unique ids with --report-id"
+        )
+    mentions = label_reports(reports)
+    suffix = out.suffix if out is not None else ""
+    write = {
+        ".json": mentions.write_json,
+        ".jsonl": mentions.write_ndjson,
+        ".ndjson": mentions.write_ndjson,
+    }
+    text = (mentions.write_ndjson if as_json else write.get(suffix, mentions.write_csv))()
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+    silent = len(reports) - mentions["id"].n_unique()
+    print(
+        f"{len(mentions):,} mentions; {silent:,} of {len(reports):,} reports have none",
+        file=sys.stderr,
+    )
+
+
+def show(
+    study: Annotated[str, typer.Argument(help="Study id, or record id.")],
+    systems: Annotated[
+        list[str], typer.Argument(metavar="A ...", help="Folders of scored runs, or NAME=FOLDER.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
+    context: terminal.ContextNames = None,
+    records: terminal.RecordsFile = CORPUS,
+    before: Annotated[
+        bool, typer.Option("--systems", hidden=True)
+    ] = False,  # stood before A in earlier versions
+) -> None:
+    """Write an HTML page with each system's report of one study, in each context that all systems
+    have (or in --context). It marks what the reference supports or contradicts, and comparisons
+    with earlier studies."""
+    named = terminal.named_paths(systems)
+    contexts = terminal.check_contexts(context)
+    terminal.check_exists(*named.values())
+    from pacer.reporting.pages import show_study
+
+    path = show_study(
+        study, list(named.items()), contexts, records, records.with_name("images.parquet"), out
+    )
+    say(f"written to {path}")
