@@ -21,10 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import Busy, atomic_directory, awaited, locked, read_json, write_json
+from pacer.core.io import (
+    Busy,
+    atomic_directory,
+    awaited,
+    locked,
+    parse_yaml,
+    read_json,
+    write_json,
+    write_text,
+)
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
 from pacer.studies.study import Study
 from pacer.studies.worktree import (
+    LOCK,
     Dvc,
     MachineShare,
     Repository,
@@ -35,8 +45,8 @@ from pacer.studies.worktree import (
 )
 
 #: Files kept next to an experiment for tests between rows; git has only its scores.
-SIGNATURE = "signature.json"
-KEPT = ("cases.parquet", SIGNATURE)
+SIGNATURE, CASES = "signature.json", "cases.parquet"
+KEPT = (CASES, SIGNATURE)
 #: File with the latest planned runs of a study.
 INDEX = "runs.json"
 #: Folder with what `dvc.lock` says of each stage that was made.
@@ -158,11 +168,20 @@ def _record(study: Study, run: Run) -> dict[str, Any]:
 def finished(
     study: Study, repository: Repository, state: Path
 ) -> Iterator[tuple[int, str, str, Any]]:
-    """Yield row, replicate, reference and record of every finished run in the study's latest
-    plan."""
+    """Yield row, replicate, reference and record of every finished run in the study's latest plan.
+
+    If the results folder was deleted, or this is another clone, the study is planned anew, with the
+    code and parameters of now.
+    """
     index = state / study.name / INDEX
     references = {hash_of(name): reference for name, reference in repository.experiments().items()}
-    records = read_json(index) if index.is_file() else []
+    if index.is_file():
+        records = read_json(index)
+    elif references:
+        runs = plan(study, repository.read, repository.hashes)
+        records = [_record(study, run) for run in runs]
+    else:
+        records = []
     planned = {(record["group"], record["row"], record["replicate"]): record for record in records}
     for label in study.labels:
         for place, row in enumerate(study.rows):
@@ -172,6 +191,25 @@ def finished(
                 and (reference := references.get(hash_of(record["experiment"]))) is not None
             ):
                 yield place, label, reference, record
+
+
+def kept_files(repository: Repository, state: Path, reference: str, scores: str) -> Path:
+    """Return the folder with the signature and cases of a finished run, whose folder of scores is
+    ``scores``. If they were deleted, they are brought back from git and DVC's cache; if the cache
+    lacks the cases, so does the folder."""
+    folder = state / "runs" / reference.rpartition("/")[2]
+    if all((folder / name).is_file() for name in KEPT):
+        return folder
+    stages = parse_yaml(repository.read(LOCK, reference))["stages"].values()
+    hashes = {out["path"]: out.get("md5") for stage in stages for out in stage.get("outs", ())}
+    md5 = hashes.get(f"{scores}/{CASES}") or ""
+    cached = Path(Dvc().cache(repository.root), "files", "md5", md5[:2], md5[2:])
+    with atomic_directory(folder) as restored:
+        signature = repository.read(f"{scores}/{SIGNATURE}", reference)
+        write_text(restored / SIGNATURE, signature)
+        if cached.is_file():
+            shutil.copyfile(cached, restored / CASES)
+    return folder
 
 
 def stopped(state: Path) -> list[tuple[str, str, str]]:

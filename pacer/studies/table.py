@@ -27,7 +27,7 @@ from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
 from pacer.studies.plan import SCORES
-from pacer.studies.run import SIGNATURE, finished
+from pacer.studies.run import SIGNATURE, finished, kept_files
 from pacer.studies.study import (
     PrintedValue,
     PublishedBlock,
@@ -178,7 +178,7 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
             repository.read(f"{record['scores']}/{name}", reference) for name in (SCORES, SIGNATURE)
         ]
         scores, signature = scores_of(study.rows[row].name, *map(json.loads, texts))
-        folder = state / "runs" / reference.rpartition("/")[2]
+        folder = kept_files(repository, state, reference, record["scores"])
         runs.append(ScoredRun(row, label, folder, scores, signature, record))
     for place, row in enumerate(study.rows):
         if (

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -32,6 +33,13 @@ def cells(tiny: TinyRepository) -> dict[str, str]:
         study, collect(study, Repository(tiny.folder), results_folder(tiny.folder))
     )
     return {row[0]: row[1] for row in table.rows}
+
+
+def kept_cases(tiny: TinyRepository) -> dict[str, str]:
+    """The cases of each run that a table has, by the name of its experiment."""
+    study = load_study(tiny.folder / "studies", "tiny")
+    runs = collect(study, Repository(tiny.folder), results_folder(tiny.folder))
+    return {run.folder.name: (run.folder / "cases.parquet").read_text() for run in runs}
 
 
 def wait_until_it_hangs(tiny: TinyRepository, process: subprocess.Popen) -> None:
@@ -96,6 +104,12 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
         run(tiny)[-1] == "tiny: nothing to do: all 8 runs exist"
         and tiny.told.joinpath("runs").read_text() == calls
     )
+    # the docs allow to delete the results: the table and what differences need come back
+    shown, kept = cells(tiny), kept_cases(tiny)
+    assert len(kept) == 8
+    shutil.rmtree(results_folder(tiny.folder))
+    assert (cells(tiny), kept_cases(tiny)) == (shown, kept)
+
     names = subprocess.run(
         ["dvc", "exp", "list", "--name-only"],
         cwd=tiny.folder,
