@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from math import inf
@@ -17,7 +18,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from pacer.core import devices, io
+from pacer.core import devices
 from pacer.core.errors import PacerError
 from pacer.core.io import locked, publish, scratch_directory
 from pacer.core.machine import core_count, core_quota, peak_memory
@@ -183,11 +184,11 @@ def without_locks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
     "without_locks", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP], indirect=True
 )
 def test_a_file_system_without_locks(
-    without_locks: None, tmp_path: Path, capsys: pytest.CaptureFixture
+    without_locks: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with scratch_directory(tmp_path / "out", "f") as directory:
         (directory / "file").touch()
-        assert "is on a file system without file locks" in capsys.readouterr().err
+        assert "is on a file system without file locks" in caplog.text
         with (
             pytest.raises(
                 PacerError,
@@ -224,16 +225,25 @@ def test_the_lock_of_a_killed_process_is_taken_over(
         assert marker.exists()
 
 
-def test_without_locks_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io._Chosen, "locks", "none")
-    monkeypatch.setattr(fcntl, "flock", lambda *_: pytest.fail("locked"))
-    with locked(tmp_path / "lock", "in use"), locked(tmp_path / "lock", "in use"):
-        assert not list(tmp_path.iterdir())
+def test_the_system_releases_the_lock_of_a_killed_process(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from pacer.core.io import locked\n"
+        "with locked(Path(sys.argv[1]), 'in use'): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "lock")]
+    killed = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert killed.returncode == -signal.SIGKILL and (tmp_path / "lock").exists()
+    with locked(tmp_path / "lock", "in use"):
+        pass
 
 
 def test_other_faults_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    flock = fcntl.flock
+
+    def refuse(file: int, operation: int) -> None:
+        if operation & fcntl.LOCK_EX:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flock(file, operation)
 
     with locked(tmp_path / "lock", "in use"):
         with pytest.raises(PacerError, match=r"^in use$"), locked(tmp_path / "lock", "in use"):
