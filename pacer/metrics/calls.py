@@ -139,8 +139,8 @@ def check_replaced(out: Path, reports: Iterable[Path]) -> None:
     if known.isdisjoint(map(hash_file, reports)):
         name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
         raise ConfigError(
-            f"{out} contains the scores of {name}; choose a different --out, or overwrite with "
-            "--force"
+            f"{out} contains the scores of {name}; choose a different folder (--out), or overwrite "
+            "them with force=True (--force)"
         )
 
 
@@ -156,7 +156,7 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
     if about:
         raise ConfigError(
             f"{references.path} contains reports that are already clean, and cleaning them again "
-            "would change them; omit --clean-references"
+            "would change them; omit clean_references (--clean-references)"
         )
     return {"cleaner": protocol.clean_references}
 

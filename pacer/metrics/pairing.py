@@ -3,7 +3,6 @@ are scored."""
 
 import re
 from itertools import product
-from shlex import quote
 from typing import Any, Literal
 
 import polars as pl
@@ -28,12 +27,12 @@ _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
 #: What to do if ids are repeated, are not those of references, or are missing.
 _REPEATED, _UNKNOWN, _MISSING = (
-    "keep one row for each id: select references with --split and --context, and write one file "
-    "for each system or further set of references",
-    "use the same ids in both files, name their columns with --reference-id and --hypothesis-id, "
-    "or remove these rows",
-    "select references (--split, --context), or use --missing=empty, which scores a missing or "
-    "null report as empty",
+    "keep one row for each id: select references by split and context (--split, --context), and "
+    "write one file for each system or further set of references",
+    "use the same ids in both files, name their columns with reference_id and hypothesis_id "
+    "(--reference-id, --hypothesis-id), or remove these rows",
+    "select references by split or context (--split, --context), or use "
+    'missing="empty" (--missing=empty), which scores a missing or null report as empty',
 )
 #: Columns of predictions that other systems do not provide.
 _NOT_SAID = (
@@ -90,7 +89,7 @@ def pair_reports(
         raise DataError(
             f"{references.path}: the references for {named(unwritten)} are blank or placeholders "
             "such as nan; correct the file, or leave these pairs out with "
-            "--missing-references=leave-out"
+            'missing_references="leave-out" (--missing-references=leave-out)'
         )
     expected, offered = (
         rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows)
@@ -229,8 +228,8 @@ def _check_other_columns(
                 f"{references.path} and {hypotheses.path} match on "
                 f"{' and '.join(dict.fromkeys(ids))}, but {column} in the first and {choice} in "
                 f"the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); "
-                f"choose the columns that match, e.g. --reference-id={quote(column)} and "
-                f"--hypothesis-id={quote(choice)}"
+                f'choose the columns that match, e.g. reference_id="{column}" and '
+                f'hypothesis_id="{choice}" (--reference-id, --hypothesis-id)'
             )
 
 

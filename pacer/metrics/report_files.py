@@ -123,13 +123,14 @@ def reports_of(
     if len(candidates) > 1:
         several = _shown(candidates)
         raise DataError(
-            f"{path} has several possible report columns: {several}; choose one with --{side}-text"
+            f"{path} has several possible report columns: {several}; choose one with "
+            f"{side}_text (--{side}-text)"
         )
     ids = _named(names, id_column, ID_COLUMNS)
-    absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
+    absent = [] if candidates else [_absent("reports", text_column, text_columns, side, "text")]
     if not ids and (id_column or len(table.columns) > 1):
         absent.append(
-            _absent("ids", id_column, ID_COLUMNS, f"--{side}-id") + NAME_INDEX * (not path.suffix)
+            _absent("ids", id_column, ID_COLUMNS, side, "id") + NAME_INDEX * (not path.suffix)
         )
     if absent and table.kind == "csv" and len(table.columns) == 1:
         usual = "tab" if ".tsv" in path.name.lower() else "comma"
@@ -198,8 +199,9 @@ def says_nothing(text: str) -> bool:
     return not text.strip() or is_absent(text)
 
 
-def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> str:
-    """Say that the column ``given`` by ``option``, or any of the ``known`` ones, is not there."""
+def _absent(what: str, given: str | None, known: Sequence[str], side: str, kind: str) -> str:
+    """Say that the column ``given`` by the user, or any of the ``known`` ones, is not there."""
+    option = f"{side}_{kind} (--{side}-{kind})"
     if given is not None:
         return f"none is named {given}; choose one of them with {option}"
     names = ", ".join(known)

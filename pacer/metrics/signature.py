@@ -20,7 +20,7 @@ from pacer.backbones.observations import CHECKPOINT
 from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.commitments import rules
 from pacer.config.decode import Score
-from pacer.core.errors import ConfigError, DataError, for_caller
+from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import (
     atomic_directory,
     atomic_path,
@@ -71,8 +71,8 @@ class ScoreInputs:
         """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
         if self.chexbert is None and (self.labels or self.truth):
             raise ConfigError(
-                "reference labels and scores against the ground truth need a labeller; pass "
-                "--chexbert"
+                "reference labels and scores against the ground truth need a labeller; pass its "
+                "folder as chexbert (--chexbert)"
             )
 
 
@@ -265,10 +265,11 @@ _SIDE_NOTES = {
     "words; remove it from the file",
     "unclean": "have capitals, or periods or commas without a space before them, which affect "
     "BLEU, ROUGE-L and CIDEr; "
-    "to clean them: --clean-{side}={cleaner} (same cleaner for both files{otherwise})",
+    'to clean them: clean_{side}="{cleaner}" (--clean-{side}={cleaner}; same cleaner for both '
+    "files{otherwise})",
     "spaced": "have double spaces or spaces at an end, where ROUGE-L finds equal empty words; "
-    "--clean-{side}=decimals "
-    "removes them all (upstream and iu_xray leave some, as published)",
+    'clean_{side}="decimals" removes them all (--clean-{side}=decimals; upstream and iu_xray '
+    "leave some, as published)",
     "bulleted": "have bullets (- or •), which count as words; remove them",
 }
 #: What is said of a count in the protocol, if there is one.
@@ -315,7 +316,7 @@ def reading_notes(signature: Signature) -> list[str]:
     if signature.groups and signature.clinical is None:
         notes.append(
             f"note: {', '.join(signature.groups)} not used as groups: F1 by group needs a "
-            "labeller; pass --chexbert DIR"
+            "labeller; pass its folder as chexbert (--chexbert)"
         )
     cleaners = {protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")} - {
         "none"
@@ -328,7 +329,7 @@ def reading_notes(signature: Signature) -> list[str]:
         for key, text in _NOTES.items()
         if protocol.get(key)
     ]
-    return list(map(for_caller, notes))
+    return notes
 
 
 class ScoreResult(NamedTuple):
