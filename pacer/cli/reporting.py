@@ -236,7 +236,7 @@ def score(
             check_replaced(out, sorted(predictions.glob("*.jsonl")))
         inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
         result = score_decoded(
-            records, predictions, out, inputs, split=split, contexts=chosen, say=say, **given
+            records, predictions, out, inputs, split=split, contexts=chosen, **given
         )
     else:
         raise ConfigError("pass --references and --hypotheses, or --records and --predictions")
