@@ -13,8 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # where PYTHONSAFEPATH is set, Python does not
 from run import run_script, run_stage
 
-from pacer import THREADS
 from pacer.core.errors import PacerError
+from pacer.core.machine import prepare_environment
 from pacer.core.stops import GO_ON, Stopped
 
 #: Variables with which a user sets CUDA's allocator; without them, its segments may grow: batches
@@ -23,6 +23,7 @@ _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 def main() -> None:
+    threads = prepare_environment()
     if not any(name in os.environ for name in _ALLOCATOR):
         os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
     import torch
@@ -37,7 +38,7 @@ def main() -> None:
         if torch.cuda.device_count() > 1 or Path(default_config_file).exists():
             start_several()
             return
-    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), THREADS)
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), threads)
     run_script()
 
 

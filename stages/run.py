@@ -12,10 +12,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pacer.config import load_params
 from pacer.config.outputs import check_folders
 from pacer.core.errors import run_cleanly
-from pacer.core.io import choose_locks
+from pacer.core.machine import prepare_environment
+from pacer.core.messages import printed_messages
 from pacer.core.stops import stoppable
 
 
@@ -36,10 +36,10 @@ def run_stage(main: Callable[[], None]) -> None:
 def run_script() -> None:
     """Call ``main`` of the script that the command line names. A signal stops its imports, too,
     which take seconds."""
-    choose_locks(load_params().locks)
     del sys.argv[0]
     sys.path.insert(0, str(Path(sys.argv[0]).parent))  # of the script's neighbours
-    runpy.run_path(sys.argv[0])["main"]()
+    with printed_messages():
+        runpy.run_path(sys.argv[0])["main"]()
 
 
 def name_user() -> None:
@@ -80,4 +80,5 @@ def dvclive_log(scratch: Path, final: Path) -> Generator:
 
 
 if __name__ == "__main__":
+    prepare_environment()
     run_stage(run_script)

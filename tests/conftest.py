@@ -2,11 +2,15 @@
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-import pacer  # noqa: F401  says how threads wait, before torch is imported
+from pacer.core.machine import prepare_environment
+from pacer.core.messages import printed_messages
+
+prepare_environment()  # before torch is imported
 
 for name, examples in {"quick": 10, "default": 25, "thorough": 300}.items():
     # A busy machine is no reason to fail. Only `make thorough` draws anew: CI judges each change by
@@ -23,6 +27,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault(
         "OMP_NUM_THREADS", "1"
     )  # of what a test starts, too: each worker has a core
+
+
+@pytest.fixture
+def messages() -> Iterator[None]:
+    """The library's messages are printed, as the command line and the stages do."""
+    with printed_messages():
+        yield
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

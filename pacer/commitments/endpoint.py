@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
 import threading
 from collections.abc import Generator
 from concurrent.futures import Future
@@ -25,6 +24,8 @@ from pacer.commitments.answers import Reply, read_completion
 from pacer.commitments.questions import Question, response_format
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 #: The next weaker ``anchors.llm.response_format``, for an endpoint that refuses one.
 _WEAKER = {"json_schema": "json_object", "json_object": "none"}
@@ -161,7 +162,7 @@ class Endpoint:
             kind = (
                 f"{changed} {getattr(form, changed)}; this run sends {getattr(following, changed)}"
             )
-            print(f"labelling: the endpoint refuses {kind}", file=sys.stderr, flush=True)
+            _log.warning(f"labelling: the endpoint refuses {kind}")
             return True
 
 

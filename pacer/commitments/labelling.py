@@ -8,8 +8,8 @@ run sends only the remaining requests.
 
 from __future__ import annotations
 
+import logging
 import os
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -35,6 +35,8 @@ from pacer.config import Labelling
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_bytes, numbered_jsonl, write_jsonl
 from pacer.core.progress import Ticker
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pacer.commitments.endpoint import Endpoint, Outcome
@@ -83,7 +85,7 @@ def label_sample(
             f"lines of {path} that are not answers from a model: {pages}; their requests will "
             "be sent again"
         )
-        print(f"labelling: {what}", file=sys.stderr)
+        _log.warning(f"labelling: {what}")
     reused, troubles = 0, Counter[str]()
     if config.provider == "recorded":
         current = _recorded(questions, Path(str(config.recorded)), config)
@@ -134,11 +136,7 @@ def _ask_all(
         )
         estimate = f"about {inputs / 4e6:.2f} M input tokens (characters / 4)"
         at_most = f"at most {len(missing) * config.max_tokens / 1e6:.2f} M output tokens"
-        print(
-            f"labelling: {len(missing)} requests to send: {estimate}, {at_most}",
-            file=sys.stderr,
-            flush=True,
-        )
+        _log.info(f"labelling: {len(missing)} requests to send: {estimate}, {at_most}")
         _write(path, (), paid.values())  # a new file: DVC may have linked the old one to its cache
         with path.open("a", encoding="utf-8") as file, Ticker("labelling", len(missing)) as ticker:
             requests = _Requests(endpoint, paid, config, file, ticker)

@@ -21,7 +21,7 @@ from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajecto
 from pacer.config.strict import Strict, read_mapping, read_params, validated
 from pacer.config.training import Batches, Calibrate, Parent, Schedule, Train
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import Locks, parse_yaml
+from pacer.core.io import parse_yaml
 
 #: Folder of the profiles, and the key with which a file names the profile that it extends.
 CONFIGS, EXTENDS = Path("configs"), "extends"
@@ -53,7 +53,6 @@ class Params(Strict):
     calibrate: Calibrate
     decode: Decode
     score: Score
-    locks: Locks = "auto"
 
     @model_validator(mode="after")
     def _across(self) -> Self:

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML, YAMLError
 
 from pacer.core.errors import ConfigError
 from pacer.core.io import parse_yaml
+from pacer.core.validation import explain
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 #: Whole numbers that every library takes, as seeds for example.
@@ -73,16 +74,4 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {'; '.join(map(_explain, error.errors()))}") from None
-
-
-def _explain(problem: Any) -> str:
-    """Describe one problem: the key, the value received, and what is allowed."""
-    key, value = ".".join(map(str, problem["loc"])), problem["input"]
-    if problem["type"] in ("missing", "extra_forbidden"):
-        return f"{key} is missing" if problem["type"] == "missing" else f"unknown key {key}"
-    if problem["type"] == "model_type":
-        return f"{key} = {value!r:.200} must be a group of keys, as in configs/phantom.yaml"
-    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "must")
-    arrived = key if isinstance(value, dict) else f"{key} = {value!r:.200}"
-    return f"{arrived}: {message}" if key else message
+        raise ConfigError(f"{origin}: {explain(error, of_parameters=True)}") from None

@@ -1,17 +1,16 @@
 """Errors that a user can act on.
 
 Every message says what was received, what was expected and what to do, and names the record if
-there is one. No message may contain report text, because patient text must stay out of terminals
-and logs.
+there is one. It calls a setting of a score by its keyword in Python, followed by the option of the
+command line in parentheses. No message may contain report text, because patient text must stay out
+of terminals and logs.
 """
 
 import errno
 import os
-import re
 import sys
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from io import TextIOWrapper
 
 from pacer.core.stops import GO_ON, LAST_WORDS, Stopped
@@ -31,20 +30,10 @@ _ADVICE = {
         ("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY
     ),
 }
-#: An option in a message, and commands, in which options stay: ``--missing=empty``, ```pacer score
-#: --labels```.
-_OPTION = re.compile(r"`[^`]*`|(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=('[^']*'|[^\s;,:]+))?")
-
-
-class _Caller:
-    is_command = False
 
 
 class PacerError(Exception):
     """Base of all errors caused by input, configuration or the machine; shown as one line."""
-
-    def __init__(self, message: str = ""):
-        super().__init__(for_caller(message))
 
 
 class ConfigError(PacerError):
@@ -62,30 +51,6 @@ class BackboneError(PacerError):
 class CheckpointError(PacerError):
     """A trained checkpoint does not fit the model, the phase or the frozen parts it was trained
     on."""
-
-
-@contextmanager
-def called_by_command() -> Generator[None]:
-    """Leave the options in messages, such as ``--missing=empty``, as they are."""
-    _Caller.is_command = True
-    try:
-        yield
-    finally:
-        _Caller.is_command = False
-
-
-def for_caller(message: str) -> str:
-    """Return a message with options as its reader writes them: in Python as keywords, such as
-    ``missing="empty"``."""
-    return message if _Caller.is_command else _OPTION.sub(_keyword, message)
-
-
-def _keyword(option: re.Match[str]) -> str:
-    name, value = option.groups(default="")
-    if not name:  # a command
-        return option[0]
-    quoted = "True" if name == "force" else value and '"' + value.strip("'") + '"'
-    return f"{name.replace('-', '_')}={quoted}"
 
 
 def run_cleanly(main: Callable[[], None]) -> None:

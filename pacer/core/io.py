@@ -6,30 +6,28 @@ target, then is renamed.
 
 import copy
 import errno
-import fcntl
 import gzip
 import hashlib
 import json
+import logging
 import os
 import shutil
-import sys
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import lru_cache
 from io import BufferedReader
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError, PacerError
 
-#: How folders are locked (``locks`` in ``params.yaml``): ``auto``, or ``none`` if the user runs one
-#: process at a time.
-Locks = Literal["auto", "none"]
+_log = logging.getLogger(__name__)
+
 #: What network and FUSE mounts without locks say.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 #: Seconds for a second try, after the mark of a process that was killed has been removed.
@@ -246,15 +244,6 @@ class Busy(PacerError):
     """Another process holds a lock."""
 
 
-class _Chosen:
-    locks: Locks = "auto"
-
-
-def choose_locks(locks: Locks) -> None:
-    """Choose how this process locks folders from now on."""
-    _Chosen.locks = locks
-
-
 @contextmanager
 def locked(path: Path, refusal: str) -> Generator[None]:
     """Hold a lock on a file; the system releases it when the process ends for any reason.
@@ -265,35 +254,35 @@ def locked(path: Path, refusal: str) -> Generator[None]:
     be locked.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if _Chosen.locks == "none":
+    with _acquire(path, refusal):
         yield
-        return
-    with open(path, "a") as lock, ExitStack() as marked:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(refusal) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise PacerError(f"{path} cannot be locked: {error.strerror}") from None
-            from filelock import SoftFileLock, Timeout  # takes 50 ms, and few need it
 
-            marker = path.with_name(f"{path.name}.held")
-            try:
-                marked.enter_context(SoftFileLock(marker, timeout=_SECOND_TRY))
-            except Timeout:
-                holder = " on ".join(marker.read_text(errors="replace").split()[:2])
-                advice = (
-                    f"{marker} names process {holder or 'unknown'}; if that process has "
-                    "ended, delete the file"
-                )
-                raise Busy(f"{refusal}. {advice}") from None
-            print(
-                f"{path.parent} is on a file system without file locks; {marker} marks it as in "
-                "use",
-                file=sys.stderr,
-            )
-        yield
+
+def _acquire(path: Path, refusal: str) -> AbstractContextManager[object]:
+    """Return the lock on a file, held; raises as :func:`locked`."""
+    from filelock import FileLock, SoftFileLock, Timeout  # takes 80 ms, and few need it
+
+    try:
+        # by itself, filelock uses a marker only after ENOSYS, in the place of the file
+        return FileLock(path, thread_local=False, fallback_to_soft=False).acquire(timeout=0)
+    except Timeout:
+        raise Busy(refusal) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise PacerError(f"{path} cannot be locked: {error.strerror}") from None
+    marker = path.with_name(f"{path.name}.held")
+    try:
+        held = SoftFileLock(marker, thread_local=False).acquire(timeout=_SECOND_TRY)
+    except Timeout:
+        holder = " on ".join(marker.read_text(errors="replace").split()[:2])
+        raise Busy(
+            f"{refusal}. {marker} names process {holder or 'unknown'}; if that process has ended, "
+            "delete the file"
+        ) from None
+    _log.warning(
+        f"{path.parent} is on a file system without file locks; {marker} marks it as in use"
+    )
+    return held
 
 
 @contextmanager

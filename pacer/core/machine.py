@@ -1,4 +1,5 @@
-"""What the operating system says about this machine; nothing here imports torch."""
+"""The cores and the memory that this process may use, and the environment variables that torch and
+matplotlib read. Nothing here imports torch."""
 
 import os
 import resource
@@ -21,6 +22,9 @@ def core_quota(root: Path = Path("/")) -> float:
     """Return how many cores' time the control groups of this process may use, as containers and
     clusters set it: the smallest quota of its groups and those above them (cgroups v1 and v2,
     mounted in the usual place); infinite if none has one."""
+    # Not joblib.cpu_count, which reads only the top group: it misses the quotas of "v2, limited
+    # above", "v2, the smallest counts", "v1" and "both" in tests/unit/core/machine.yaml, rounds the
+    # 1.5 cores of "v2" up to 2, and takes half a second to import.
     quotas = [inf]
     with suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -49,6 +53,32 @@ def _quota(group: Path) -> float:
         if limit not in ("max", "-1"):
             return int(limit) / int(period)
     return inf
+
+
+def prepare_environment() -> str:
+    """Set the environment variables that torch and matplotlib read when they are first imported.
+    Return the number of threads that the user has chosen, or an empty string.
+
+    The command line, the stages and ``pacer.Reporter`` call this before they import torch; ``import
+    pacer`` does not. After torch is imported, it only affects programs that this process starts.
+    """
+    # OpenMP threads wait for each other in a busy loop. If another process uses the cores, waiting
+    # takes many times as long as the work, so the threads yield the core after a short while
+    # (docs/performance.md). A value that the user has set is kept.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # A launcher sets OMP_NUM_THREADS for its processes, so the user's value is kept under a name of
+    # its own before that.
+    given = "" if "LOCAL_RANK" in os.environ else os.environ.get("OMP_NUM_THREADS", "")
+    threads = os.environ.setdefault("PACER_THREADS", given)
+    # OpenMP does not know a container's quota.
+    if not threads and core_quota() < (os.cpu_count() or 1):
+        os.environ["OMP_NUM_THREADS"] = str(core_count())
+    # Figures are drawn without a window. A notebook passes its backend to the programs it starts,
+    # where it may not be installed; matplotlib could then not be imported. The notebook itself
+    # keeps its backend.
+    if "MPLBACKEND" in os.environ and not {"ipykernel", "matplotlib"} & sys.modules.keys():
+        os.environ["MPLBACKEND"] = "agg"
+    return threads
 
 
 def peak_memory() -> int:

@@ -5,6 +5,7 @@ encoder) runs outside Python's lock. Processes would have to exchange batches of
 megabytes.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,8 @@ from accelerate.utils import parse_flag_from_env
 
 from pacer.core.devices import compute_device
 from pacer.core.stops import start_timer
+
+_log = logging.getLogger(__name__)
 
 #: How long processes wait for each other: one may be validating or searching an old store, or have
 #: a slower disk.
@@ -52,9 +55,11 @@ def _on_cpu() -> bool:
 
 @contextmanager
 def _warn_if_waiting() -> Generator[None]:
-    """Print what is awaited if the block takes long."""
+    """Log what is awaited if the block takes long."""
     timer = start_timer(
-        PATIENCE, print, "waiting for the other WORLD_SIZE processes; if there are none, unset it"
+        PATIENCE,
+        _log.warning,
+        "waiting for the other WORLD_SIZE processes; if there are none, unset it",
     )
     try:
         yield

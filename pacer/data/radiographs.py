@@ -216,6 +216,9 @@ def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
     over. So it is given the data without its last byte, which must not suffice for the last row,
     and then that byte, which must.
     """
+    # Pillow has no public way to see which rows are decoded. ImageFile.Parser reads a JPEG file
+    # only as a whole; LOAD_TRUNCATED_IMAGES holds for all threads, and fills in missing rows
+    # without a sign. So `load_read` is replaced, and `im` is read while it is decoded.
     scans = list(_scans(content))
     if (
         len(scans) > 1

@@ -7,6 +7,7 @@ is not generated, read from the source tokens or given by a person, opens the ge
 as generated.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, Self
@@ -37,6 +38,8 @@ from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
 from pacer.model.prompt import PromptIds, build_prompt
 from pacer.reading.maps import AttributeChances, FindingsReader, Probabilities
+
+_log = logging.getLogger(__name__)
 
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
@@ -143,7 +146,9 @@ class Generator:
                     "decode.commitment: generated"
                 )
         if unknown and decode.engine == "beam":
-            print(f"decode: beam search does not support {unknown}; using decode.engine: generate")
+            _log.warning(
+                f"decode: beam search does not support {unknown}; using decode.engine: generate"
+            )
             self.decode = decode.model_copy(update={"engine": "generate"})
 
     def prompt_ids(self, record: RecordRow) -> PromptIds:

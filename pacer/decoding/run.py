@@ -1,6 +1,7 @@
 """Decoding of a set of records into prediction files; resumable per record, split over
 processes."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -38,6 +39,8 @@ from pacer.model.batch import RecordRow
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
 from pacer.model.pacer import Pacer
 from pacer.reading.maps import read_reader
+
+_log = logging.getLogger(__name__)
 
 #: The contents of a folder of predictions.
 OUTPUTS = (
@@ -149,7 +152,9 @@ def decode_records(
             if promise is not None:
                 write_json(final / PROMISE, promise)
             if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
-                print(f"decode: empty reports (no sentence agreed with the commitment): {empty:,}")
+                _log.info(
+                    f"decode: empty reports (no sentence agreed with the commitment): {empty:,}"
+                )
             _collect(finished, runs, final)
             # safetensors' own writer creates files that only the owner can read
             routing = {
@@ -255,7 +260,7 @@ def with_trained_views(records: pl.DataFrame, views: Collection[str]) -> pl.Data
     untrained = set(records["view"]) - {"other", *views} if views else set()
     for view in sorted(untrained):
         number = records.filter(view=view).height
-        print(
+        _log.warning(
             f"decode: {number:,} records have view {view}, on which the model was not trained; "
             "their view is treated as unknown"
         )

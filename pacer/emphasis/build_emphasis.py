@@ -1,6 +1,7 @@
 """Build ``emphasis.parquet``, the tokens of every train and val record that L_TLW counts, in the
 released form, and the audit of these marks."""
 
+import logging
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,8 @@ from pacer.core.progress import Ticker
 from pacer.data.cleaning import sentence_ends, token_marks
 from pacer.data.schemas import EMPHASIS_SCHEMA, SPLITS, read_records, write_table
 from pacer.display.numbers import Check, counted, number, share
+
+_log = logging.getLogger(__name__)
 
 CACHE = "attributions.jsonl"
 #: The splits that training reads.
@@ -159,11 +162,10 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
     records_marked, of_all = (
         sum(counts[name] for counts in train) for name in ("records_with_marks", "records")
     )
-    print(
-        audit.doubt()
-        or f"{records_marked:,} of {of_all:,} training records have emphasised tokens",
-        flush=True,
-    )
+    if doubt := audit.doubt():
+        _log.warning(doubt)
+    else:
+        _log.info(f"{records_marked:,} of {of_all:,} training records have emphasised tokens")
 
 
 def _attributed(

@@ -6,6 +6,7 @@ and everything else that determines its states (:func:`_recipes`). So entries of
 run are reused if, and only if, none of this has changed.
 """
 
+import logging
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,6 +63,8 @@ from pacer.features.store import (
     stacked,
     text_key,
 )
+
+_log = logging.getLogger(__name__)
 
 #: Name of the scratch directory, the same for all settings, because keys decide which entries are
 #: reused.
@@ -141,10 +144,9 @@ def build_store(
         size, free = _check_disk(counts, sizes, config.mode, out)
         if main and work:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
-            print(
+            _log.info(
                 f"features: {what} to encode; they need {decimal(size)}, and {decimal(free)} is "
-                "free",
-                flush=True,
+                "free"
             )
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)

@@ -4,6 +4,7 @@ A shard's metadata names its rows, so nothing else is needed to resume a stopped
 """
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from pacer.core.io import atomic_path, hash_json
 from pacer.features.store import IMAGES, PRIORS, TYPES, Place
+
+_log = logging.getLogger(__name__)
 
 #: The kind of an entry: image or previous report.
 Kind = Literal["images", "priors"]
@@ -114,7 +117,7 @@ def take_over(
 ) -> dict[Kind, dict[str, Place]]:
     """Return the places of entries that need no encoding: in shards that a stopped run left in
     ``scratch``, and in those of the store ``out``, which are linked into scratch. Damaged shards
-    are reported on the console. Raises an OSError if a shard can neither be linked nor copied.
+    are logged. Raises an OSError if a shard can neither be linked nor copied.
 
     Args:
         keys: key of each wanted entry, by kind and id.
@@ -157,9 +160,7 @@ def _entries(path: Path) -> list[tuple[str, str]]:
                 )
             return entries
     except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
-        print(
-            f"features: {path} is damaged: {error}; its entries will be encoded again", flush=True
-        )
+        _log.warning(f"features: {path} is damaged: {error}; its entries will be encoded again")
         return []
 
 

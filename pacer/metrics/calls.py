@@ -139,8 +139,8 @@ def check_replaced(out: Path, reports: Iterable[Path]) -> None:
     if known.isdisjoint(map(hash_file, reports)):
         name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
         raise ConfigError(
-            f"{out} contains the scores of {name}; choose a different --out, or overwrite with "
-            "--force"
+            f"{out} contains the scores of {name}; choose a different folder (--out), or overwrite "
+            "them with force=True (--force)"
         )
 
 

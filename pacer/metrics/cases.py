@@ -20,6 +20,7 @@ from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Ancho
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import numbered_jsonl
+from pacer.core.validation import explain
 from pacer.data.findings import FINDINGS
 from pacer.data.hygiene import LONGEST_ID
 from pacer.data.schemas import read_table
@@ -242,12 +243,7 @@ def _prediction(row: Any, place: str) -> Prediction:
             if isinstance(row, dict) and isinstance(row.get("record_id"), str)
             else ""
         )
-        problems = (
-            f"{'.'.join(map(str, problem['loc'])) or 'line'}: "
-            f"{problem['msg'].removeprefix('Value error, ')}"
-            for problem in error.errors(include_input=False, include_url=False)
-        )
-        raise DataError(f"{place}{name}: {'; '.join(problems)}") from None
+        raise DataError(f"{place}{name}: {explain(error, 'the line')}") from None
 
 
 def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | None) -> pl.DataFrame:

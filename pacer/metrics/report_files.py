@@ -123,14 +123,16 @@ def reports_of(
     if len(candidates) > 1:
         several = _shown(candidates)
         raise DataError(
-            f"{path} has several possible report columns: {several}; choose one with --{side}-text"
+            f"{path} has several possible report columns: {several}; choose one with "
+            f"{side}_text (--{side}-text)"
         )
     ids = _named(names, id_column, ID_COLUMNS)
     # `pacer label` and `pacer probe score` have options of their own
-    id_option = f"--{side}-id"
+    id_option = f"{side}_id (--{side}-id)"
     if tuple(text_columns) in (REFERENCE_COLUMNS, HYPOTHESIS_COLUMNS):
         id_option = f"`--id`, in Python {side}_id"
-    absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
+    text_option = f"{side}_text (--{side}-text)"
+    absent = [] if candidates else [_absent("reports", text_column, text_columns, text_option)]
     if not ids and (id_column or len(table.columns) > 1):
         absent.append(
             _absent("ids", id_column, ID_COLUMNS, id_option) + NAME_INDEX * (not path.suffix)

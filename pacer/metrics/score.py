@@ -8,6 +8,7 @@ uncertain, and micro-F1 is over records and the 13 findings. Compare each of the
 of the same model given another patient's images.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -69,6 +70,8 @@ from pacer.metrics.signature import (
     write_result,
 )
 
+_log = logging.getLogger(__name__)
+
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
 #: The form of original findings by ``score.originals``, with its name. The paper does not say which
@@ -124,16 +127,14 @@ def score_decoded(
     split: str | None = None,
     contexts: Sequence[str] = (),
     without: Iterable[str] = (),
-    say: Callable[[str], object] = print,
 ) -> ScoreResult:
     """Score the decoded reports of a corpus, as :func:`score_cases` does. ``split`` and
-    ``contexts`` are as in :func:`decoded_records`; ``say`` is called with a message if these are
-    not the whole split. Raises a DataError if ids do not pair one to one, or an input is
-    malformed."""
+    ``contexts`` are as in :func:`decoded_records`; a message is logged if these are not the whole
+    split. Raises a DataError if ids do not pair one to one, or an input is malformed."""
     table = read_records(records)
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
-        say(note)
+        _log.info(note)
     frontal_only = table.filter(pl.col("lateral").is_null()).unique(
         ["study_id", "context"], keep="first"
     )
@@ -173,7 +174,7 @@ def score_cases(
     check_keys(left_out)
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, settings)
-    with nullcontext() if "meteor" in left_out else meteor_beside(cases) as running:
+    with nullcontext() if "meteor" in left_out else meteor_beside(cases) as finish_meteor:
         columns, meanings = _with_metrics(
             cases, settings, {**metrics_of(settings.metrics), **metrics}
         )
@@ -186,9 +187,9 @@ def score_cases(
         cases = _with_pair_features(cases).hstack(columns)
         if inputs.truth is not None:
             cases = with_truth(cases, inputs.truth)
-        if running is not None:
+        if finish_meteor is not None:
             try:
-                cases = cases.with_columns(running.result())
+                cases = cases.with_columns(finish_meteor())
             except MeteorError as error:
                 left_out["meteor"] = str(error)
     contexts = by_context(cases)

@@ -443,7 +443,8 @@ def check_keys(keys: Iterable[str]) -> None:
     """Raise a :class:`~pacer.core.errors.ConfigError` if a key is not in the registry."""
     if unknown := [key for key in keys if key not in SCORE_OF or key == "n"]:
         raise ConfigError(
-            f"--without={unknown[0]}: unknown score; expected one of {', '.join(SCORE_OF)}"
+            f"without (--without): unknown score {unknown[0]}; expected one of "
+            f"{', '.join(SCORE_OF)}"
         )
 
 

@@ -20,7 +20,7 @@ from pacer.backbones.observations import CHECKPOINT
 from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.commitments import rules
 from pacer.config.decode import Score
-from pacer.core.errors import ConfigError, DataError, for_caller
+from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import (
     atomic_directory,
     atomic_path,
@@ -71,8 +71,8 @@ class ScoreInputs:
         """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
         if self.chexbert is None and (self.labels or self.truth):
             raise ConfigError(
-                "reference labels and scores against the ground truth need a labeller; pass "
-                "--chexbert"
+                "reference labels and scores against the ground truth need a labeller; pass its "
+                "folder as chexbert (--chexbert)"
             )
 
 
@@ -315,7 +315,7 @@ def reading_notes(signature: Signature) -> list[str]:
     if signature.groups and signature.clinical is None:
         notes.append(
             f"note: {', '.join(signature.groups)} not used as groups: F1 by group needs a "
-            "labeller; pass --chexbert DIR"
+            "labeller; pass its folder as chexbert (--chexbert)"
         )
     cleaners = {protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")} - {
         "none"
@@ -328,7 +328,7 @@ def reading_notes(signature: Signature) -> list[str]:
         for key, text in _NOTES.items()
         if protocol.get(key)
     ]
-    return list(map(for_caller, notes))
+    return notes
 
 
 class ScoreResult(NamedTuple):

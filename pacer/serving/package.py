@@ -186,8 +186,8 @@ def _cached(source: Path, name: str, path: str) -> Path | None:
     if origin.get("provider") != "hub":
         raise BackboneError(
             f"the frozen {name} model is not at {path}, where it was when {source} was exported; "
-            "pass the folder that contains it with --backbones, or export again with "
-            "--with-backbones"
+            "pass the folder that contains it as backbones (--backbones), or export again with "
+            "with_backbones=True (--with-backbones)"
         )
     revision = str(origin.get("commit") or origin.get("revision"))
     return locate(Backbone(provider="hub", id=str(origin.get("id")), revision=revision), name)

@@ -1,5 +1,6 @@
 """A training run as a stage performs it: from input directories to a checkpoint directory."""
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.loop import Log, train
 from pacer.training.phases import Phase, phase_of
+
+_log = logging.getLogger(__name__)
 
 #: Settings of ``train`` that may change when a stopped run is resumed.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
@@ -146,17 +149,15 @@ def run_training(
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
         examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:
-            print(
-                f"{phase.name}: {len(table.frame.filter(split='train')):,} training records",
-                flush=True,
-            )
+            number = len(table.frame.filter(split="train"))
+            _log.info(f"{phase.name}: {number:,} training records")
             before = read_record(inputs.start).precision if inputs.start else record.precision
             if before != record.precision:
                 what = (
                     f"precision is {record.precision}, but {inputs.start} was trained in "
                     f"{before} (train.precision)"
                 )
-                print(f"{phase.name}: {what}", flush=True)
+                _log.warning(f"{phase.name}: {what}")
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # no process reads the scratch directory any more

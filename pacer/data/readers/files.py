@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 from pacer.core.errors import DataError
 from pacer.core.io import files_below, opened
 from pacer.core.progress import Ticker
+from pacer.core.validation import reason_of
 from pacer.data.account import Account
 from pacer.data.hygiene import rounding_fault
 from pacer.data.schemas import SPLITS
@@ -113,7 +114,7 @@ def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
         if isinstance(id, str | int)
         else None,
         "field": str(first["loc"][0]) if first["loc"] else "-",
-        "reason": first["msg"].removeprefix("Value error, "),
+        "reason": reason_of(first),
         "value": None if first["type"] == "missing" else shown(first["input"]),
     }
 

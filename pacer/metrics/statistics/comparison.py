@@ -104,7 +104,7 @@ class Comparison(Displayed):
             f"{self.records:,} records, {self.units:,} {UNITS[self.unit]} resampled; "
             f"{self.resamples:,} bootstrap samples and as many randomizations, seed "
             f"{bootstrap.SEED}; "
-            f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without --chexbert'}; p "
+            f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without a labeller'}; p "
             "values are not corrected for the number of rows"
         ]
         if self.units < bootstrap.LEAST_UNITS:
@@ -210,17 +210,20 @@ class Comparisons(Displayed):
         for key, most in max_loss.items():
             if key not in known:
                 raise ConfigError(
-                    f"--max-loss={key}: not a score of all systems; choose from {', '.join(known)}"
+                    f"max_loss of {key} (--max-loss): not a score of all systems; choose from "
+                    f"{', '.join(known)}"
                 )
             if not most >= 0:
-                raise ConfigError(f"--max-loss={key}: expected a non-negative loss, got {most:g}")
+                raise ConfigError(
+                    f"max_loss of {key} (--max-loss): expected a non-negative loss, got {most:g}"
+                )
             for system, found in (
                 (row.system, row.difference) for row in self.tested if row.score == key
             ):
                 if found.difference is None or found.low is None or found.high is None:
                     raise DataError(
-                        f"--max-loss={key}: {system} has no interval: the difference is undefined, "
-                        "or there are too few patients"
+                        f"max_loss of {key} (--max-loss): {system} has no interval: the difference "
+                        "is undefined, or there are too few patients"
                     )
                 lower = score_of(key).better == "lower"
                 loss, least = (
@@ -405,7 +408,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
     if _labeller(signature) != _labeller(other_signature):
         raise DataError(
             f"{first} and {second} have different or unrecorded labellers, or one has none; score "
-            "both with the same --chexbert"
+            "both with the same labeller (chexbert, --chexbert)"
         )
     for column in ("context", "reference", "reference_labels"):
         unequal = cases.filter(cases[column].ne_missing(other_cases[column]))

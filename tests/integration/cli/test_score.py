@@ -8,8 +8,8 @@ import runpy
 import shlex
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from threading import Event
 
 import polars as pl
 import pytest
@@ -114,7 +114,7 @@ def test_f1_by_group_needs_a_labeller(
     without = pacer(*stated(), "--columns", "columns.csv")
     assert (
         without.code == 0
-        and "sex, site not used as groups: F1 by group needs a labeller; pass --chexbert"
+        and "sex, site not used as groups: F1 by group needs a labeller; pass its folder"
         in without.out
     )
     labelled = pacer(
@@ -254,7 +254,7 @@ def test_several_systems_are_compared_in_one_table(
         "), which may be chance, so the check passes\n"
     )
     for wrong, reason in (
-        ("nope=0.1", "nope: .*; choose from report_positive_f1, "),
+        ("nope=0.1", "nope .*; choose from report_positive_f1, "),
         ("bleu4", "such as f1=0.02"),
     ):
         refused = pacer(*command, "--max-loss", wrong)
@@ -285,7 +285,7 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
         "two.csv"
     )
     for options, reason in (
-        ((), "choose one with --report-text"),
+        ((), "choose one with report_text (--report-text)"),
         (("--report-text", "text"), "--report-id"),
     ):
         assert reason in pacer("label", "two.csv", *options).error
@@ -312,10 +312,10 @@ def test_without_meteor_everything_else_is_written(
     assert pacer(*stated()).code == 0
     whole = read_json("scores/scores.json")["all"]
 
-    def fails(references: list[str], hypotheses: list[str], stop: Event) -> None:
+    def fails() -> None:
         raise MeteorError("no Java")
 
-    monkeypatch.setattr("pacer.metrics.nlg.meteor_counts", fails)
+    monkeypatch.setattr("pacer.metrics.nlg.meteor_run", lambda *_: nullcontext(fails))
     for further, reason in (
         ((), "no Java"),
         (("--without", "meteor", "--without", "bleu4"), "excluded on request"),
@@ -346,8 +346,8 @@ def test_scores_of_other_reports_are_replaced_by_force_alone(
     refused = pacer(*other)
     assert refused.code == 1
     assert refused.error == (
-        "error: scores contains the scores of pacer.csv; choose a different --out, or overwrite "
-        "with --force\n"
+        "error: scores contains the scores of pacer.csv; choose a different folder (--out), or "
+        "overwrite them with force=True (--force)\n"
     )
     with pytest.raises(ConfigError, match="scores contains the scores of"):
         score(FILES[0], "other.csv", out="scores")

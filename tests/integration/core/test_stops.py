@@ -250,7 +250,8 @@ def test_a_killed_process_leaves_no_java(tmp_path: Path) -> None:
     java.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 300\n")
     java.chmod(0o755)
     code = (
-        f"from pacer.metrics.nlg import meteor_counts; meteor_counts(['a'], ['a'], {str(java)!r})"
+        "from pacer.metrics.nlg import meteor_run\n"
+        f"with meteor_run(['a'], ['a'], {str(java)!r}) as counts: counts()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}

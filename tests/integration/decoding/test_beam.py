@@ -33,6 +33,8 @@ from tests.support.models import moved_model, specification
 from tests.support.searches import EOS, Case, found, random_case, settings
 from tests.support.sentences import anchor_of
 
+pytestmark = pytest.mark.usefixtures("messages")
+
 
 class CountingTree(TokenTree):
     """Counts over all searches: ``steps`` of the language model, ``tokens`` fed to them, ``nodes``

@@ -30,6 +30,8 @@ from tests.support.models import (
 )
 from tests.support.searches import settings
 
+pytestmark = pytest.mark.usefixtures("messages")
+
 SETTINGS = listed_cases(__file__, "settings")
 DECODE = settings(
     max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"]

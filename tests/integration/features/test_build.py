@@ -43,6 +43,8 @@ from tests.support.cases import listed_cases
 from tests.support.drive import contents
 from tests.support.families import ENCODERS, write_encoder
 
+pytestmark = pytest.mark.usefixtures("messages")
+
 __all__ = ["setting"]
 
 

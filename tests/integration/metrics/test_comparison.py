@@ -154,7 +154,8 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
     assert repr(found).endswith(table.notes[-1])
     with pytest.raises(
         ConfigError,
-        match=r"^max_loss=\"f1\": not a score of all systems; choose from report_positive_f1, ",
+        match=r"^max_loss of f1 \(--max-loss\): not a score of all systems; choose from "
+        "report_positive_f1, ",
     ):
         replace(found, tested=found.tested[1:]).losses({"f1": 0.1})  # one system lacks it
 
@@ -165,7 +166,9 @@ def test_a_loss_is_shown_or_not(key, ends, most, expected):
     row = SystemDifference(key, "one", Difference(0.5, 0.5, 0.0, low, high, 0.5), 1.0)
     compared = Comparisons("base", [row], {"one": Comparison("llm-rg4", "record", 12, 12)})
     if isinstance(expected, str):
-        with pytest.raises((ConfigError, DataError), match=f'^max_loss="{key}": {expected}'):
+        with pytest.raises(
+            (ConfigError, DataError), match=rf"^max_loss of {key} \(--max-loss\): {expected}"
+        ):
             compared.losses({key: most})
     else:
         assert len(compared.losses({key: most})) == expected

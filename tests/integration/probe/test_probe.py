@@ -391,7 +391,9 @@ def test_reports_for_another_probe_and_empty_ones_are_told(
         "--out",
         str(tmp_path / "use"),
     )
-    assert "rename yours, or choose it with --hypothesis-text" in str(run(*command).exception)
+    assert "rename yours, or choose it with hypothesis_text (--hypothesis-text)" in str(
+        run(*command).exception
+    )
     assert (
         f"{len(rows):,} reports are empty" in run(*command, "--hypothesis-text", "generated").output
     )

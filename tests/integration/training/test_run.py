@@ -24,6 +24,8 @@ from tests.support import drive, killed
 from tests.support.cases import listed_cases
 from tests.support.models import MODEL
 
+pytestmark = pytest.mark.usefixtures("messages")
+
 setting = killed.setting
 #: The phases, and what each starts from.
 ALL = (("warmup", None), ("parent", "warmup"), ("calibrate", "parent"))

@@ -109,7 +109,7 @@ def test_attributes_come_from_the_rules_for_every_origin(
             r"answers for records that are not in the corpus \(1\), e.g. sn-nobody",
         ),
         ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
-        ([{"record_id": "sn-train0sn"}], r"line 1, raw: Field required"),
+        ([{"record_id": "sn-train0sn"}], r"line 1: raw is missing"),
         (None, "does not exist"),
     ],
 )

@@ -15,6 +15,8 @@ from tests.support.cases import listed_cases
 from tests.support.endpoint import Reply, answer, completion, good
 from tests.support.labelling import KEY, cached
 
+pytestmark = pytest.mark.usefixtures("messages")
+
 
 def filled(value: Any, asked: dict[str, Any]) -> Any:
     """What the table has in the place of answers, the record's id and the key."""

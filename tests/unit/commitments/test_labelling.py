@@ -15,6 +15,8 @@ from pacer.core.io import hash_bytes
 from tests.support.endpoint import Reply, answer, completion, good
 from tests.support.labelling import build, cached
 
+pytestmark = pytest.mark.usefixtures("messages")
+
 
 def test_success_and_request_of_the_paper(
     endpoint, label, sample, records, tmp_path, capfd
@@ -134,7 +136,7 @@ def test_recorded_answers(label, sample, labelling, tmp_path) -> None:
     with pytest.raises(DataError, match=rf"record {ids[0]} has two answers"):
         label(config=config)
     path.write_text(json.dumps({"record_id": ids[0]}) + "\n")
-    with pytest.raises(DataError, match="line 1, response: Field required"):
+    with pytest.raises(DataError, match="line 1: response is missing"):
         label(config=config)
 
 

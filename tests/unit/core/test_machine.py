@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from math import inf
@@ -17,7 +18,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from pacer.core import devices, io
+from pacer.core import devices
 from pacer.core.errors import PacerError
 from pacer.core.io import locked, publish, scratch_directory
 from pacer.core.machine import core_count, core_quota, peak_memory
@@ -96,16 +97,28 @@ def test_a_cuda_gpu_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(
-    "script", sorted((ROOT / "stages").glob("*.py")), ids=lambda path: path.stem
-)
-def test_no_stage_imports_torch_before_the_package(script: Path) -> None:
-    lines = script.read_text(encoding="utf-8").splitlines()
-    imported = [
-        line.split()[1].split(".")[0] for line in lines if line.startswith(("import ", "from "))
-    ]
-    of_torch = [place for place, name in enumerate(imported) if name in ("torch", "accelerate")]
-    assert not of_torch or "pacer" in imported[: of_torch[0]]
+@pytest.mark.parametrize("starter", ["run.py", "launch.py"])
+def test_a_stage_prepares_the_environment_before_torch_is_imported(
+    starter: str, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path / "params.yaml")
+    watch = (
+        "import os, sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            os.environ['SPIN_AT_TORCH'] = os.environ.get('GOMP_SPINCOUNT', 'unset')\n"
+        "sys.meta_path.insert(0, Watch())\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(watch)
+    found = printed(
+        "import torch\ndef main():\n    PRINT\n",
+        {"SPIN_AT_TORCH", "GOMP_SPINCOUNT", "PACER_THREADS"},
+        {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        tmp_path,
+        str(ROOT / "stages" / starter),
+    )
+    assert found["SPIN_AT_TORCH"] == "1000"
 
 
 def printed(
@@ -143,12 +156,16 @@ def test_segments_of_the_allocator_grow_unless_the_user_sets_it(
 def test_the_users_threads_are_read_before_a_launcher_sets_its_own(
     given: dict, expected: dict, tmp_path: Path
 ) -> None:
-    """How long threads spin is said before torch is imported; OpenMP's own variable stays, unless a
-    quota counts."""
+    """OpenMP's own variable stays, unless a quota counts."""
     names = {"OMP_NUM_THREADS", "PACER_THREADS", "LOCAL_RANK", "GOMP_SPINCOUNT"}
-    found = printed(
-        "import sys, pacer\nassert 'torch' not in sys.modules\nPRINT\n", names, given, tmp_path
+    code = (
+        "import sys\n"
+        "from pacer.core.machine import prepare_environment\n"
+        "prepare_environment()\n"
+        "assert 'torch' not in sys.modules\n"
+        "PRINT\n"
     )
+    found = printed(code, names, given, tmp_path)
     assert {name: found[name] for name in expected} == expected
     assert found["OMP_NUM_THREADS"] == given.get("OMP_NUM_THREADS") or core_quota() < (
         os.cpu_count() or 1
@@ -167,11 +184,11 @@ def without_locks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
     "without_locks", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP], indirect=True
 )
 def test_a_file_system_without_locks(
-    without_locks: None, tmp_path: Path, capsys: pytest.CaptureFixture
+    without_locks: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with scratch_directory(tmp_path / "out", "f") as directory:
         (directory / "file").touch()
-        assert "is on a file system without file locks" in capsys.readouterr().err
+        assert "is on a file system without file locks" in caplog.text
         with (
             pytest.raises(
                 PacerError,
@@ -208,16 +225,25 @@ def test_the_lock_of_a_killed_process_is_taken_over(
         assert marker.exists()
 
 
-def test_without_locks_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io._Chosen, "locks", "none")
-    monkeypatch.setattr(fcntl, "flock", lambda *_: pytest.fail("locked"))
-    with locked(tmp_path / "lock", "in use"), locked(tmp_path / "lock", "in use"):
-        assert not list(tmp_path.iterdir())
+def test_the_system_releases_the_lock_of_a_killed_process(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from pacer.core.io import locked\n"
+        "with locked(Path(sys.argv[1]), 'in use'): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "lock")]
+    killed = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert killed.returncode == -signal.SIGKILL and (tmp_path / "lock").exists()
+    with locked(tmp_path / "lock", "in use"):
+        pass
 
 
 def test_other_faults_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    flock = fcntl.flock
+
+    def refuse(file: int, operation: int) -> None:
+        if operation & fcntl.LOCK_EX:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flock(file, operation)
 
     with locked(tmp_path / "lock", "in use"):
         with pytest.raises(PacerError, match=r"^in use$"), locked(tmp_path / "lock", "in use"):

@@ -24,6 +24,8 @@ from pacer.model.assemble import load_tokenizer
 from pacer.training.examples import RecordTable
 from pacer.training.trajectory import Span, TrajectoryBuilder
 
+pytestmark = pytest.mark.usefixtures("messages")
+
 SENTENCES = [
     "the heart is normal . small left effusion .",
     "no pneumothorax .",

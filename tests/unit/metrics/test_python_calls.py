@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import pacer
-from pacer.core.errors import ConfigError, DataError, called_by_command
+from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.pairing import Protocol
 
 REFERENCES = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
@@ -58,26 +58,6 @@ def test_the_keywords_of_score_are_the_fields_of_the_protocol() -> None:
             "Any",
         )
     assert all(re.search(rf"\b{name}\b.*:", pacer.score.__doc__ or "") for name in keywords)
-
-
-@pytest.mark.parametrize(
-    ("in_python", "in_a_command"),
-    [
-        (
-            'use missing="empty", or force=True; `pacer score-run --labels`',
-            "use --missing=empty, or --force; `pacer score-run --labels`",
-        ),
-        (
-            'choose reference_id="Image Index" and context=',
-            "choose --reference-id='Image Index' and --context",
-        ),
-        ("two--dashes and -- alone", "two--dashes and -- alone"),
-    ],
-)
-def test_messages_have_the_options_of_their_caller(in_python: str, in_a_command: str) -> None:
-    with called_by_command():
-        assert str(DataError(in_a_command)) == in_a_command
-    assert str(DataError(in_a_command)) == in_python
 
 
 def test_notes_name_options_and_keywords(quick_meteor) -> None:
