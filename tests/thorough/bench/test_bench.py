@@ -1,7 +1,5 @@
-"""The benches in miniature on the CPU, how a part of `make gpu` ends, Open-I's scores by hand,
-promises."""
+"""The benches in miniature on the CPU, how a part of `make gpu` ends, Open-I's scores by hand."""
 
-import math
 import signal
 import sys
 import time
@@ -13,7 +11,6 @@ import measuring
 import openi
 import openi_scores as scores
 import polars as pl
-import promise_populations
 import psutil
 import pytest
 import torch
@@ -208,21 +205,3 @@ def test_findings_chance_and_controls(corpus: pl.DataFrame, tmp_path: Path) -> N
         judged, scores.System(scores.PACER), scores.System(scores.NEAREST), pl.Series([True] * 6)
     )
     assert (round(gain.difference, 3), round(excess.difference, 3), each) == (0.667, 0.667, "+.667")
-
-
-#: The most that may break a promise, by confidence: its error, and .02 (.015 at 99 %).
-CALIBRATIONS, BARS = 500, {0.9: 0.12, 0.95: 0.07, 0.99: 0.025}
-
-
-@pytest.mark.parametrize("patients", [60, 100, 300])
-@pytest.mark.parametrize("name", promise_populations.POPULATIONS)
-def test_the_promise_is_broken_as_seldom_as_it_says(name: str, patients: int) -> None:
-    """At most the bar and two standard errors of the simulation; at 300 patients some, as a bound
-    that states nothing is none."""
-    population = promise_populations.POPULATIONS[name]
-    shares = dict(
-        zip(BARS, promise_populations.broken(population, patients, CALIBRATIONS), strict=True)
-    )
-    for confidence, bar in BARS.items():
-        assert shares[confidence] <= bar + 2 * math.sqrt(bar * (1 - bar) / CALIBRATIONS)
-    assert patients < 300 or shares[0.9] > 0
