@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import torch
-from measuring import Meter, Preset, preset_of, publish, ratio, table
+from measuring import Meter, Preset, ratio, run, table
 from PIL import Image
 from torch import Tensor
 from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
@@ -144,11 +144,6 @@ def measure(preset: Preset) -> list[str]:
     ]
 
 
-def main() -> None:
-    preset, out = preset_of("features", __doc__)
-    share_cores(1)
-    publish("The features stage", preset.device, measure(preset), out)
-
-
 if __name__ == "__main__":
-    main()
+    share_cores(1)
+    run("The features stage", __doc__, measure)
