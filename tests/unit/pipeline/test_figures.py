@@ -12,7 +12,6 @@ import release_check
 
 from pacer.core.io import parse_yaml, read_json
 from pacer.metrics.signature import read_scores
-from pacer.studies.study import load_study
 from tests.support.cases import cases, listed_cases
 from tests.support.repository import ROOT
 
@@ -160,20 +159,6 @@ def test_tables() -> None:
     found = result(0.03, 0.01)
     assert evidence.rows(found)[2:4] == ["| Base | .500 ± .000 |", "| PACER | .520 ± .014 |"]
     assert evidence.differences(found)[2] == "| PACER − Base | +.030 (+.020 to +.040) ✓ .004 |"
-
-
-def test_datasets_of_two_machines_are_tested_together() -> None:
-    study, values = (
-        load_study(ROOT / "studies", "worlds"),
-        {"Base": (0.5, 0.6, 0.7), "Refine only": (0.53, 0.62, 0.71)},
-    )
-    parts = [
-        {row: {"mean": {"f1": {"689"[at]: of[at] for at in part}}} for row, of in values.items()}
-        for part in [[0, 2], [1]]
-    ]
-    (one,) = evidence.over_datasets(study, evidence.united(*parts, study))
-    assert one.label == "Refine only − Base" and one.difference.difference == pytest.approx(0.02)
-    assert one.difference.low == pytest.approx(0.02 - 4.303 * 0.01 / 3**0.5, abs=1e-4)
 
 
 def test_scores_by_context() -> None:
