@@ -3,9 +3,7 @@
     python bench/train.py [--preset cpu|gpu] [--out FILE]
 
 Weights, texts and image states are random; shapes and lengths are those of training. A step is
-forward, loss, backward and AdamW on a batch that is on the device, with dropout. On a GPU the
-operations of a step, counted by torch, are compared with those of large products of bfloat16
-matrices in the same time.
+forward, loss, backward and AdamW on a batch that is on the device, with dropout.
 """
 
 import statistics
@@ -16,7 +14,6 @@ import numpy as np
 import torch
 from measuring import BOS, EOS, PARAMS, Meter, Preset, make_language, run, table
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from pacer.data.prompt import PromptIds
 from pacer.model.assemble import from_modules
@@ -101,8 +98,8 @@ def make_model(preset: Preset) -> Pacer:
     return model.to(preset.device)
 
 
-def step_row(meter: Meter, model: Pacer, preset: Preset, phase: Phase, rate: float) -> list[str]:
-    """Return the table's row of a phase's step. ``rate``: TFLOP/s of a product; 0: unknown."""
+def step_row(meter: Meter, model: Pacer, preset: Preset, phase: Phase) -> list[str]:
+    """Return the table's row of a phase's step."""
     model.eval()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(phase.trainable(name))
@@ -117,39 +114,28 @@ def step_row(meter: Meter, model: Pacer, preset: Preset, phase: Phase, rate: flo
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    with FlopCounterMode(display=False) as counter:
-        step(batches[-1])  # the optimizer allocates its memory, too
+    step(batches[-1])  # the optimizer allocates its memory, too
     peak = meter.peak(partial(step, batches[-1]))
     times = meter.in_turns([partial(step, batch) for batch in batches], preset.repeats)
-    seconds = [statistics.median(of_batch) for of_batch in times]
-    work = counter.get_total_flops() / 1e12
-    share = f"{work / seconds[-1] / rate:.2f}" if rate else "–"
-    return [phase.name, f"{1e3 * statistics.fmean(seconds):,.1f}", share, f"{peak:,.1f}"]
-
-
-def product_rate(meter: Meter, size: int = 8192) -> float:
-    """Return the TFLOP/s of a GPU in products of two bfloat16 matrices [size, size]."""
-    factors = torch.randn(2, size, size, device="cuda", dtype=torch.bfloat16)
-    seconds = [meter.seconds(lambda: factors[0] @ factors[1]) for _ in range(13)][3:]
-    return 2 * size**3 / statistics.median(seconds) / 1e12
+    seconds = statistics.fmean(map(statistics.median, times))
+    return [phase.name, f"{1e3 * seconds:,.1f}", f"{peak:,.1f}"]
 
 
 def measure(preset: Preset) -> list[str]:
     """Time the steps of both phases; return the results as Markdown."""
     meter, model = Meter(preset.device), make_model(preset)
-    rate = product_rate(meter) if meter.on_gpu else 0.0
     parent = Pacer(model.language, model.endpoint_norm, model.router, model.interface)
-    rows = [step_row(meter, parent, preset, phase_of("parent", PARAMS), rate)]
+    rows = [step_row(meter, parent, preset, phase_of("parent", PARAMS))]
     model.merge_lora()  # as Calibrate does
-    rows.append(step_row(meter, model, preset, phase_of("calibrate", PARAMS), rate))
+    rows.append(step_row(meter, model, preset, phase_of("calibrate", PARAMS)))
     beside = "with" if meter.on_gpu else "beyond"
     return [
         f"{preset.layers} layers of width {preset.width}, {preset.dtype}; batches of "
         f"{preset.batch_size}, {preset.queries} visual tokens, {preset.patches} patches; batches: "
-        f"{preset.batches}. Means of medians of {preset.repeats} turns; share of the rate and peak "
-        f"memory, {beside} weights and optimizer, of the longest batch.",
+        f"{preset.batches}. Means of medians of {preset.repeats} turns; peak memory, {beside} "
+        "weights and optimizer, of the longest batch.",
         "",
-        *table(["step", "ms", "share of the rate", "peak, MB"], rows),
+        *table(["step", "ms", "peak, MB"], rows),
     ]
 
 
