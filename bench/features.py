@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -60,7 +61,8 @@ def write_backbones(folder: Path, preset: Preset) -> None:
     )
     processor.save_pretrained(folder / "vision")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "edema"]
-    text = BertConfig(len(words), 16, num_hidden_layers=1, num_attention_heads=2)
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = BertConfig(vocab_size=len(words), **sizes)
     BertModel(text).save_pretrained(folder / "text")
     (folder / "text" / "vocab.txt").write_text("\n".join(words) + "\n")
 

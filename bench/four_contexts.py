@@ -12,6 +12,7 @@ import base64
 import io
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -95,7 +96,7 @@ class Column:
         """Where the texts end, as a share of the figure's height from below."""
         return self._axes.get_position().y0 + self._down * self._axes.get_position().height
 
-    def text(self, at: float, text: str, colour: str | None = None, **style: str) -> float:
+    def text(self, at: float, text: str, colour: str | None = None, **style: Any) -> float:
         """Write at a place of the current line; return the width."""
         box = None if colour is None else {"facecolor": colour, "edgecolor": "none", "pad": 1.2}
         size = 0.6 * 72 * LINE
@@ -233,7 +234,7 @@ def main() -> None:
             left, side = (place + 0.05) / count, PICTURE / count
             name = report.record["context"].upper()
             figure.text(left, upper, name, weight="bold", va="top", size=11)
-            muted = {"size": 9, "color": LIGHT["--muted"]}
+            muted: dict[str, Any] = {"size": 9, "color": LIGHT["--muted"]}
             figure.text(left + 0.4 / wide, upper, report.sources, va="top", **muted)
             high = side * wide / HEIGHT
             below = upper - 0.25 / HEIGHT - high

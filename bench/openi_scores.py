@@ -196,27 +196,24 @@ def findings_table(corpus: Corpus, rows: list[str]) -> list[str]:
     return table([*heads, "mn without lateral", "findings affirmed, of the references'"], lines)
 
 
-def difference_cells(corpus: Corpus, first: System, second: System) -> tuple[list[str], float]:
+def difference_cells(
+    corpus: Corpus, first: System, second: System
+) -> tuple[list[str], float | None]:
     """Return the differences of F1 and of its excess over chance over all replicates, and of F1 in
     each replicate, as text; and the p of F1's."""
-    sides: list[dict[Key, Summed]] = [{}, {}]
-    each = []
+    ours, theirs, each = dict[Key, Summed](), dict[Key, Summed](), []
+    untrained = corpus.replicates(second.row) == [None]
     for replicate in corpus.replicates(first.row):
-        own = [
-            corpus.counts(one, replicate if replicate in corpus.replicates(one.row) else None)
-            for one in (second, first)
-        ]
-        each.append(figure(differences(*own, resamples=1)[MEAN]["f1"].difference, "+"))
-        for side, parts in zip(sides, own, strict=True):
-            side |= {
-                (f"{context} {replicate}", name): part for (context, name), part in parts.items()
-            }
-    found = differences(*sides)[MEAN]
-    cells = [
-        with_interval(one.difference, one.low, one.high, "+")
-        for one in (found["f1"], found["excess"])
-    ]
-    return [f"{first} − {second}", *cells, " ".join(each)], found["f1"].p
+        mine = corpus.counts(first, replicate)
+        other = corpus.counts(second, None if untrained else replicate)
+        each.append(figure(differences(other, mine, resamples=1)[MEAN]["f1"].difference, "+"))
+        ours |= {(f"{key[0]} {replicate}", key[1]): sums for key, sums in mine.items()}
+        theirs |= {(f"{key[0]} {replicate}", key[1]): sums for key, sums in other.items()}
+    found = differences(theirs, ours)[MEAN]
+    cells = [f"{first} − {second}"]
+    for one in (found["f1"], found["excess"]):
+        cells.append(with_interval(one.difference, one.low, one.high, "+"))
+    return [*cells, " ".join(each)], found["f1"].p
 
 
 def planned_table(corpus: Corpus) -> list[str]:
