@@ -14,7 +14,6 @@ import itertools
 import random
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,39 +32,25 @@ from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_
 from pacer.phantom.world import make_world
 
 DOSES, UNCHANGED = (0.25, 0.5, 1.0), "unchanged"
-BRITISH = {"edema": "oedema", "visualized": "visualised", "tumor": "tumour", "center": "centre"}
-SIDES = {"left": "right", "right": "left"}
-SEVERITIES = {
-    "mild": "severe",
-    "severe": "mild",
-    "small": "large",
-    "large": "small",
-    "moderate": "severe",
-}
-SEVERITIES |= {"mildly": "severely", "severely": "mildly", "moderately": "severely"}
-COURSES = {
-    "increased": "decreased",
-    "decreased": "increased",
-    "increase": "decrease",
-    "decrease": "increase",
-}
-COURSES |= {
-    "worsening": "improving",
-    "improving": "worsening",
-    "worsened": "improved",
-    "improved": "worsened",
-}
-COURSES |= {
-    "worse": "better",
-    "improvement": "worsening",
-    "progressed": "improved",
-    "new": "decreased",
-}
-COURSES |= {"unchanged": "increased", "stable": "decreased", "persistent": "new"}
+#: Words and what takes their place: ``old new old new``.
+BRITISH = "edema oedema visualized visualised tumor tumour center centre"
+SIDES = "left right right left"
+SEVERITIES = (
+    "mild severe severe mild small large large small moderate severe mildly severely "
+    "severely mildly moderately severely"
+)
+COURSES = (
+    "increased decreased decreased increased increase decrease decrease increase "
+    "worsening improving improving worsening worsened improved improved worsened worse better "
+    "improvement worsening progressed improved new decreased unchanged increased "
+    "stable decreased persistent new"
+)
 
 
-def exchanged(words: dict[str, str], text: str) -> str:
+def exchanged(pairs: str, text: str) -> str:
     """Replace words by others; the case of the first letter stays."""
+    listed = pairs.split()
+    words = dict(zip(listed[::2], listed[1::2], strict=True))
 
     def other(found: re.Match[str]) -> str:
         word = words[found[0].lower()]
@@ -74,23 +59,20 @@ def exchanged(words: dict[str, str], text: str) -> str:
     return re.sub(rf"\b(?:{'|'.join(words)})\b", other, text, flags=re.I)
 
 
-def invented(text: str, _: frozenset[str], draw: random.Random, absent: list[str]) -> str:
-    return f"{text} There is {draw.choice(absent)}."
+def denied(text: str, findings: frozenset[str]) -> str:
+    return " ".join(f"There is no {one}." for one in sorted(findings)) or text
 
 
-Change = Callable[[str, frozenset[str], random.Random], str]
 #: Fault -> change of one sentence with its findings; a sentence that stays the same has no room for
-#: it.
-FAULTS: dict[str, Change] = {
-    "finding denied": lambda text, findings, _: (
-        " ".join(f"There is no {one}." for one in sorted(findings)) or text
-    ),
-    "finding dropped": lambda text, findings, _: "" if findings else text,
-    "finding invented": lambda text, _, draw: text,  # needs the study: see :func:`faulty`
-    "side swapped": lambda text, _, __: exchanged(SIDES, text),
-    "severity wrong": lambda text, _, __: exchanged(SEVERITIES, text),
-    "course reversed": lambda text, _, __: exchanged(COURSES, text),
-    "sentence repeated": lambda text, _, __: f"{text} {text}",
+#: it. An invented finding needs the study: see :func:`faulty`.
+FAULTS: dict[str, Callable[[str, frozenset[str]], str]] = {
+    "finding denied": denied,
+    "finding dropped": lambda text, findings: "" if findings else text,
+    "finding invented": lambda text, _: text,
+    "side swapped": lambda text, _: exchanged(SIDES, text),
+    "severity wrong": lambda text, _: exchanged(SEVERITIES, text),
+    "course reversed": lambda text, _: exchanged(COURSES, text),
+    "sentence repeated": lambda text, _: f"{text} {text}",
 }
 
 
@@ -99,50 +81,47 @@ def faulty(
 ) -> tuple[str, int, int] | None:
     """Return a report with a fault in a share of its sentences, the number of findings that these
     state, and of those that had room (a sentence without one counts as one); None if none had."""
-    change = FAULTS[fault]
-    if fault == "finding invented":
-        absent = [name for name in FINDINGS if name not in report.statuses]
-        change = partial(invented, absent=absent) if absent else change
-    changed = [change(text, findings, draw) for text, findings in report.sentences]
-    room = [place for place, (text, _) in enumerate(report.sentences) if changed[place] != text]
+    sentences = report.sentences
+    changed = [FAULTS[fault](text, findings) for text, findings in sentences]
+    absent = [name for name in FINDINGS if name not in report.statuses]
+    if fault == "finding invented" and absent:
+        changed = [f"{text} There is {draw.choice(absent)}." for text, _ in sentences]
+    room = [place for place, (text, _) in enumerate(sentences) if changed[place] != text]
     if not room:
         return None
     chosen = draw.sample(room, max(1, round(dose * len(room))))
-    texts = [
-        changed[place] if place in chosen else text
-        for place, (text, _) in enumerate(report.sentences)
-    ]
-    stated = [
-        {name for place in places for name in report.sentences[place][1] or (place,)}
+    texts = [changed[at] if at in chosen else text for at, (text, _) in enumerate(sentences)]
+    stated, possible = (
+        len({name for place in places for name in sentences[place][1] or (place,)})
         for places in (chosen, room)
-    ]
-    return " ".join(filter(None, texts)), len(stated[0]), len(stated[1])
+    )
+    return " ".join(filter(None, texts)), stated, possible
 
 
-def varied(report: PhantomReport) -> str | None:
-    """Return another report of the study with the same statuses and attributes; None if forty tries
-    find none."""
-    wanted = read_attributes(report.text)
+def varied(report: PhantomReport) -> str:
+    """Return another report of the study with the same statuses and attributes, or the same report
+    if forty tries find none."""
+    wanted = report.statuses, read_attributes(report.text)
     for attempt in range(40):
         other = write_report(report.study, report.context, report.study.rng(1000 + attempt))
-        if (
-            other.statuses == report.statuses
-            and read_attributes(other.text) == wanted
-            and other.text != report.text
-        ):
+        if (other.statuses, read_attributes(other.text)) == wanted and other.text != report.text:
             return other.text
-    return None
+    return report.text
 
 
-#: Rewording -> the report in other words; None or the same text: there are none.
-REWORDINGS: dict[str, Callable[[PhantomReport, random.Random], str | None]] = {
-    "other order": lambda report, draw: " ".join(
-        draw.sample(parts := [s for s, _ in report.sentences], len(parts))
-    ),
+def shuffled(report: PhantomReport, draw: random.Random) -> str:
+    return " ".join(draw.sample([text for text, _ in report.sentences], len(report.sentences)))
+
+
+def numbered(report: PhantomReport) -> str:
+    return " ".join(f"{n}. {text}" for n, (text, _) in enumerate(report.sentences, 1))
+
+
+#: Rewording -> the report in other words; the same text: there are none.
+REWORDINGS: dict[str, Callable[[PhantomReport, random.Random], str]] = {
+    "other order": shuffled,
     "British spelling": lambda report, _: exchanged(BRITISH, report.text),
-    "list": lambda report, _: " ".join(
-        f"{n}. {text}" for n, (text, _) in enumerate(report.sentences, 1)
-    ),
+    "list": lambda report, _: numbered(report),
     "other report": lambda report, _: varied(report),
 }
 
@@ -154,9 +133,8 @@ def scores_of(
     Repetition is turned round. ``texts``: by change and study."""
     ids = {f"{number}": key for number, key in enumerate(texts)}
     expected = {name: references[study] for name, (_, study) in ids.items()}
-    cases = pacer.score(
-        expected, {name: texts[key] for name, key in ids.items()}, chexbert=chexbert
-    ).cases
+    given = {name: texts[key] for name, key in ids.items()}
+    cases = pacer.score(expected, given, chexbert=chexbert).cases
     pairs = cases["reference"].to_list(), cases["hypothesis"].to_list()
     _, cider = Cider().compute_score(
         *({row: [text] for row, text in enumerate(side)} for side in pairs)
@@ -180,66 +158,60 @@ def scores_of(
     return pl.DataFrame({"change": change, "study": study, **found})
 
 
-def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
+def tables(found: pl.DataFrame, shares: dict[str, str]) -> list[str]:
     """Return what each change costs, and how often a score puts a rewording above a fault, as
     Markdown. ``shares``: of sentences with room that each fault changed, by change."""
     names = [name for name in found.columns if name not in ("change", "study")]
     parts = {change: part for (change,), part in found.group_by("change", maintain_order=True)}
-    whole = parts.pop(UNCHANGED)
-    changes = []
+    whole, reworded = parts.pop(UNCHANGED), pl.concat(parts[kind] for kind in REWORDINGS)
+    changes, scores = [], []
     for change, part in parts.items():
         pairs = whole.join(part, on="study", suffix=" now")
         drops = [(pairs[name] - pairs[f"{name} now"]).drop_nans().mean() for name in names]
         cells = ["–" if drop is None else f"{drop:+.3f}" for drop in drops]
         changes.append([change.partition(",")[0], str(len(pairs)), shares.get(change, ""), *cells])
-    scores = []
-    reworded = pl.concat(parts[kind] for kind in REWORDINGS)
+
+    def above(name: str, change: str) -> str:
+        pairs = reworded.join(parts[change], on="study", suffix=" now")
+        both = pairs.select(name, f"{name} now").drop_nans().to_numpy()
+        return f"{np.sign(both[:, 0] - both[:, 1]).mean() / 2 + 0.5:.2f}" if len(both) else "–"
+
     for name in names:
-        cells = []
-        for fault in FAULTS:
-            above = []
-            for dose in (DOSES[0], DOSES[-1]):
-                pairs = reworded.join(parts[f"{fault}, {dose}"], on="study", suffix=" now")
-                both = pairs.select(name, f"{name} now").drop_nans().to_numpy()
-                above.append(
-                    np.sign(both[:, 0] - both[:, 1]).mean() / 2 + 0.5 if len(both) else None
-                )
-            cells.append(" → ".join("–" if share is None else f"{share:.2f}" for share in above))
-        scores.append([name, *cells])
-    return "\n".join(
-        [
-            *table(["Change", "reports", "planted", *names], changes),
-            *table(["Score", *FAULTS], scores),
-        ]
-    )
+        ends = [[above(name, f"{fault}, {DOSES[end]}") for end in (0, -1)] for fault in FAULTS]
+        scores.append([name, *map(" → ".join, ends)])
+    first = table(["Change", "reports", "planted", *names], changes)
+    return first + table(["Score", *FAULTS], scores)
 
 
 def main() -> None:
-    sizes = ("--reports", {"type": int, "default": 300}), ("--seed", {"type": int, "default": 106})
-    options = options_of(__doc__, ("--chexbert", {"type": Path}), *sizes)
-    studies = [
-        study for patient in make_world(options.seed, options.reports) for study in patient.studies
-    ]
-    made = [report_of(study, contexts_of(study)[-1]) for study in studies]
-    reports = [report for report in made if any(names for _, names in report.sentences)][
-        : options.reports
-    ]
+    options = options_of(
+        __doc__,
+        chexbert={"type": Path, "default": None},
+        reports={"type": int, "default": 300},
+        seed={"type": int, "default": 106},
+    )
+    world = make_world(options.seed, options.reports)
+    studies = [study for patient in world for study in patient.studies]
+    made = (report_of(study, contexts_of(study)[-1]) for study in studies)
+    named = [report for report in made if any(names for _, names in report.sentences)]
+    reports = {report.study.study_id: report for report in named[: options.reports]}
     draw, shares = random.Random(options.seed), {}
-    references = {report.study.study_id: clean_report(report.text) for report in reports}
+    references = {study: clean_report(report.text) for study, report in reports.items()}
     texts = {(UNCHANGED, study): text for study, text in references.items()}
     for kind, reword in REWORDINGS.items():
-        for report in reports:
-            text = clean_report(reword(report, draw) or report.text)
-            if text != references[report.study.study_id]:
-                texts[kind, report.study.study_id] = text
+        for study, report in reports.items():
+            text = clean_report(reword(report, draw))
+            if text != references[study]:
+                texts[kind, study] = text
     for fault, dose in itertools.product(FAULTS, DOSES):
         planted = np.zeros(2)
-        for report in reports:
-            if (changed := faulty(report, fault, dose, draw)) is not None and changed[0]:
-                texts[f"{fault}, {dose}", report.study.study_id] = clean_report(changed[0])
+        for study, report in reports.items():
+            changed = faulty(report, fault, dose, draw)
+            if changed is not None and changed[0]:
+                texts[f"{fault}, {dose}", study] = clean_report(changed[0])
                 planted += changed[1:]
         shares[f"{fault}, {dose}"] = f"{planted[0] / planted[1]:.2f}"
-    print(tables(scores_of(references, texts, options.chexbert), shares))
+    print(*tables(scores_of(references, texts, options.chexbert), shares), sep="\n")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import torch
-from measuring import Meter, Preset, preset_of, publish, ratio, table
+from measuring import Meter, Preset, ratio, run, table
 from PIL import Image
 from torch import Tensor
 from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
@@ -45,28 +45,25 @@ def film(seed: int, size: tuple[int, int]) -> Image.Image:
 def write_backbones(folder: Path, preset: Preset) -> None:
     """Write a random encoder with its image processor, and a small BERT."""
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "num_hidden_layers": preset.layers,
-        "num_attention_heads": preset.heads,
-    }
-    sizes["image_size"] = preset.edge
-    Dinov2Model(Dinov2Config(hidden_size=preset.hidden, patch_size=14, **sizes)).save_pretrained(
-        folder / "vision"
+    vision = Dinov2Config(
+        hidden_size=preset.hidden,
+        num_hidden_layers=preset.layers,
+        num_attention_heads=preset.heads,
+        image_size=preset.edge,
+        patch_size=14,
     )
-    pixels: dict[str, Any] = {"image_mean": [0.5307] * 3, "image_std": [0.2583] * 3}
-    pixels |= {
-        "size": {"shortest_edge": preset.edge},
-        "crop_size": {"height": preset.edge, "width": preset.edge},
-    }
-    BitImageProcessorPil(**pixels).save_pretrained(folder / "vision")
+    Dinov2Model(vision).save_pretrained(folder / "vision")
+    processor = BitImageProcessorPil(
+        image_mean=[0.5307] * 3,
+        image_std=[0.2583] * 3,
+        size={"shortest_edge": preset.edge},
+        crop_size={"height": preset.edge, "width": preset.edge},
+    )
+    processor.save_pretrained(folder / "vision")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "edema"]
-    sizes = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    BertModel(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder / "text")
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = BertConfig(vocab_size=len(words), **sizes)
+    BertModel(text).save_pretrained(folder / "text")
     (folder / "text" / "vocab.txt").write_text("\n".join(words) + "\n")
 
 
@@ -118,13 +115,10 @@ def measure(preset: Preset) -> list[str]:
         images = pl.DataFrame({"image_id": [str(i) for i in range(preset.images)], "path": paths})
         encoder = ImageEncoder(folder / "vision", settings(preset).depths, preset.device, "float32")
         preparation = encoder.preparation
-        prepared = torch.stack(
-            [preparation.values(preparation.levels(open_image(path))) for path in files]
-        ).to(preset.device)
-        batches = [
-            prepared[[i % len(files) for i in range(start, start + preset.batch_size)]]
-            for start in range(0, preset.bare, preset.batch_size)
-        ]
+        values = [preparation.values(preparation.levels(open_image(path))) for path in files]
+        prepared = torch.stack(values).to(preset.device)
+        places = torch.arange(preset.bare, device=preset.device) % len(files)
+        batches = [prepared[part] for part in places.split(preset.batch_size)]
         encoder.encode(batches[0])  # warm up
         bare, stage, meter = [], [], Meter(preset.device)
         for _ in range(preset.repeats):
@@ -144,11 +138,6 @@ def measure(preset: Preset) -> list[str]:
     ]
 
 
-def main() -> None:
-    preset, out = preset_of("features", __doc__)
-    share_cores(1)
-    publish("The features stage", preset.device, measure(preset), out)
-
-
 if __name__ == "__main__":
-    main()
+    share_cores(1)
+    run("The features stage", __doc__, measure)

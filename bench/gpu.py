@@ -24,42 +24,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "results" / "gpu.md"
-PYTEST = (
-    "-m",
-    "pytest",
-    "-q",
-    "-rs",
-    "--tb=short",
-    "--continue-on-collection-errors",
-    "-W",
-    "default",
-    "--color=no",
-)
+PYTEST = "-m pytest -m gpu tests -q -rs --tb=short --continue-on-collection-errors -W default"
 #: Name of each part, its limit in minutes, and the arguments of Python.
-PARTS: dict[str, tuple[float, tuple[str, ...]]] = {
+PARTS: dict[str, tuple[float, Sequence[str]]] = {
     "steps": (3.5, ("bench/train.py", "--preset", "gpu")),
     "decode": (2.5, ("bench/decode.py", "--preset", "gpu")),
-    "tests": (2, (*PYTEST, "-n", "logical", "--maxprocesses", "4", "-m", "gpu", "tests")),
+    "tests": (2, f"{PYTEST} --color=no -n logical --maxprocesses 4".split()),
     "features": (1, ("bench/features.py", "--preset", "gpu")),
 }
 
 
 def describe() -> str:
     """Return the name of the GPU, from a separate process, so that this one takes none of its
-    memory.
-
-    Raises:
-        SystemExit: there is no GPU.
-    """
+    memory. Raises a SystemExit if there is none."""
     code = "import torch; print(torch.cuda.get_device_name(), '| torch', torch.__version__)"
-    named = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    named = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if named.returncode:
-        raise SystemExit(
-            "error: no CUDA device was found, and these parts need "
-            f"one\n{named.stderr[-2000:]}".rstrip()
-        )
+        reason = named.stderr[-2000:].rstrip()
+        raise SystemExit(f"error: no CUDA device was found, and these parts need one\n{reason}")
     return named.stdout.strip()
 
 
@@ -70,15 +52,13 @@ def run(name: str, device: str) -> tuple[str, str]:
         how it ended ("done" if well, "stopped" by Ctrl-C); and its section of the results.
     """
     limit, command = PARTS[name]
-    path, begun = (
-        os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-        time.monotonic(),
-    )
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    offline = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    begun = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=ROOT,
-        env=os.environ
-        | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+        env=os.environ | offline,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -92,12 +72,8 @@ def run(name: str, device: str) -> tuple[str, str]:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
         ending = "stopped" if isinstance(reason, KeyboardInterrupt) else "ran out of its time"
-    lines = [
-        f"## {name}: {device}",
-        "",
-        f"{date.today()}, {ending} ({(time.monotonic() - begun) / 60:.1f} min).",
-        "",
-    ]
+    minutes = (time.monotonic() - begun) / 60
+    lines = [f"## {name}: {device}", "", f"{date.today()}, {ending} ({minutes:.1f} min).", ""]
     lines += [re.sub(r"^#", "###", output.strip(), flags=re.MULTILINE), ""]
     if ending != "done":
         lines += ["```", *errors.rstrip().splitlines()[-40:], "```", ""]
@@ -113,14 +89,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     device, failed = describe(), []
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     for name in options.parts or PARTS:
         print(f"{name}: at most {PARTS[name][0]:g} minutes", flush=True)
         ending, text = run(name, device)
         with open(options.out, "a") as file:
             file.write(text)
         print(text, flush=True)
-        failed += [name] if ending != "done" else []
+        if ending != "done":
+            failed.append(name)
         if ending == "stopped":
             break
     if failed:

@@ -1,16 +1,14 @@
 """Open-I: scores of the reports of `bench/openi.py`. Plan and questions: docs/evidence.md, 3.
 
-    python bench/openi_scores.py [FOLDER]     default: bench/results/openi
+    python bench/openi_scores.py [FOLDER]     # default: bench/results/openi
 
 F1 compares the findings that the rules read as present or uncertain in a report or a commitment
 with those in the reference. It counts all findings of a context together (micro) and is averaged
 over the contexts. *Chance* is the F1 of the same texts dealt to other patients, the mean of 1,000
-deals; *excess* is F1 minus the expected chance. All scores are given for all test reports, and for
-those that do not occur word for word among the train reports. Intervals resample patients; they
-apply to these trained models, not to other training runs.
+deals; *excess* is F1 minus the expected chance. Intervals resample patients; they apply to these
+trained models, not to other training runs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,37 +25,13 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.nlg import meteor_columns, with_overlap
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import score_of
-from pacer.metrics.statistics.bootstrap import (
-    Difference,
-    Interval,
-    Key,
-    Summed,
-    by_unit,
-    differences,
-    holm,
-    intervals,
-)
+from pacer.metrics.statistics.bootstrap import Key, Summed, by_unit, differences, holm, intervals
 
-PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
-AGREEMENT, READ, READ_AGREEMENT = (
-    "PACER, select: agreement",
-    "PACER, read",
-    "PACER, read, agreement",
-)
-ANOTHER, NO_LATERAL = "another_patient", "no_lateral"
-REPORT, COMMITMENT = "report", "commitment"
-ROWS = (
-    BASE,
-    "Refine only",
-    "Commit only",
-    BOTH,
-    PACER,
-    AGREEMENT,
-    READ,
-    READ_AGREEMENT,
-    NEAREST,
-    CONSTANT,
-)
+BASE, REFINE, COMMIT = "Base", "Refine only", "Commit only"
+BOTH, PACER, AGREEMENT = "Refine + Commit", "PACER (+ Calibrate)", "PACER, select: agreement"
+READ, READ_AGREEMENT = "PACER, read", "PACER, read, agreement"
+ROWS = (BASE, REFINE, COMMIT, BOTH, PACER, AGREEMENT, READ, READ_AGREEMENT, NEAREST, CONSTANT)
+ANOTHER, NO_LATERAL, REPORT, COMMITMENT = "another_patient", "no_lateral", "report", "commitment"
 DEALS, SEED = 1000, 0
 LANGUAGE = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
 
@@ -70,34 +44,31 @@ class System(NamedTuple):
     control: str = ""
 
     def __str__(self) -> str:
-        return f"{self.row}'s {self.what}s" + (
-            f", {self.control.replace('_', ' ')}" if self.control else ""
-        )
+        control = f", {self.control.replace('_', ' ')}" if self.control else ""
+        return f"{self.row}'s {self.what}s{control}"
 
 
-#: Planned comparisons, first minus second: F1, and against systems that need no training its excess
-#: over chance.
-QUESTIONS = {
-    "Does the commitment use the image?": [
-        (System(PACER, COMMITMENT), System(PACER, COMMITMENT, ANOTHER))
-    ],
-    "Does the report?": [(System(PACER), System(PACER, REPORT, ANOTHER))],
-    "Does each step gain?": [
-        (System("Refine only"), System(BASE)),
-        (System("Commit only"), System(BASE)),
-        (System(BOTH), System("Refine only")),
-        (System(BOTH), System("Commit only")),
-        (System(PACER), System(BOTH)),
-        (System(PACER), System(BASE)),
-    ],
-    "Is it more than the nearest train report?": [(System(PACER), System(NEAREST))],
-    "Does a kept commitment help?": [(System(AGREEMENT), System(PACER))],
-    "Do findings that are read pay?": [
-        (System(READ), System(PACER)),
-        (System(READ_AGREEMENT), System(PACER)),
-    ],
-    "More than agreement has?": [(System(READ_AGREEMENT), System(AGREEMENT))],
-}
+#: Planned comparisons, first minus second.
+PLANNED = [
+    (System(PACER, COMMITMENT), System(PACER, COMMITMENT, ANOTHER)),
+    (System(PACER), System(PACER, REPORT, ANOTHER)),
+]
+PLANNED += [
+    (System(first), System(second))
+    for first, second in (
+        (REFINE, BASE),
+        (COMMIT, BASE),
+        (BOTH, REFINE),
+        (BOTH, COMMIT),
+        (PACER, BOTH),
+        (PACER, BASE),
+        (PACER, NEAREST),
+        (AGREEMENT, PACER),
+        (READ, PACER),
+        (READ_AGREEMENT, PACER),
+        (READ_AGREEMENT, AGREEMENT),
+    )
+]
 
 
 @cache
@@ -108,41 +79,42 @@ def stated(text: str) -> tuple[bool, ...]:
 
 
 class Corpus:
-    """Test records with what their references state, and the texts of every row, replicate and
-    control."""
+    """Test records, and the texts of every row, replicate and control."""
 
     def __init__(self, records: pl.DataFrame, lines: pl.DataFrame):
-        self.test, self.lines = of_split(records, "test").sort("context", "study_id"), lines
-        train = of_split(records, "train")
-        self.new = ~self.test["report"].is_in(train["report"].implode())
-        self.patients = self.test["subject_id"].rank("dense").to_numpy().astype(int) - 1
+        patient = pl.col("subject_id").rank("dense").cast(pl.Int64) - 1
+        test = of_split(records, "test").sort("context", "study_id").with_columns(patient=patient)
+        self.test, self.lines = test, lines
+        self.patients = test["patient"].n_unique()
 
     def replicates(self, row: str) -> list[str | None]:
         """Return the replicates of a row; a single None if nothing was trained."""
-        return (
-            self.lines.filter(pl.col("row") == row)["replicate"]
-            .unique(maintain_order=True)
-            .to_list()
-        )
+        return self.lines.filter(row=row)["replicate"].unique(maintain_order=True).to_list()
 
-    def texts(self, system: System, replicate: str | None, chosen: pl.Series) -> pl.DataFrame:
-        """Return a system's chosen test records, with its ``report`` as ``written`` and its
-        ``commitment``."""
-        mine = self.lines.filter(
-            pl.col("row") == system.row,
-            pl.col("control") == system.control,
-            pl.col("replicate").eq_missing(pl.lit(replicate, pl.String)),
-        ).select("record_id", "commitment", written="report")
-        known = self.test.with_columns(patient=self.patients).filter(chosen)
-        joined = known.join(mine, on="record_id", how="inner", maintain_order="left")
-        if joined.is_empty() or (system.control != NO_LATERAL and len(joined) < len(known)):
-            raise SystemExit(
-                f"{system}, {replicate}: {len(joined)} of {len(known)} test records have a report"
-            )
+    def texts(self, system: System, replicate: str | None) -> pl.DataFrame:
+        """Return the test records with a system's report as ``written`` and its ``commitment``."""
+        of_replicate = pl.col("replicate").eq_missing(pl.lit(replicate, pl.String))
+        mine = self.lines.filter(of_replicate, row=system.row, control=system.control)
+        mine = mine.select("record_id", "commitment", written="report")
+        joined = self.test.join(mine, on="record_id", how="inner", maintain_order="left")
+        if joined.is_empty() or (system.control != NO_LATERAL and len(joined) < len(self.test)):
+            found = f"{len(joined)} of {len(self.test)}"
+            raise SystemExit(f"{system}, {replicate}: {found} test records have a report")
         return joined
 
-
-# Findings
+    def counts(self, system: System, replicate: str | None) -> dict[Key, Summed]:
+        """Count by context and patient: agreed findings, records, and each finding in the
+        references and in the texts."""
+        summed: dict[Key, Summed] = {}
+        texts = self.texts(system, replicate)
+        for (context,), rows in texts.group_by("context", maintain_order=True):
+            there, written = findings(rows, system.what)
+            agreed = (there & written).sum(1)
+            columns = np.column_stack([agreed, np.ones(len(rows)), there, written]).astype(float)
+            sums = by_unit(columns, rows["patient"].to_numpy(), self.patients)
+            summed[str(context), "f1"] = Summed(sums, f1)
+            summed[str(context), "excess"] = Summed(sums, excess)
+        return summed
 
 
 def findings(texts: pl.DataFrame, what: str) -> tuple[np.ndarray, np.ndarray]:
@@ -150,13 +122,12 @@ def findings(texts: pl.DataFrame, what: str) -> tuple[np.ndarray, np.ndarray]:
     each."""
     there = np.array([stated(text) for text in texts["report_raw"]], dtype=bool)
     if what == REPORT:
-        return there, np.array(
-            [stated(" ".join(text.split())) for text in texts["written"]], dtype=bool
-        )
-    lists = [set() if c is None else {*c["positive"], *c["uncertain"]} for c in texts["commitment"]]
-    return there, np.array(
-        [[finding in affirmed for finding in FINDINGS] for affirmed in lists], dtype=bool
-    )
+        written = [stated(" ".join(text.split())) for text in texts["written"]]
+    else:
+        lists = texts["commitment"].to_list()
+        named = [{*c["positive"], *c["uncertain"]} if c else set() for c in lists]
+        written = [tuple(finding in one for finding in FINDINGS) for one in named]
+    return there, np.array(written, dtype=bool)
 
 
 def ratio(agreed: np.ndarray, stated_by_either: np.ndarray) -> np.ndarray:
@@ -165,29 +136,14 @@ def ratio(agreed: np.ndarray, stated_by_either: np.ndarray) -> np.ndarray:
 
 
 def f1(sums: np.ndarray) -> np.ndarray:
-    """Return F1 from sums of the columns of :func:`statistics`."""
+    """Return F1 from sums of the columns of :meth:`Corpus.counts`."""
     return ratio(sums[..., 0], sums[..., 2:].sum(-1))
 
 
-def chance(sums: np.ndarray) -> np.ndarray:
-    """Return the expected F1 if the texts are dealt at random."""
+def excess(sums: np.ndarray) -> np.ndarray:
+    """Return F1 minus its expectation if the texts are dealt at random."""
     there, written = np.split(sums[..., 2:], 2, axis=-1)
-    return ratio((there * written).sum(-1) / sums[..., 1], sums[..., 2:].sum(-1))
-
-
-def statistics(texts: pl.DataFrame, what: str, patients: int) -> dict[Key, Summed]:
-    """Count by context and patient: agreed findings, records, and each finding in the references
-    and in the texts."""
-    summed: dict[Key, Summed] = {}
-    for (context,), rows in texts.group_by("context", maintain_order=True):
-        there, written = findings(rows, what)
-        columns = np.column_stack(
-            [(there & written).sum(1), np.ones(len(rows)), there, written]
-        ).astype(float)
-        sums = by_unit(columns, rows["patient"].to_numpy(), patients)
-        for name, score in (("f1", f1), ("excess", lambda sums: f1(sums) - chance(sums))):
-            summed[str(context), name] = Summed(sums, score)
-    return summed
+    return f1(sums) - ratio((there * written).sum(-1) / sums[..., 1], sums[..., 2:].sum(-1))
 
 
 def deals(texts: pl.DataFrame, what: str) -> np.ndarray:
@@ -196,156 +152,110 @@ def deals(texts: pl.DataFrame, what: str) -> np.ndarray:
     draw, values = np.random.default_rng(SEED), []
     for _, rows in texts.group_by("context", maintain_order=True):
         there, written = findings(rows, what)
-        agreement = there.astype(float) @ written.T
-        dealt = [
-            agreement[np.arange(len(rows)), draw.permutation(len(rows))].sum() for _ in range(DEALS)
-        ]
+        agreement, own = there.astype(float) @ written.T, np.arange(len(rows))
+        dealt = [agreement[own, draw.permutation(len(rows))].sum() for _ in range(DEALS)]
         values.append(ratio(np.array(dealt), there.sum() + written.sum()))
     return np.mean(values, axis=0)
 
 
-def figure(value: float | None) -> str:
-    return "–" if value is None or np.isnan(value) else f"{value:.3f}".replace("0.", ".", 1)
+def figure(value: float | None, sign: str = "") -> str:
+    if value is None or np.isnan(value):
+        return "–"
+    return f"{value:{sign}.3f}".replace("0.", ".", 1)
 
 
-def with_interval(score: Interval) -> str:
-    return f"{figure(score.value)} ({figure(score.low)} to {figure(score.high)})"
+def with_interval(
+    value: float | None, low: float | None, high: float | None, sign: str = ""
+) -> str:
+    return f"{figure(value, sign)} ({figure(low, sign)} to {figure(high, sign)})"
 
 
-def findings_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> list[str]:
+def findings_table(corpus: Corpus, rows: list[str]) -> list[str]:
     """Tabulate F1 of commitments and reports by row and replicate, with chance and controls."""
     lines = []
     for row in rows:
         for replicate in corpus.replicates(row):
             for what in (COMMITMENT, REPORT):
-                own = corpus.texts(System(row, what), replicate, chosen)
+                own = corpus.texts(System(row, what), replicate)
                 if what == COMMITMENT and own["commitment"].null_count() == len(own):
                     continue
-                score = intervals(statistics(own, what, corpus.patients.max() + 1))[MEAN]["f1"]
+                cells = [row, replicate or "–", what]
+                for control in ("", ANOTHER, NO_LATERAL):
+                    if control and replicate is None:
+                        cells.append("–")  # needs no training
+                        continue
+                    scores = intervals(corpus.counts(System(row, what, control), replicate))
+                    one = scores.get(MEAN, next(iter(scores.values())))["f1"]
+                    cells.append(with_interval(one.value, one.low, one.high))
                 dealt = deals(own, what)
-                cells = [row, replicate or "–", what, with_interval(score)]
-                cells += [figure(float(dealt.mean())), figure(float(np.nanquantile(dealt, 0.975)))]
-                affirmed = [int(both.sum()) for both in findings(own, what)]
-                for control in (ANOTHER, NO_LATERAL):
-                    cells.append(controlled(corpus, System(row, what, control), replicate, chosen))
+                chance = float(dealt.mean()), float(np.nanquantile(dealt, 0.975))
+                cells[4:4] = map(figure, chance)
+                affirmed = [both.sum() for both in findings(own, what)]
                 lines.append([*cells, f"{affirmed[1]} of {affirmed[0]}"])
     heads = ["row", "seed", "text", "F1 (95 %)", "chance", "97.5 % of deals", "another patient's"]
     return table([*heads, "mn without lateral", "findings affirmed, of the references'"], lines)
 
 
-def controlled(corpus: Corpus, system: System, replicate: str | None, chosen: pl.Series) -> str:
-    """Return F1 of a control with its interval; a dash for rows that need no training."""
-    if replicate is None:
-        return "–"
-    texts = corpus.texts(system, replicate, chosen)
-    scores = intervals(statistics(texts, system.what, corpus.patients.max() + 1))
-    return with_interval(scores.get(MEAN, next(iter(scores.values())))["f1"])
-
-
-def difference(
-    corpus: Corpus, first: System, second: System, chosen: pl.Series
-) -> tuple[Difference, Difference, str]:
+def difference_cells(
+    corpus: Corpus, first: System, second: System
+) -> tuple[list[str], float | None]:
     """Return the differences of F1 and of its excess over chance over all replicates, and of F1 in
-    each replicate."""
-    sides: tuple[dict[Key, Summed], dict[Key, Summed]] = ({}, {})
-    each = []
+    each replicate, as text; and the p of F1's."""
+    ours, theirs, each = dict[Key, Summed](), dict[Key, Summed](), []
+    untrained = corpus.replicates(second.row) == [None]
     for replicate in corpus.replicates(first.row):
-        own: list[dict[Key, Summed]] = []
-        for system in (first, second):
-            known = replicate if replicate in corpus.replicates(system.row) else None
-            own.append(
-                statistics(
-                    corpus.texts(system, known, chosen), system.what, corpus.patients.max() + 1
-                )
-            )
-        for side, parts in zip(sides, own, strict=True):
-            side.update(
-                {(f"{context} {replicate}", name): part for (context, name), part in parts.items()}
-            )
-        apart = differences(own[1], own[0], resamples=1)[MEAN]["f1"].difference
-        each.append(figure(apart) if apart is None or apart < 0 else f"+{figure(apart)}")
-    found = differences(sides[1], sides[0])[MEAN]
-    return found["f1"], found["excess"], " ".join(each)
+        mine = corpus.counts(first, replicate)
+        other = corpus.counts(second, None if untrained else replicate)
+        each.append(figure(differences(other, mine, resamples=1)[MEAN]["f1"].difference, "+"))
+        ours |= {(f"{key[0]} {replicate}", key[1]): sums for key, sums in mine.items()}
+        theirs |= {(f"{key[0]} {replicate}", key[1]): sums for key, sums in other.items()}
+    found = differences(theirs, ours)[MEAN]
+    cells = [f"{first} − {second}"]
+    for one in (found["f1"], found["excess"]):
+        cells.append(with_interval(one.difference, one.low, one.high, "+"))
+    return [*cells, " ".join(each)], found["f1"].p
 
 
-def signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}".replace("0.", ".", 1)
+def planned_table(corpus: Corpus) -> list[str]:
+    """Tabulate the planned differences; Holm's p covers all of them."""
+    cells, tested = zip(*(difference_cells(corpus, *pair) for pair in PLANNED), strict=True)
+    rows = [[*row, figure(p)] for row, p in zip(cells, holm(tested), strict=True)]
+    heads = ["difference", "F1 (95 %)", "excess over chance (95 %)", "F1 by seed", "p (Holm)"]
+    return table(heads, rows)
 
 
-def questions_table(
-    corpus: Corpus, questions: Mapping[str, Sequence[tuple]], chosen: pl.Series
-) -> list[str]:
-    """Tabulate the differences of all ``questions``; Holm's p covers all of them."""
-    rows, tested = [], []
-    for pairs in questions.values():
-        for first, second in pairs:
-            gain, excess, each = difference(corpus, first, second, chosen)
-            cells = [f"{first} − {second}"]
-            for part in (gain, excess):
-                cells.append(
-                    f"{signed(part.difference)} ({signed(part.low)} to {signed(part.high)})"
-                )
-            rows.append([*cells, each])
-            tested.append(gain.p)
-    adjusted = [figure(p) for p in holm(tested)]
-    cells = [[*row, p] for row, p in zip(rows, adjusted, strict=True)]
-    return table(
-        ["difference", "F1 (95 %)", "excess over chance (95 %)", "F1 by seed", "p (Holm)"], cells
-    )
-
-
-# Language
-
-
-def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> list[str]:
+def language_table(corpus: Corpus, rows: list[str]) -> list[str]:
     """Tabulate language scores by row and replicate, as means over the contexts."""
     lines = []
     for row in rows:
         for replicate in corpus.replicates(row):
-            texts = corpus.texts(System(row), replicate, chosen)
-            parts = [
-                scored(part["report"], part["written"]) for _, part in texts.group_by("context")
-            ]
-            means = [np.mean([score[name] for score in parts]) for name in LANGUAGE]
-            lines.append([row, replicate or "–", *map(figure, means)])
+            parts = corpus.texts(System(row), replicate).partition_by("context")
+            scores = [language(part) for part in parts]
+            means = [figure(np.mean([one[name] for one in scores])) for name in LANGUAGE]
+            lines.append([row, replicate or "–", *means])
     return table(["row", "seed", *LANGUAGE], lines)
 
 
-def scored(references: Iterable[str], written: Iterable[str]) -> Mapping[str, float | None]:
-    """Return the language scores of pairs."""
-    sides = {"reference": references, "hypothesis": written}
+def language(texts: pl.DataFrame) -> dict[str, float | None]:
+    """Return the language scores of the texts of a context."""
+    sides = {"reference": texts["report"], "hypothesis": texts["written"]}
     pairs = pl.DataFrame(
-        {side: [" ".join(text.split()) for text in texts] for side, texts in sides.items()}
+        {side: [" ".join(one.split()) for one in of] for side, of in sides.items()}
     )
     context = Context(with_overlap(pairs).with_columns(meteor_columns(pairs)), "llm-rg4")
     return {key: value for name in LANGUAGE for key, value in score_of(name).of(context).items()}
 
 
 def main() -> None:
-    folder = {
-        "type": Path,
-        "nargs": "?",
-        "default": RESULTS,
-        "help": f"of the files; default: {RESULTS}",
-    }
-    options = options_of(__doc__, ("folder", folder))
-    corpus = Corpus(read_records(RECORDS), read_lines(options.folder))
+    folder = {"type": Path, "nargs": "?", "help": f"of the files; default: {RESULTS}"}
+    options = options_of(__doc__, folder=folder)
+    corpus = Corpus(read_records(RECORDS), read_lines(options.folder or RESULTS))
     rows = [row for row in ROWS if corpus.replicates(row)]
-    everything = pl.Series([True] * len(corpus.test))
-    for title, chosen in (
-        ("all test reports", everything),
-        ("test reports that are not in train", corpus.new),
-    ):
-        counts = corpus.test.filter(chosen)["context"].value_counts(sort=True)
-        print(
-            f"# Scores of {title} "
-            f"({', '.join(f'{n} in {context}' for context, n in counts.rows())})\n"
-        )
-        print("\n".join(["## Findings", "", *findings_table(corpus, rows, chosen)]))
-        print(
-            "\n".join(["## Planned differences", "", *questions_table(corpus, QUESTIONS, chosen)])
-        )
-        print("\n".join(["## Language", "", *language_table(corpus, rows, chosen)]))
+    counts = corpus.test["context"].value_counts(sort=True).rows()
+    print(f"# Scores of all test reports ({', '.join(f'{n} in {name}' for name, n in counts)})\n")
+    print(*["## Findings", "", *findings_table(corpus, rows)], sep="\n")
+    print(*["## Planned differences", "", *planned_table(corpus)], sep="\n")
+    print(*["## Language", "", *language_table(corpus, rows)], sep="\n")
 
 
 if __name__ == "__main__":

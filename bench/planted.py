@@ -75,6 +75,12 @@ CONCLUDES = {
     "weight|hemoptysis|staging": ("lung lesion", "enlarged mediastinum"),
     "exposure|discomfort": ("pleural abnormality",),
 }
+SHORT = {
+    Verdict.THERE: "there",
+    Verdict.NOT_THERE: "not there",
+    Verdict.WITHOUT: "without",
+    Verdict.UNCLEAR: "?",
+}
 AFFIRMED = ("there is {} .", "{} is seen .", "{} is present .", "the study shows {} .")
 DENIED = ("there is no {} .", "no {} .", "no evidence of {} .")
 
@@ -82,35 +88,22 @@ DENIED = ("there is no {} .", "no {} .", "no evidence of {} .")
 def dataset(seed: int, folder: Path) -> None:
     """Generate a synthetic dataset, nearly all of it test, with its probe."""
     corpus = load_params().corpus
-    world = corpus.phantom.model_copy(
-        update={
-            "patients": PATIENTS,
-            "image_size": SIZE,
-            "val_fraction": 0.01,
-            "test_fraction": 0.98,
-        }
-    )
+    sizes = {"patients": PATIENTS, "image_size": SIZE, "val_fraction": 0.01, "test_fraction": 0.98}
+    world = corpus.phantom.model_copy(update=sizes)
     generate_phantom(world, seed, folder / "source")
-    build_corpus(
-        corpus.model_copy(update={"phantom": world, "seed": seed}),
-        folder / "source",
-        folder / "corpus",
-    )
+    corpus = corpus.model_copy(update={"phantom": world, "seed": seed})
+    build_corpus(corpus, folder / "source", folder / "corpus")
     records = read_records(folder / "corpus" / "records.parquet").filter(split="test")
     truth = folder / "corpus" / "truth.parquet"
-    states = (
-        read_table(truth, TRUTH_SCHEMA, ["study_id", "states"])
-        .explode("states")
-        .drop_nulls("states")
-    )
-    boxes, described = boxes_of_truth(truth, records), states.unnest("states").drop("course")
+    states = read_table(truth, TRUTH_SCHEMA, ["study_id", "states"]).explode("states")
+    described = states.drop_nulls("states").unnest("states").drop("course")
+    boxes = boxes_of_truth(truth, records)
     make_probe(records, paths_of(folder), folder / "probe", seed, LIMIT, boxes, described)
 
 
 def paths_of(folder: Path) -> dict[str, str]:
-    return dict(
-        read_images(folder / "corpus" / "images.parquet").select("image_id", "path").iter_rows()
-    )
+    images = read_images(folder / "corpus" / "images.parquet")
+    return dict(images.select("image_id", "path").iter_rows())
 
 
 class Pictures:
@@ -133,12 +126,9 @@ class Pictures:
         """Return the findings whose own region, or for all of them the one ``region``, is
         unchanged."""
         found: set[str] = set()
+        covered = row["twin"] in (COVERED, ELSEWHERE)
         for view in ("frontal", "lateral"):
-            base = (
-                self.given[row["record_id"]][view]
-                if row["twin"] in (COVERED, ELSEWHERE)
-                else row[view]
-            )
+            base = (self.given[row["record_id"]] if covered else row)[view]
             if base in self.paths:
                 change = np.abs(self.grey(row[f"{view}_file"]) - self.grey(self.paths[base]))
                 for finding, places in self.boxes.get(base, {}).items():
@@ -149,14 +139,11 @@ class Pictures:
 
 
 def part(pixels: np.ndarray, box: Box) -> np.ndarray:
-    height, width = pixels.shape
-    rows = slice(
-        int(box.y * height), max(int((box.y + box.height) * height), int(box.y * height) + 1)
-    )
-    columns = slice(
-        int(box.x * width), max(int((box.x + box.width) * width), int(box.x * width) + 1)
-    )
-    return pixels[rows, columns].ravel()
+    places = []
+    for start, length, size in zip(box[:2], box[2:], pixels.shape[::-1], strict=True):
+        first = int(start * size)
+        places.append(slice(first, max(int((start + length) * size), first + 1)))
+    return pixels[places[1], places[0]].ravel()
 
 
 def systems(pictures: Pictures) -> dict[str, Callable[[dict, random.Random], set[str]]]:
@@ -213,6 +200,8 @@ def judged(folder: Path, seed: int) -> dict[str, list[FindingUse]]:
 
 def has_enough(one: FindingUse, right: str) -> bool:
     """Whether a cell has enough records for its right verdict."""
+    if right == Verdict.UNCLEAR:
+        return False
     if right == Verdict.THERE:
         return "place" in one.pairs and one.needed is not None and one.pairs["place"] >= one.needed
     effect = one.effects.get("place" if right == Verdict.NOT_THERE else "any picture")
@@ -224,32 +213,27 @@ def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
     """Return the table as lines of Markdown: a row a system, a column a finding, then the counts
     that decide."""
     lines = []
-    short = {
-        Verdict.THERE: "there",
-        Verdict.NOT_THERE: "not there",
-        Verdict.WITHOUT: "without",
-        Verdict.UNCLEAR: "?",
-    }
     for system, right in RIGHT.items():
-        cells = [{one.finding: one for one in uses[system]} for uses in found]
-        shown, forbidden, enough, hit = [], 0, 0, 0
+        uses = [use for dataset in found for use in dataset[system]]
+        cells = []
         for finding in FINDINGS:
-            uses = [cell[finding] for cell in cells if finding in cell]
-            counts = Counter(short[one.verdict] for one in uses)
-            shown.append(", ".join(f"{count} {word}" for word, count in counts.most_common()))
-            forbidden += sum(one.verdict not in (*right[finding], Verdict.UNCLEAR) for one in uses)
-            if right[finding] == (right[finding][0],) and right[finding][0] != Verdict.UNCLEAR:
-                able = [one for one in uses if has_enough(one, right[finding][0])]
-                enough += len(able)
-                hit += sum(one.verdict == right[finding][0] for one in able)
-        lines.append([system, *shown, str(forbidden), f"{hit} of {enough}"])
+            counts = Counter(SHORT[use.verdict] for use in uses if use.finding == finding)
+            cells.append(", ".join(f"{count} {word}" for word, count in counts.most_common()))
+        forbidden = [
+            use for use in uses if use.verdict not in (*right[use.finding], Verdict.UNCLEAR)
+        ]
+        able = [
+            use.verdict == right[use.finding][0]
+            for use in uses
+            if len(right[use.finding]) == 1 and has_enough(use, right[use.finding][0])
+        ]
+        lines.append([system, *cells, str(len(forbidden)), f"{sum(able)} of {len(able)}"])
     return table(["System", *FINDINGS, "forbidden", "right, with enough records"], lines)
 
 
 def main() -> None:
     work = {"type": Path, "help": "folder for the datasets; those that are there are used again"}
-    options = options_of(__doc__, ("work", work))
-    found = []
+    found, options = [], options_of(__doc__, work=work)
     for seed in SEEDS:
         folder = options.work / f"{seed}"
         if not (folder / "probe").is_dir():

@@ -67,20 +67,15 @@ def main() -> None:
                 training["held_out_contradictions"] = contradictions(
                     Path(scratch, role), config.language_standin.slots, instruct
                 )
-            about = {
-                key: value
-                for key, value in training.items()
-                if key not in ("provider", "data", "seed")
-            }
-            models[role] = {
-                "training": about,
-                "files": {file.name: hash_file(file) for file in sorted(out.iterdir())},
-            }
+            files = {file.name: hash_file(file) for file in sorted(out.iterdir())}
+            data = training.pop("data")
+            models[role] = {"training": training, "files": files}
+            del training["provider"], training["seed"]
     settings = {"seed": config.seed, "train_on": config.train_on}
     settings |= {
         f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in MODELS
     }
-    write_json(CARD, {"data": training["data"], "settings": settings, "models": models})
+    write_json(CARD, {"data": data, "settings": settings, "models": models})
     compare(recorded, models)
 
 
@@ -106,30 +101,22 @@ def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, fl
     for name, of_case in heard.items():
         inputs, rng = [], np.random.default_rng(0)
         for one, sentences in zip(own, of_case, strict=True):
-            before, after = (
-                [BOS, *one.before],
-                [*one.after[True], BOS, *one.target[True][: one.commitment]],
-            )
+            before = embedding(torch.tensor([BOS, *one.before]))
             slotted = prefix_slots(embedding.weight, sentences, slots, rng)
-            inputs.append(
-                torch.cat(
-                    [embedding(torch.tensor(before)), slotted, embedding(torch.tensor(after))]
-                )
-            )
+            after = [*one.after[True], BOS, *one.target[True][: one.commitment]]
+            inputs.append(torch.cat([before, slotted, embedding(torch.tensor(after))]))
         mask = pad_sequence([torch.ones(len(one)) for one in inputs], True, 0.0, "left")
         padded = pad_sequence(inputs, True, 0.0, "left")
         limits = {"max_new_tokens": _MOST_WRITTEN, "pad_token_id": EOS, "eos_token_id": EOS}
         written = model.generate(
             inputs_embeds=padded, attention_mask=mask.long(), do_sample=False, **limits
         )
-        reports = [
-            tokenizer.decode(tokens).rpartition(OPEN_REPORT)[2] for tokens in written.tolist()
-        ]
-        stated = [extract_anchor(report.partition(CLOSE_REPORT)[0]) for report in reports]
-        shares[name] = fmean(
-            bool(text.anchor.contradicted(one)) for text, one in zip(texts, stated, strict=True)
-        )
-    return {name: round(share, 4) for name, share in shares.items()}
+        wrong = []
+        for text, tokens in zip(texts, written.tolist(), strict=True):
+            report = tokenizer.decode(tokens).rpartition(OPEN_REPORT)[2].partition(CLOSE_REPORT)[0]
+            wrong.append(bool(text.anchor.contradicted(extract_anchor(report))))
+        shares[name] = round(fmean(wrong), 4)
+    return shares
 
 
 def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> None:
@@ -164,11 +151,8 @@ def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, 
 
 def _quality(training: Mapping[str, Any]) -> tuple[str, float]:
     """Return the name and value of a model's quality measure."""
-    name = next(
-        name
-        for name in ("held_out_auroc", "held_out_loss", "held_out_accuracy", "held_out_f1")
-        if name in training
-    )
+    names = ("held_out_auroc", "held_out_loss", "held_out_accuracy", "held_out_f1")
+    name = next(name for name in names if name in training)
     return name, _mean(training[name])
 
 

@@ -10,7 +10,6 @@ from pacer.baselines.ragpt import ragpt_generator
 from pacer.baselines.simmlm import SimMLM
 from pacer.config import Decode, load_params
 from pacer.config.baselines import load_baseline_params
-from pacer.config.decode import Risk
 from pacer.data.schemas import read_records
 from pacer.decoding.run import decode_records, trained_generator
 
@@ -20,7 +19,7 @@ MODELS = Path("baselines/models")
 def main() -> None:
     name = sys.argv[1]
     # a baseline writes its own commitments, if any
-    config = load_params().decode.model_copy(update={"commitment": "generated", "risk": Risk()})
+    config = load_params().decode.model_copy(update={"commitment": "generated"})
     if name == "llm_rg4":
         search = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
         config = Decode.model_validate(config.model_dump() | search)

@@ -1,6 +1,6 @@
 """How reports are generated and scored."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,21 +12,6 @@ ProperFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
 Beams = Annotated[int, Field(ge=1, le=64)]
 
 
-class Risk(Strict):
-    """The group ``decode.risk``: the largest shares that are promised (None: no promise), and the
-    confidence."""
-
-    false_present: ProperFraction | None = None
-    missed: ProperFraction | None = None
-    confidence: ProperFraction = 0.9
-
-    @property
-    def promised(self) -> dict[str, float]:
-        """The promised shares by name."""
-        limits = {"false_present": self.false_present, "missed": self.missed}
-        return {name: limit for name, limit in limits.items() if limit is not None}
-
-
 class Decode(Strict):
     """The group ``decode``: records, beam search (lengths in tokens) and controls."""
 
@@ -36,7 +21,6 @@ class Decode(Strict):
     commitment: Literal["generated", "read"] = "generated"
     list_bias: NaturalFloat = 0.0
     threshold: ProperFraction = 0.4
-    risk: Risk = Risk()
     select: Literal["score", "agreement"] = "score"
     candidates: Beams = 8
     temperature: PositiveFloat = 0.4
@@ -51,6 +35,16 @@ class Decode(Strict):
     examples: Natural
     controls: list[Literal["another_patient", "no_lateral", "no_prior", "gold_list"]]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_removed(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "risk" in values:
+            raise ValueError(
+                "the setting risk was removed; delete it. docs/training.md shows how to choose "
+                "decode.threshold so that the share of wrong findings has a bound"
+            )
+        return values
+
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
@@ -62,14 +56,6 @@ class Decode(Strict):
             raise ValueError(
                 "engine = 'generate' cannot write a report for a given commitment, which select = "
                 "'agreement', commitment = 'read' and the control gold_list need; set engine: beam"
-            )
-        if self.risk.promised and self.commitment != "read":
-            raise ValueError(
-                "risk needs commitment = 'read', because its limits are met by choosing a threshold"
-            )
-        if self.risk.promised and self.split != "test":
-            raise ValueError(
-                f"risk needs split = 'test', not {self.split!r}: its threshold comes from val"
             )
         return self
 

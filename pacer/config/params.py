@@ -79,11 +79,6 @@ class Params(Strict):
                 "to write from a commitment, but commit.route = 'direct' trains none; set "
                 "decode.commitment: generated, and leave gold_list out of decode.controls"
             )
-        if self.decode.risk.promised and self.train.checkpoint == "best":
-            raise ValueError(
-                "decode.risk needs train.checkpoint = 'last': 'best' selects the weights on the "
-                "val split, on which the threshold is calibrated"
-            )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must contain sn, on which the warm-up trains")
         if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):

@@ -222,7 +222,7 @@ def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], splits: Sequ
         for s in splits
         if not counts[s]["records"]
     ]
-    without_val = "; only train.checkpoint: best and decode.risk need the val split"
+    without_val = "; only train.checkpoint: best needs the val split"
     detail = ", ".join(empty) + (
         without_val if any(name.endswith(" val") for name in empty) else ""
     )

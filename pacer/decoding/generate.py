@@ -47,12 +47,10 @@ ENGINES = {"beam": BeamSearch, "generate": Generate}
 
 class Request(NamedTuple):
     """What a record asks for besides its sources: a ``commitment`` that the report is written for,
-    or that of its reference (``gold_list``); and a ``threshold`` in the place of
-    ``decode.threshold``."""
+    or that of its reference (``gold_list``)."""
 
     commitment: Anchor | None = None
     gold_list: bool = False
-    threshold: float | None = None
 
     @classmethod
     def of(cls, record: RecordRow) -> Self:
@@ -264,10 +262,7 @@ class Generator:
             commitment = request.commitment
             if commitment is None:
                 assert prefix.findings is not None
-                threshold = (
-                    self.decode.threshold if request.threshold is None else request.threshold
-                )
-                commitment = prefix.findings.commitment(threshold)
+                commitment = prefix.findings.commitment(self.decode.threshold)
             if prefix.attributes is not None:
                 commitment = commitment.completed(prefix.attributes.stated())
         tokens = self.tokenizer(render_anchor(commitment), add_special_tokens=False)["input_ids"]

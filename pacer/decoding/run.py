@@ -31,7 +31,6 @@ from pacer.data.schemas import SPLITS, of_split
 from pacer.decoding.candidates import agreement
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.generate import Generated, Generator
-from pacer.decoding.promise import GRID, PROMISE, make_promise, promised_thresholds
 from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
@@ -48,7 +47,6 @@ OUTPUTS = (
     "controls",
     "routing.safetensors",
     "manifest.json",
-    PROMISE,
 )
 
 
@@ -108,11 +106,10 @@ def decode_records(
 ) -> None:
     """Decode ``records`` of the configured split, and its control inputs, into ``out``.
 
-    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors``,
-    ``manifest.json`` and, with ``decode.risk``, ``promise.json``. A stopped run continues with the
-    records that have no prediction yet, also if settings in :data:`CHANGEABLE` differ. Raises a
-    DataError if the split has no record, a record's prefix is not finite, a stopped run left a
-    damaged line, or the promise cannot be kept.
+    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors``
+    and ``manifest.json``. A stopped run continues with the records that have no prediction yet,
+    also if settings in :data:`CHANGEABLE` differ. Raises a DataError if the split has no record, a
+    record's prefix is not finite, or a stopped run left a damaged line.
 
     Args:
         about: additional entries of the manifest.
@@ -127,7 +124,6 @@ def decode_records(
     weights = weights_hash(checkpoint)
     search = config.model_dump(exclude=set(CHANGEABLE))
     read_by = None if generator.reader is None else generator.reader.hash
-    val = of_split(records, "val") if config.risk.promised else records.clear()
     inputs = [
         (checkpoint / RECORD).read_text(),
         weights,
@@ -135,22 +131,15 @@ def decode_records(
         cases.to_dicts(),
         content_hash(features),
     ]
-    fingerprint = hash_json([*inputs, read_by, val.to_dicts()])
+    fingerprint = hash_json([*inputs, read_by])
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
         lines, final = directory / "lines", directory / "out"
         if main:
             lines.mkdir(exist_ok=True)
         state.wait_for_everyone()
-        promise = _promise(generator, val, runs, lines, state) if config.risk.promised else None
-        if promise is not None:
-            runs = {
-                name: part.with_columns(promised_thresholds(promise)) for name, part in runs.items()
-            }
         finished = _decode(generator, runs, lines, state)
         if main:
-            if promise is not None:
-                write_json(final / PROMISE, promise)
             if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
                 _log.info(
                     f"decode: empty reports (no sentence agreed with the commitment): {empty:,}"
@@ -189,52 +178,6 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
         "trained_with": record.versions,
     }
     return manifest if record.baseline is None else manifest | {"baseline": record.baseline}
-
-
-def _promise(
-    generator: Generator,
-    val: pl.DataFrame,
-    runs: dict[str, pl.DataFrame],
-    lines: Path,
-    state: PartialState,
-) -> dict[str, Any]:
-    """Decode split val with every threshold that is tested, of those with one commitment only with
-    the strictest, and return the promise of the contexts of the runs. Raises a DataError if no
-    threshold keeps it in some context, or a context has no records in val."""
-    for name, part in runs.items():
-        if missing := sorted(set(part["context"]) - set(val["context"])):
-            raise DataError(
-                f"decode.risk: {name or 'test'} has context {', '.join(missing)}, but split val "
-                "has no such records to test; add some to val, or leave the control out of "
-                "decode.controls"
-            )
-    val = val.filter(
-        pl.col("context").is_in({context for part in runs.values() for context in part["context"]})
-    )
-    parts = {at: val.with_columns(threshold=pl.lit(at)) for at in GRID}
-    finished = _decode(generator, {f"val at {GRID[0]}": parts[GRID[0]]}, lines, state)
-    first = {
-        key: _first_alike(finished[f"val at {GRID[0]}", key]["findings"])
-        for key in val["record_id"]
-    }
-    distinct = {
-        at: part.filter([first[key][at] == at for key in first]) for at, part in parts.items()
-    }
-    finished = _decode(
-        generator, {f"val at {at}": part for at, part in distinct.items()}, lines, state
-    )
-    reports = {
-        at: {key: finished[f"val at {of[at]}", key]["report"] for key, of in first.items()}
-        for at in GRID
-    }
-    return make_promise(generator.decode.risk, val, reports)
-
-
-def _first_alike(findings: Mapping[str, Mapping[str, float]]) -> dict[float, float]:
-    """Return for each threshold the strictest with the same commitment: the same findings reach
-    both."""
-    reached = {at: sum(chance["present"] >= at for chance in findings.values()) for at in GRID}
-    return {at: max(other for other in GRID if reached[other] == reached[at]) for at in GRID}
 
 
 def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:

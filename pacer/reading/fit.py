@@ -2,10 +2,10 @@
 fused tokens; with ``commit.attributes`` also of their attributes
 (:mod:`pacer.reading.regression`).
 
-Everything is fitted on split train: val is kept for the promise, which holds for patients whose
-reports no setting was chosen on. Penalty and calibration come from cross-validation over folds of
-patients (:mod:`pacer.reading.regression`). The penalty of a state is the one with the lowest log
-loss of the held-out records, and their logits calibrate the probabilities.
+Everything is fitted on split train, so that val stays free for choosing a threshold. Penalty and
+calibration come from cross-validation over folds of patients (:mod:`pacer.reading.regression`).
+The penalty of a state is the one with the lowest log loss of the held-out records, and their logits
+calibrate the probabilities.
 
 No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB
 for 400,000 records with d = 4,096. They are written in parts as it goes, so that a stopped run

@@ -32,8 +32,7 @@ from pacer.reporting.marks import Span, Statement, spans, statements
 class Results:
     """The results of one run. ``predictions``: by record id. ``audits``: of corpus, pictures,
     emphasis and anchors. ``decoding``: the manifest of the predictions. ``routing``: depth weights
-    ``[N, K]`` by ``<record_id>/<view>``; empty without a router. ``promise``: content of
-    ``promise.json``."""
+    ``[N, K]`` by ``<record_id>/<view>``; empty without a router."""
 
     params: Params
     records: pl.DataFrame
@@ -45,7 +44,6 @@ class Results:
     scores: Mapping[str, Any]
     signature: Signature
     cases: pl.DataFrame
-    promise: Mapping[str, Any] | None = None
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
@@ -113,9 +111,6 @@ def read_results(
         ],
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
-        promise=read_json(predictions / "promise.json")
-        if (predictions / "promise.json").is_file()
-        else None,
         routing=load_file(routing) if routed else {},
         scores=scores,
         signature=signature,

@@ -5,42 +5,24 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-import polars as pl
-
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
 from pacer.display.numbers import IN_BRACKETS, number, score_cell
 from pacer.display.tables import Table, first_cell_changes
-from pacer.metrics.cases import MEAN, UNKNOWN, by_context, is_empty, row_name
+from pacer.metrics.cases import MEAN, UNKNOWN, row_name
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.score_kinds import Score, mean
+from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
-from pacer.metrics.statistics.bootstrap import PERCENT, Interval, Summed, by_unit, intervals
-from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores, units_of
+from pacer.metrics.statistics.bootstrap import PERCENT, Interval
+from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores
 
 CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
     "gold_list": "Given the reference's list",
-}
-#: By kind of promise the columns of the cases whose findings are counted, and of those among which
-#: each is sought.
-_SIDES = {
-    "false_present": ("report_positive", "reference_positive"),
-    "missed": ("reference_positive", "report_positive"),
-}
-
-#: What each kind promises.
-_TITLES = {
-    "false_present": "of the findings stated as present, at most {limit:.0%} are expected to be "
-    "absent from the "
-    "radiologist's report",
-    "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are "
-    "expected not to be stated",
 }
 
 
@@ -212,67 +194,6 @@ def span(interval: Interval | None) -> str:
     if interval is None or interval.low is None or interval.high is None:
         return ""
     return f"{interval.low:.2f}–{interval.high:.2f}"
-
-
-def promise_table(
-    promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str
-) -> Table:
-    """Return what ``promise.json`` promises in each context and what the reports achieve, with
-    intervals over patients. Findings that reach ``decode.threshold`` and not the promise's
-    threshold are withheld."""
-    rows = []
-    for context, part in by_context(cases).items():
-        chosen = promise["contexts"][context]
-        chances, units = np.array(part["present"].to_list()), units_of(part)
-        withheld = int(((chances >= threshold) & (chances < chosen["threshold"])).sum())
-        for kind, tests in chosen["tests"].items():
-            stated, known = (pl.col(side) for side in _SIDES[kind])
-            counted = part.select(
-                stated.list.set_difference(known).list.len(), of=stated.list.len()
-            ).to_numpy()
-            share = Summed(by_unit(counted, units.codes, units.count), mean)
-            achieved = intervals({("", kind): share})[""][kind]
-            at = next(test for test in tests if test["threshold"] == chosen["threshold"])
-            errors, findings = counted.sum(axis=0).tolist()
-            rows.append(
-                (
-                    context.upper(),
-                    f"{kind.replace('_', ' ')} at most {promise['risk'][kind]:.0%}",
-                    str(chosen["threshold"]),
-                    f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} "
-                    "patients",
-                    f"{number(achieved.value)} ({number(achieved.low)} to {number(achieved.high)})",
-                    number(findings),
-                    number(findings - errors),
-                    number(withheld),
-                    number(part.filter(is_empty("hypothesis")).height),
-                )
-            )
-    heads = (
-        "",
-        "Promise",
-        "Threshold",
-        "On val",
-        "Achieved",
-        "Findings",
-        "Right",
-        "Withheld",
-        "Empty",
-    )
-    return Table(heads, tuple(rows), caption)
-
-
-def promise_text(risk: Mapping[str, float | None]) -> str:
-    """Return what a promise says, with its condition."""
-    shares = [
-        title.format(limit=limit)
-        for kind, title in _TITLES.items()
-        if (limit := risk[kind]) is not None
-    ]
-    text = (
-        f"{'; '.join(shares)}, for patients like those in val ({risk['confidence']:.0%} confidence)"
-    )
-    return text[0].upper() + text[1:]
 
 
 def signature_line(signature: Signature) -> str:

@@ -18,7 +18,6 @@ from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.commitments import is_read
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
-from pacer.metrics.signature import Decoding
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.intervals import group_scores, label_intervals, reliability, warnings
 from pacer.reporting import charts, score_tables
@@ -230,8 +229,7 @@ def cases(results: Results) -> Section | None:
 
 
 def findings(results: Results) -> Section | None:
-    """Whether the probabilities of findings are right, and what is promised; None without
-    probabilities."""
+    """Whether the probabilities of findings are right; None without probabilities."""
     if not is_read(results.cases):
         return None
     curves = {context: reliability(part) for context, part in by_context(results.cases).items()}
@@ -240,17 +238,6 @@ def findings(results: Results) -> Section | None:
         "bins of equal size"
     )
     parts: list[Part] = [Figure("reliability", charts.reliability_chart(curves), caption)]
-    if results.promise is not None:
-        text = f"{score_tables.promise_text(results.promise['risk'])}."
-        promised = score_tables.promise_table(
-            results.promise,
-            results.cases,
-            Decoding.of(results.decoding).threshold or 0.0,
-            "The promise for each context, and what its reports achieve, as read by the rules. "
-            "Withheld: omitted only because of the risk limit; a report is empty if nothing else "
-            "remains.",
-        )
-        parts += [Text(text), TableBlock("promise", promised)]
     return Section("probabilities", "Probabilities of findings", parts)
 
 

@@ -80,12 +80,14 @@ class Texts(Strict):
 
 
 def _whole_group(written: Any) -> Any:
-    """Return the written decoding settings as a complete group ``decode``."""
-    return (
-        NOT_EXPORTED | written
-        if isinstance(written, dict) and not NOT_EXPORTED.keys() & written.keys()
-        else written
-    )
+    """Return the written decoding settings as a complete group ``decode``. Exports of earlier
+    versions have the removed setting ``risk``, always without a limit."""
+    if not isinstance(written, dict) or NOT_EXPORTED.keys() & written.keys():
+        return written
+    limits = written.get("risk") or {}
+    unset = isinstance(limits, dict) and not (limits.get("false_present") or limits.get("missed"))
+    kept = {key: value for key, value in written.items() if key != "risk" or not unset}
+    return NOT_EXPORTED | kept
 
 
 class PackageSettings(Strict):
@@ -240,12 +242,6 @@ def export_model(
         search=decode,
     )
     reader = None if findings is None else read_reader(findings, model)
-    if decode.risk.promised:
-        raise DataError(
-            "decode.risk cannot be exported: it holds only for patients like those in val, and its "
-            "thresholds are not stored; set its limits to null, and decode.threshold to the "
-            "threshold you want"
-        )
     if decode.commitment == "read" and reader is None:
         raise DataError(
             "decode.commitment = 'read' needs the output of the `findings` stage; run `dvc repro "

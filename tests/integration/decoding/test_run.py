@@ -1,7 +1,6 @@
 """The stage `decode`: resumed, or made by several processes, its files are the same."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,18 @@ from safetensors.torch import load
 
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
-from pacer.config.decode import Risk
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.decoding import run
 from pacer.decoding.candidates import Extraction
 from pacer.decoding.generate import Generator
-from pacer.decoding.promise import GRID
-from pacer.decoding.run import decode_records, trained_generator
+from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS
 from pacer.model.checkpoint import WEIGHTS
 from tests.support.cases import listed_cases
 from tests.support.drive import contents
 from tests.support.models import (
     save_calibrated,
-    save_reader,
 )
 from tests.support.searches import settings
 
@@ -157,7 +153,6 @@ def test_which_settings_discard_finished_reports(
     stage, monkeypatch, setting: str, value: Any, kept: bool
 ) -> None:
     assert {case.values[0] for case in SETTINGS} == set(Decode.model_fields) - {"commitment"}
-    value = Risk(**value) if setting == "risk" else value
     used = []
 
     def stop(out: Path, fingerprint: str, *, main: bool) -> None:
@@ -211,82 +206,3 @@ def test_the_manifest_says_which_weights_wrote_the_reports(stage, tmp_path: Path
     manifest = json.loads(stage("out")["manifest.json"])
     assert manifest["weights"] == hash_file(tmp_path / "model" / WEIGHTS)
     assert set(manifest["frozen"]) == {"vision", "language", "text"}
-
-
-@pytest.fixture
-def reading(tmp_path: Path, backbones: Path, features, monkeypatch) -> Any:
-    """The stage on a small checkpoint whose findings are read: ``reading(out, records, **changes of
-    the settings)``."""
-    save_calibrated(tmp_path / "model", backbones)
-    save_reader(tmp_path / "findings", tmp_path / "model")
-    monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: features)
-    monkeypatch.setattr(run, "content_hash", lambda directory: "")
-    opened = partial(trained_generator, findings=tmp_path / "findings")
-
-    def decode(out: str, cases: pl.DataFrame, **changes: Any) -> list[dict]:
-        config = DECODE.model_copy(
-            update={"commitment": "read", "max_new_tokens": 60, "controls": [], **changes}
-        )
-        decode_records(
-            tmp_path / "model", backbones, cases, tmp_path, config, tmp_path / out, opened
-        )
-        return [
-            json.loads(line)
-            for path in (tmp_path / out).glob("*.jsonl")
-            for line in path.read_text().splitlines()
-        ]
-
-    return decode
-
-
-def test_val_is_decoded_once_for_each_commitment(
-    reading, records: pl.DataFrame, monkeypatch
-) -> None:
-    """A promise tests the reports that each threshold alone would give; a stopped run goes on with
-    the missing ones."""
-    cases = records.with_columns(split=pl.Series(["val", "test"] * (len(records) // 2)))
-    alone = {at: reading(f"at {at}", cases, split="val", threshold=at) for at in GRID}
-    pairs = {
-        (line["record_id"], json.dumps(line["anchor"]))
-        for lines in alone.values()
-        for line in lines
-    }
-    assert len(alone[0.9]) < len(pairs) < sum(map(len, alone.values()))
-    stream, decoded, tested = Generator.stream, [], {}
-
-    def counted(self, given, workers):
-        for place, found in stream(self, given, workers):
-            if len(decoded) in stops:
-                stops.remove(len(decoded))
-                raise Killed
-            decoded.append(given[place]["record_id"])
-            yield place, found
-
-    def promise(risk: Risk, val: pl.DataFrame, reports: dict) -> dict:
-        tested.update(reports)
-        raise Killed
-
-    stops = {3, len(alone[0.9]) + 2}
-    monkeypatch.setattr(Generator, "stream", counted)
-    monkeypatch.setattr(run, "make_promise", promise)
-    while not tested:
-        with pytest.raises(Killed):
-            reading("promised", cases, risk=Risk(false_present=0.2))
-    assert not stops and len(decoded) == len(pairs)
-    assert tested == {
-        at: {line["record_id"]: line["report"] for line in lines} for at, lines in alone.items()
-    }
-
-
-def test_a_control_in_a_context_that_val_lacks_is_refused_before_any_report(
-    reading, records: pl.DataFrame, monkeypatch
-) -> None:
-    monkeypatch.setattr(Generator, "stream", lambda *_: pytest.fail("decoded"))
-    cases = records.filter(pl.col("context").is_in(["sn", "mw"]))
-    cases = pl.concat([cases.with_columns(split=pl.lit(split)) for split in ("val", "test")])
-    expected = (
-        r"controls/no_prior has context mn, but split val has no such records .*, or "
-        r"leave the control out"
-    )
-    with pytest.raises(DataError, match=expected):
-        reading("out", cases, risk=Risk(false_present=0.2), controls=["no_prior"])

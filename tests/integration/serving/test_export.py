@@ -26,7 +26,7 @@ from pacer.model.checkpoint import weights_hash
 from pacer.reading.maps import read_reader
 from pacer.serving.case import Case, load_image, load_text
 from pacer.serving.layout import CARD
-from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS, export_model
+from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS, export_model, read_settings
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.serving import READ
@@ -229,6 +229,16 @@ def test_other_versions_and_unknown_settings_are_refused(
     ):
         with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
             Reporter(other)
+
+
+@pytest.mark.parametrize("risk", [None, {"false_present": None, "missed": None, "confidence": 0.9}])
+def test_an_export_of_an_earlier_version_has_an_unset_risk(folder: Path, risk: Any) -> None:
+    settings = read_json(folder / SETTINGS)
+    write_json(folder / SETTINGS, settings | {"search": settings["search"] | {"risk": risk}})
+    rehashed(folder)
+    assert (
+        read_settings(folder).decoding.model_dump(exclude=set(NOT_EXPORTED)) == settings["search"]
+    )
 
 
 def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, folder: Path) -> None:

@@ -254,8 +254,7 @@ CHOICES = [
 def test_reports_by_other_choices_are_those_of_the_decode_stage(
     world: World, reporter: Reporter, monkeypatch, choice: dict[str, str]
 ) -> None:
-    """Whatever the batch; a list that is read is that of the threshold, a record's before that of
-    the settings."""
+    """Whatever the batch; a list that is read is that of the threshold."""
     if "commitment" not in choice:
         commit_to_two_tokens(monkeypatch)
     decode = world.decode.model_copy(
@@ -281,7 +280,8 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
         assert [result.commitment for result in results] == [
             one and one.commitment(0.6) for one in chances
         ]
-        (strict,) = stage([rows[ids[0]] | {"threshold": 0.99}])
+        stage.decode = decode.model_copy(update={"threshold": 0.99})
+        (strict,) = stage([rows[ids[0]]])
         assert chances[0] is not None and strict.text.startswith(
             render_anchor(chances[0].commitment(0.99))
         )

@@ -2,20 +2,16 @@
 of them."""
 
 import re
-import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import evidence
-import numpy as np
-import promise
 import pytest
 import release_check
 
 from pacer.core.io import parse_yaml, read_json
 from pacer.metrics.signature import read_scores
-from pacer.studies.study import load_study
 from tests.support.cases import cases, listed_cases
 from tests.support.repository import ROOT
 
@@ -79,66 +75,13 @@ def seen() -> list[str]:
     return [" to ".join(dict.fromkeys(f"{known[end]:.2f}".lstrip("0") for end in ("low", "high")))]
 
 
-def promises() -> dict[str, list[str]]:
-    """Lowest and highest mean over datasets of each share, at each confidence, by where a promise
-    is used."""
-    found = {}
-    for confidence, by_use in read_json(ROOT / "bench/results/promise.json").items():
-        means: dict[str, list[list[float]]] = {"same": [], "dataset": [], "context": []}
-        for name, datasets in by_use.items():
-            source, used = name.split(" → ")
-            columns = [
-                fmean(value for value in column if value is not None)
-                for column in zip(*datasets, strict=True)
-            ]
-            means[
-                "same" if used == source else "dataset" if "dataset" in used else "context"
-            ].append(columns)
-        for kind, rows in means.items():
-            for place, share in enumerate(("given", "exceeded", "much", "true")):
-                ends = (end(row[place] for row in rows) for end in (min, max))
-                figures = [evidence.short(value, 3 if share == "true" else 2) for value in ends]
-                found[f"{kind}_{share}_{confidence[:2]}"] = figures
-    return found
-
-
-def worst_of_populations() -> dict[str, list[float]]:
-    """The row of each simulated population, and its highest share of broken promises at each of
-    three confidences."""
-    rows = (
-        (ROOT / "bench/results/promise_populations.md").read_text(encoding="utf-8").splitlines()[2:]
-    )
-    figures = {row: [float(cell) for cell in row.split("|")[2:-1]] for row in rows}
-    return {
-        row: [max(one[part : part + len(one) // 3]) for part in range(0, len(one), len(one) // 3)]
-        for row, one in figures.items()
-    }
-
-
-def populations() -> list[str]:
-    """All but the last two have to hold."""
-    worst = [*worst_of_populations().values()]
-    return [
-        f"{share:.3f}"[1:]
-        for share in (*map(max, zip(*worst[:-2], strict=True)), max(map(max, worst)))
-    ]
-
-
-@cases(__file__, "differences", "values", "cells", "extremes", "seen", "promises", "populations")
+@cases(__file__, "differences", "values", "cells", "extremes", "seen")
 def test_sentences_quote_the_committed_figures(kind: str, case: list[Any]) -> None:
     page, sentence, *arguments = case
     figures = globals()[kind](*arguments)
     named, listed = (figures, []) if isinstance(figures, dict) else ({}, figures)
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     assert sentence.format(*listed, **named) in text
-
-
-def test_the_page_has_the_worst_of_each_simulated_population() -> None:
-    for row, of_levels in worst_of_populations().items():
-        (line,) = (line for line in PAGES["method.md"].splitlines() if line.startswith(row[:5]))
-        assert line.endswith(
-            "".join(f" | {share:.3f}" for share in of_levels).replace("0.", ".") + " |"
-        )
 
 
 def test_figures_of_the_committed_run_are_those_of_its_scores() -> None:
@@ -218,20 +161,6 @@ def test_tables() -> None:
     assert evidence.differences(found)[2] == "| PACER − Base | +.030 (+.020 to +.040) ✓ .004 |"
 
 
-def test_datasets_of_two_machines_are_tested_together() -> None:
-    study, values = (
-        load_study(ROOT / "studies", "worlds"),
-        {"Base": (0.5, 0.6, 0.7), "Refine only": (0.53, 0.62, 0.71)},
-    )
-    parts = [
-        {row: {"mean": {"f1": {"689"[at]: of[at] for at in part}}} for row, of in values.items()}
-        for part in [[0, 2], [1]]
-    ]
-    (one,) = evidence.over_datasets(study, evidence.united(*parts, study))
-    assert one.label == "Refine only − Base" and one.difference.difference == pytest.approx(0.02)
-    assert one.difference.low == pytest.approx(0.02 - 4.303 * 0.01 / 3**0.5, abs=1e-4)
-
-
 def test_scores_by_context() -> None:
     row = {
         name: {"f1": {"42": value, "43": value + 0.02}}
@@ -275,53 +204,3 @@ def test_other_parameters_are_not_compared(
         (tmp_path / "params.yaml").write_text(changed.replace("seed: 42", "seed: 43"))
         release_check.compare_last_run()
         assert bool(capsys.readouterr().out) == said
-
-
-def sums(rates: dict[float, float], patients: int = 300) -> dict[float, np.ndarray]:
-    """Errors and findings of patients who have ten findings each, of which a share is wrong at each
-    threshold."""
-    draw = np.random.default_rng(0)
-    return {
-        at: np.stack([draw.binomial(10, rate, patients), np.full(patients, 10)], 1)
-        for at, rate in rates.items()
-    }
-
-
-def test_a_dataset_is_read_as_it_was_counted(tmp_path: Path) -> None:
-    counted = {context: sums(dict.fromkeys(promise.GRID, 0.1), 7) for context in ("sn", "mw")}
-    promise.write_sums(counted, tmp_path / "1.parquet")
-    read = promise.read_sums(tmp_path / "1.parquet")
-    assert [*read] == [*counted] and [*read["sn"]] == [*promise.GRID]
-    for context, by_threshold in counted.items():
-        for at, values in by_threshold.items():
-            np.testing.assert_array_equal(read[context][at], values)
-
-
-def test_the_lowest_threshold_that_passes_is_promised() -> None:
-    rates = {at: 0.1 if at >= 0.6 else 0.4 for at in promise.GRID}
-    assert promise.chosen(sums(rates), 0.9) == 0.6
-    assert promise.chosen(sums(dict.fromkeys(rates, 0.4)), 0.9) is None
-    given, refused = (
-        promise.promised(sums(one), sums(rates), 0.9) for one in (rates, dict.fromkeys(rates, 0.4))
-    )
-    assert given.threshold == 0.6 and given.excess == pytest.approx(-0.1, abs=0.02)
-    assert refused.threshold is None and refused.excess == float("-inf")
-
-
-def test_shares_of_promises_that_were_never_given_are_empty(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["promise.py", "work"])
-    monkeypatch.setattr(promise, "restored", lambda *_: [])
-    monkeypatch.setattr(promise, "SPLITS", 2)
-    for name in ("1", "2"):
-        promise.write_sums(
-            {"sn": sums(dict.fromkeys(promise.GRID, 0.9))}, promise.OUT / f"{name}.parquet"
-        )
-    promise.main()
-    for confidence in promise.CONFIDENCES:
-        measured = read_json(tmp_path / "bench/results/promise.json")[f"{confidence:.0%}"]
-        assert measured and all(
-            datasets == [[0.0, None, None, 0.0, 0.0, None]] * 2 for datasets in measured.values()
-        )

@@ -1,15 +1,12 @@
-"""Tables: the right cells, and Markdown and LaTeX that other programs read; the promise in words
-and figures."""
+"""Tables: the right cells, and Markdown and LaTeX that other programs read."""
 
 import re
 from dataclasses import replace
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.config.decode import Risk
 from pacer.core.errors import DataError
 from pacer.display.numbers import number, p_value, signed
 from pacer.display.tables import Heading, Table, latex_text
@@ -20,7 +17,7 @@ from pacer.probe.make import COVERED, ELSEWHERE, GIVEN
 from pacer.probe.use import FindingUse, SystemUse, Use, Verdict
 from pacer.reporting import score_tables
 from pacer.reporting.pages import use_table, verdict_sentence, verdict_table
-from pacer.reporting.score_tables import label_table, promise_table, promise_text, score_table
+from pacer.reporting.score_tables import label_table, score_table
 from tests.support.cases import listed_cases
 
 SCORES = {
@@ -222,48 +219,3 @@ def test_numbers_and_p_values_as_they_are_printed():
         "0.001",
         "0.049",
     ]
-
-
-def test_a_promise_is_never_stated_without_its_condition() -> None:
-    text = promise_text(Risk(false_present=0.2).model_dump())
-    assert text == (
-        "Of the findings stated as present, at most 20% are expected to be absent from the "
-        "radiologist's report, for patients like those in val (90% confidence)"
-    )
-
-
-def test_what_was_promised_and_achieved() -> None:
-    """Two patients, three findings stated, one of them wrong, and one withheld."""
-    present = [[0.95, 0.5, *[0.0] * 11], [0.9, *[0.1] * 12]]
-    cases = pl.DataFrame(
-        {
-            "context": ["sn", "sn"],
-            "subject_id": ["a", "b"],
-            "present": present,
-            "hypothesis": ["there is atelectasis .", ""],
-            "report_positive": [["atelectasis"], ["atelectasis", "edema"]],
-            "reference_positive": [["atelectasis", "cardiomegaly", "fracture"], ["atelectasis"]],
-        }
-    )
-    tested = {
-        "threshold": 0.9,
-        "patients": 60,
-        "findings": 40,
-        "errors": 2,
-        "p": 0.01,
-        "enough": 50,
-    }
-    risk = Risk(false_present=0.2).model_dump()
-    promise = {
-        "risk": risk,
-        "contexts": {"sn": {"threshold": 0.9, "tests": {"false_present": [tested]}}},
-    }
-    (row,) = promise_table(promise, cases, 0.45, "").rows
-    assert row[:4] == ("SN", "false present at most 20%", "0.9", "2 of 40, 60 patients")
-    assert row[4:] == (
-        "0.333 (– to –)",
-        "3",
-        "2",
-        "1",
-        "1",
-    )  # two patients are too few for an interval
