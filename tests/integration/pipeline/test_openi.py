@@ -21,10 +21,13 @@ from tests.support.repository import Repository
 
 #: Studies of each split of R2Gen.
 STUDIES = {"train": 12, "val": 3, "test": 5}
-#: The stages with which the reports are made and scored.
+#: The stages with which the reports are made, and the command that scores them; METEOR, which loads
+#: its tables for ten seconds, has tests of its own.
 STAGES = ("source", "corpus", "backbones", "features", "anchor_sample", "anchor_llm", "anchors")
 STAGES += ("emphasis", "warmup", "parent", "calibrate", "findings", "decode", "reference_labels")
-STAGES += ("score",)
+SCORE = ("pacer", "score", "--records", "data/corpus/records.parquet", "--predictions")
+SCORE += ("predictions", "--chexbert", "models/backbones/chexbert", "--without", "meteor")
+SCORE += ("--out", "metrics")
 
 
 def chosen() -> list[dict[str, Any]]:
@@ -82,6 +85,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]],
     made = Repository.make(tmp_path_factory.mktemp("run") / "openi")
     write_text(made.folder / "params.yaml", json.dumps(parameters(root).model_dump(mode="json")))
     made.without_dvc(*STAGES)
+    made.run(*SCORE)
     return studies, made
 
 
@@ -108,4 +112,5 @@ def test_twenty_real_studies_end_to_end(run: tuple[list[dict[str, Any]], Reposit
         }
         assert scores[context]["n"] == STUDIES["test"]
         assert 0 <= scores[context]["f1"] <= 1
+        assert scores[context]["bleu4"] is not None
     assert "mn" in scores["controls"]["no_lateral"]
