@@ -1,4 +1,4 @@
-"""Print the lowest versions that pyproject.toml allows, of the packages that every installation has.
+"""Print the lowest versions that pyproject.toml allows, without the extras.
 
 ``python tests/support/lowest_versions.py > lowest.txt; pip install -r lowest.txt``
 """
