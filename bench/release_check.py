@@ -80,7 +80,7 @@ def main() -> None:
         )
     if "--stale" in sys.argv:
         return None
-    tests = [sys.executable, "-m", "pytest", "-q", "tests/unit/pipeline/test_figures.py"]
+    tests = [sys.executable, "-m", "pytest", "-q", "tests/unit/pipeline/test_blocks.py"]
     figures = subprocess.run(tests, cwd=ROOT).returncode
     sys.exit(1 if stale or figures else 0)
 

@@ -154,9 +154,9 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
         sources = [pl.col("lateral")] * lateral + [
             pl.coalesce("prior_findings", "prior_impression")
         ] * prior
-        contexts.append(
-            pl.when(True, *(source.is_not_null() for source in sources)).then(pl.lit(context))
-        )
+        # "rows" has no null and makes this a column, which polars before 2 needs in an empty table
+        present = [source.is_not_null() for source in (pl.col("rows"), *sources)]
+        contexts.append(pl.when(*present).then(pl.lit(context)))
     return studies.with_columns(
         split=pl.coalesce("split", drawn) if studies["split"].null_count() else pl.col("split"),
         contexts=pl.coalesce("contexts", pl.concat_list(contexts).list.drop_nulls()),

@@ -149,16 +149,10 @@ def configure(folder: Path, kind: str) -> None:
 
 
 @LINUX
-@pytest.mark.parametrize(
-    ("kind", "stage", "sent"),
-    [
-        ("NO", STAGE, signal.SIGINT),
-        ("MULTI_GPU", STAGE, signal.SIGTERM),
-        ("MULTI_GPU", IMPORTING, signal.SIGINT),
-    ],
-)
-def test_a_launcher(kind: str, stage: str, sent: signal.Signals, tmp_path: Path) -> None:
-    configure(tmp_path, kind)
+@pytest.mark.parametrize(("stage", "sent"), [(STAGE, signal.SIGTERM), (IMPORTING, signal.SIGINT)])
+def test_a_launcher_of_two(stage: str, sent: signal.Signals, tmp_path: Path) -> None:
+    """One process with a configuration is stopped above, by a second Ctrl-C."""
+    configure(tmp_path, "MULTI_GPU")
     process = start(tmp_path, sys.executable, LAUNCH, "stage.py", stage=stage)
     code, printed = stop(tmp_path, process, sent)
     assert code == 128 + sent and LINE in printed and "Traceback" not in printed, printed

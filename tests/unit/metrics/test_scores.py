@@ -23,7 +23,6 @@ from pacer.metrics.scores import LANGUAGE, SCORES, score_of
 from pacer.metrics.statistics.bootstrap import intervals
 from pacer.metrics.statistics.intervals import context_sums, reliability, units_of
 from tests.support.cases import listed_cases
-from tests.support.documented_scores import PAGE, score_table, with_table
 from tests.support.metrics import efficacy, random_texts
 
 
@@ -84,12 +83,6 @@ def test_a_column_of_the_user_has_no_direction() -> None:
         True,
         "columns",
     )
-
-
-def test_the_docs_have_the_table_of_the_registry() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert page == with_table(page), "run `python -m tests.support.documented_scores`"
-    assert score_table() in page
 
 
 #: scikit-learn's names of the averages.

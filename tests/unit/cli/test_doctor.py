@@ -1,11 +1,8 @@
-"""Setting up and `pacer doctor`: the Makefile works with any make; what is missing is said first,
-and how to get it."""
+"""Setting up and `pacer doctor`: what is missing is said first, and how to get it."""
 
 import platform
-import re
 import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,27 +15,7 @@ from tests.support.cases import listed_cases
 from tests.support.cli import REPOSITORY
 from tests.support.profiles import profile
 
-MAKEFILE = REPOSITORY / "Makefile"
 obstacle = runpy.run_path(str(REPOSITORY / "check_setup.py"))["obstacle"]
-
-#: Programs of the environment that the Makefile uses.
-PROGRAMS = "dvc|pytest|ruff|ty|python"
-needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-
-
-@needs_make
-def test_programs_of_the_environment_are_named_by_their_path() -> None:
-    """GNU make 3.81, the one of macOS, looks for programs on the PATH that it was itself started
-    with."""
-    targets = re.findall(r"^([a-z-]+):.*##", MAKEFILE.read_text(), re.MULTILINE)
-    command = ["make", "--dry-run", "--always-make", "PYTHON=python3", *targets]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    lines = done.stdout.replace("\\\n", " ").splitlines()
-    bare = re.compile(rf"(?:^|[;&|({{]|\bdo\b)\s*(?:\w+=\S* )*({PROGRAMS}|pacer|pip|hf)\b")
-    assert [line for line in lines if bare.search(line)] == []
-    assert {f".venv/bin/{name}" for name in PROGRAMS.split("|")} <= set(
-        re.findall(r"\.venv/bin/\w+", done.stdout)
-    )
 
 
 def test_nothing_stands_against_a_clone_on_a_supported_machine(
