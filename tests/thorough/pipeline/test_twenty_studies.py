@@ -25,7 +25,7 @@ STUDIES = {"train": 12, "val": 3, "test": 5}
 #: its tables for ten seconds, has tests of its own.
 STAGES = ("source", "corpus", "backbones", "features", "anchor_sample", "anchor_llm", "anchors")
 STAGES += ("emphasis", "warmup", "parent", "calibrate", "findings", "decode", "reference_labels")
-SCORE = ("pacer", "score", "--records", "data/corpus/records.parquet", "--predictions")
+SCORE = ("pacer", "score-run", "--records", "data/corpus/records.parquet", "--predictions")
 SCORE += ("predictions", "--chexbert", "models/backbones/chexbert", "--without", "meteor")
 SCORE += ("--out", "metrics")
 
