@@ -28,10 +28,10 @@ from pacer.metrics.statistics.bootstrap import holm
 from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import context_mean, contexts_in
-from pacer.studies.run import finished, results_folder
+from pacer.studies.repository import Repository
+from pacer.studies.run import finished
 from pacer.studies.study import load_study
 from pacer.studies.table import collect, compare_rows, student
-from pacer.studies.worktree import Repository, git
 
 RESULTS = Path("bench/results/studies")
 PAGES = [Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md")]
@@ -72,10 +72,8 @@ Stored = Mapping[str, Any]
 
 def stored(name: str) -> dict[str, Any]:
     """Return what a study's finished runs measured, and the commits they are of."""
-    root = Path.cwd()
-    study, repository = load_study(Path("studies"), name), Repository(root)
-    state = results_folder(root)
-    runs, rows = collect(study, repository, state), dict[str, Any]()
+    study, repository = load_study(Path("studies"), name), Repository(Path.cwd())
+    runs, rows = collect(study, repository), dict[str, Any]()
     for run in runs:
         values = {
             (context, key): context_mean(run.scores, key, context)
@@ -104,8 +102,8 @@ def stored(name: str) -> dict[str, Any]:
         }
         for label, metric, one in compare_rows(study, runs, compare_repeats)[0]
     ]
-    references = [reference for _, _, reference, _ in finished(study, repository, state)]
-    commits = {git(root, "rev-parse", "--short=8", f"{one}^").strip() for one in references}
+    bases = [f"{run.commit}^" for run in finished(study, repository)]
+    commits = {repository.git("rev-parse", "--short=8", base).strip() for base in bases}
     about = {"study": name, "title": study.title, "commits": sorted(commits)}
     return about | {"rows": rows, "differences": differences}
 

@@ -25,9 +25,9 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.io import read_jsonl
 from pacer.data.schemas import of_split, read_records
 from pacer.features.store import FeatureStore
-from pacer.studies.run import finished, results_folder
+from pacer.studies.repository import Repository
+from pacer.studies.run import finished
 from pacer.studies.study import load_study
-from pacer.studies.worktree import Repository, git
 
 RECORDS, FEATURES = Path("data/corpus/records.parquet"), Path("data/features")
 RESULTS = Path("bench/results/openi")
@@ -102,9 +102,8 @@ def read_lines(folder: Path) -> pl.DataFrame:
 
 
 def main() -> None:
-    root = Path.cwd()
-    study, repository = load_study(Path("studies"), "openi"), Repository(root)
-    runs = list(finished(study, repository, results_folder(root)))
+    study, repository = load_study(Path("studies"), "openi"), Repository(Path.cwd())
+    runs = list(finished(study, repository))
     if missing := len(study.rows) * len(study.labels) - len(runs):
         raise SystemExit(f"{missing} runs are not there; `pacer study run openi` first")
     records, lines = read_records(RECORDS), Lines()
@@ -114,14 +113,13 @@ def main() -> None:
         about = {"row": row, "replicate": None, "control": "", "commitment": None}
         lines += [about | {"record_id": one, "report": text} for one, text in reports.items()]
     WORK.mkdir(parents=True, exist_ok=True)
-    for place, replicate, reference, _ in runs:
-        commit = git(root, "rev-parse", reference).strip()
-        made = WORK / commit
+    for run in runs:
+        made = WORK / run.commit
         if not made.exists():
             # not with --force: files of an earlier copy are links into DVC's cache
-            command = ["dvc", "get", "--quiet", ".", "predictions", "--rev", commit]
+            command = ["dvc", "get", "--quiet", ".", "predictions", "--rev", run.commit]
             subprocess.run([*command, "--out", str(made)], check=True)
-        lines += lines_of(study.rows[place].name, replicate, made)
+        lines += lines_of(study.rows[run.row].name, run.replicate, made)
     write_lines(lines, RESULTS)
 
 

@@ -52,6 +52,10 @@ def start_several() -> None:
     logging.getLogger("accelerate.commands.launch").setLevel(
         logging.ERROR
     )  # it warns of defaults, which are intended
+    # the processes use the code beside this script, as `run` has this one do
+    root = Path(__file__).resolve().parents[1]
+    paths = [str(root), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     sys.argv = ["accelerate-launch", "--quiet", *sys.argv]
     # Ctrl-C comes here, where a second one ends everything, instead of to torch's launcher
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")

@@ -12,6 +12,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+# DVC's queue runs stages in copies of the repository, whose own code they must use
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from pacer.config.outputs import check_folders
 from pacer.core.errors import run_cleanly
 from pacer.core.machine import prepare_environment

@@ -240,18 +240,13 @@ class Journal:
         self._file.flush()
 
 
-class Busy(PacerError):
-    """Another process holds a lock."""
-
-
 @contextmanager
 def locked(path: Path, refusal: str) -> Generator[None]:
     """Hold a lock on a file; the system releases it when the process ends for any reason.
 
     On a file system without locks, a second file names the process that holds the lock. After a
-    kill, another process of the same machine takes it over. Raises :class:`Busy`, whose message
-    begins with ``refusal``, if another process holds the lock, and a PacerError if the file cannot
-    be locked.
+    kill, another process of the same machine takes it over. Raises a PacerError if another process
+    holds the lock (its message begins with ``refusal``), or the file cannot be locked.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _acquire(path, refusal):
@@ -266,7 +261,7 @@ def _acquire(path: Path, refusal: str) -> AbstractContextManager[object]:
         # by itself, filelock uses a marker only after ENOSYS, in the place of the file
         return FileLock(path, thread_local=False, fallback_to_soft=False).acquire(timeout=0)
     except Timeout:
-        raise Busy(refusal) from None
+        raise PacerError(refusal) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise PacerError(f"{path} cannot be locked: {error.strerror}") from None
@@ -275,7 +270,7 @@ def _acquire(path: Path, refusal: str) -> AbstractContextManager[object]:
         held = SoftFileLock(marker, thread_local=False).acquire(timeout=_SECOND_TRY)
     except Timeout:
         holder = " on ".join(marker.read_text(errors="replace").split()[:2])
-        raise Busy(
+        raise PacerError(
             f"{refusal}. {marker} names process {holder or 'unknown'}; if that process has ended, "
             "delete the file"
         ) from None
@@ -283,22 +278,6 @@ def _acquire(path: Path, refusal: str) -> AbstractContextManager[object]:
         f"{path.parent} is on a file system without file locks; {marker} marks it as in use"
     )
     return held
-
-
-@contextmanager
-def awaited(path: Path, waiting: Callable[[int], object]) -> Generator[None]:
-    """Hold a lock on a file as soon as nobody else does; until then ``waiting`` is called every
-    second, with the number of calls before, and may raise. Raises a :class:`PacerError` if the file
-    cannot be locked."""
-    with ExitStack() as held:
-        for tries in count():
-            try:
-                held.enter_context(locked(path, str(path)))
-                break
-            except Busy:
-                waiting(tries)
-                time.sleep(1)
-        yield
 
 
 @contextmanager

@@ -1,63 +1,39 @@
-"""Makes the missing runs of a study, each in a git worktree, and records each as a DVC experiment.
+"""Makes the missing runs of a study with DVC's own commands.
 
-A run is done if git has an experiment whose name ends in its hash. So a study resumes where it
-stopped, and studies and rows with the same inputs share a run. DVC's run cache restores every stage
-that another run has made, so rows that differ only after some phase share the stages up to it.
-
-Any number of processes may make runs at the same time, also on several machines with one file
-system. A lock on its slot, on itself and on each stage that it makes keep a run from the others.
+One after the other, they are made in the workspace by ``dvc exp run``, where a training that was
+stopped goes on; afterwards the user's parameters and outputs are put back. Several at a time are
+made by DVC's queue, in folders of its own. A run is done if git has an experiment whose name ends
+in its key, so a study goes on where it stopped, and studies and rows that are alike share a run.
 """
 
-import shlex
-import shutil
-import threading
+import os
+import subprocess
 import time
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
-from itertools import chain, count
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from pacer.core.errors import ConfigError
-from pacer.core.io import (
-    Busy,
-    atomic_directory,
-    awaited,
-    locked,
-    parse_yaml,
-    read_json,
-    write_json,
-    write_text,
-)
-from pacer.studies.plan import PARAMS, Run, hash_of, plan
+from pacer.core.errors import ConfigError, PacerError
+from pacer.core.io import atomic_directory, write_text
+from pacer.core.machine import core_count
+from pacer.studies.plan import CODE, DEFINITION, PARAMS, Run, plan
+from pacer.studies.repository import Repository
 from pacer.studies.study import Study
-from pacer.studies.worktree import (
-    LOCK,
-    Dvc,
-    MachineShare,
-    Repository,
-    Worktree,
-    end_processes,
-    results_folder,
-    shares,
-)
 
-#: Files kept next to an experiment for tests between rows; git has only its scores.
+#: Files of a run that tests between rows read, beside its scores.
 SIGNATURE, CASES = "signature.json", "cases.parquet"
-KEPT = (CASES, SIGNATURE)
-#: File with the latest planned runs of a study.
-INDEX = "runs.json"
-#: Folder with what `dvc.lock` says of each stage that was made.
-STAGES = "stages"
+#: Tracked files that a run in the workspace changes.
+_CHANGED = (PARAMS, DEFINITION, "dvc.lock", "metrics", "baselines")
+#: Seconds between two looks at DVC's queue.
+_PERIOD = 10.0
 
 Report = Callable[[str], None]
 
 
 def run_study(
     study: Study,
-    root: Path,
+    repository: Repository,
     report: Report,
     *,
     rows: frozenset[str] = frozenset(),
@@ -66,12 +42,11 @@ def run_study(
     devices: str | None = None,
 ) -> None:
     """Make every missing run of ``study`` with the current code and parameters: of these rows and
-    replicates (empty: all), ``jobs`` at a time on ``devices``, as in
-    :func:`~pacer.studies.worktree.shares`. Raises a PacerError if a stage failed, or the study does
-    not fit the parameters; a KeyboardInterrupt after the end of all its processes if it was
-    stopped."""
+    replicates (empty: all), ``jobs`` at a time, which share the GPUs ``devices`` (names,
+    comma-separated; None: all) and the cores. Raises a PacerError if a run failed, or the study
+    does not fit the parameters."""
     for kind, given, names in (
-        ("row", rows, [r.name for r in study.rows]),
+        ("row", rows, [row.name for row in study.rows]),
         ("replicate", replicates, study.labels),
     ):
         if unknown := sorted(given - {*names}):
@@ -79,273 +54,168 @@ def run_study(
                 f"study {study.name} has no {kind} {unknown[0]!r}; its {kind}s are "
                 f"{', '.join(names)}"
             )
-    state, dvc, repository = results_folder(root), Dvc(), Repository(root)
-    for slot, _, _ in stopped(state):
-        with suppress(Busy), _locked_slot(state, slot):
-            pass
-    runs = _planned(study, repository, report)
-    write_json(state / study.name / INDEX, [_record(study, run) for run in runs])
+    _check_committed(repository)
+    runs = plan(study, repository)
+    for place, row in enumerate(study.rows):
+        if row.needs and all(run.row != place for run in runs):
+            report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
     chosen = [
         run
         for run in runs
         if (not rows or study.rows[run.row].name in rows)
         and (not replicates or run.replicate in replicates)
     ]
-    missing = _missing(chosen, repository)
+    keys = {run.key for run in chosen}
+    done = by_key(repository.experiments())
+    first = {run.key: run for run in reversed(chosen)}
+    missing = [run for run in chosen if run is first[run.key] and run.key not in done]
     if not missing:
-        report(f"{study.name}: nothing to do: all {len({run.key for run in chosen})} runs exist")
+        report(f"{study.name}: nothing to do: all {len(keys)} runs exist")
         return
-    report(f"{study.name}: {len(missing)} of {len({run.key for run in chosen})} runs are missing")
-    StudyRunner(study, repository, state, dvc, missing, report).run_all(
-        shares(devices, min(jobs, len(missing)))
-    )
-
-
-def _missing(runs: list[Run], repository: Repository) -> list[Run]:
-    """Return the first of the runs with each hash that has no experiment."""
-    done = set(map(hash_of, repository.experiments()))
-    first = {run.key: run for run in reversed(runs)}
-    return [run for run in runs if run is first[run.key] and run.key not in done]
-
-
-def _planned(study: Study, repository: Repository, report: Report) -> list[Run]:
-    """Return the runs of a study, and report the rows that have none because what they need is not
-    set."""
-    runs = plan(study, repository.read, repository.hashes)
-    for place, row in enumerate(study.rows):
-        if row.needs and all(run.row != place for run in runs):
-            report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
-    return runs
-
-
-def commands(study: Study, root: Path, report: Report) -> list[str]:
-    """Return a command for each missing run, and in a comment the lines that make stages which it
-    needs."""
-    state, repository, lines = results_folder(root), Repository(root), []
-    makers: dict[str, int] = {}
-    for line, run in enumerate(_missing(_planned(study, repository, report), repository), start=1):
-        words = ["pacer", "study", "run", study.name, "--row", study.rows[run.row].name]
-        words += ["--replicate", run.replicate] * (len(study.labels) > 1)
-        unmade = [
-            key for key in run.keys.values() if not (state / STAGES / f"{key}.json").is_file()
-        ]
-        after = sorted({makers.setdefault(key, line) for key in unmade} - {line})
-        lines.append(
-            shlex.join(words) + (f"  # after {', '.join(map(str, after))}" if after else "")
-        )
-    return lines
-
-
-@contextmanager
-def _locked_slot(state: Path, slot: str) -> Generator[Path]:
-    """Hold the folder of a slot and end what a killed study left in it. Raises a Busy if a run is
-    being made there."""
-    folder = state / "slots" / slot
-    with locked(folder.with_suffix(".lock"), f"slot {slot} is in use"):
-        end_processes(folder)
-        yield folder
-
-
-def _record(study: Study, run: Run) -> dict[str, Any]:
-    """Return what a table needs about a run, for example to decide whether published scores are
-    comparable."""
-    row, overrides = study.rows[run.row], study.overrides(run.row, run.replicate)
-    corpus, decode = run.values[PARAMS]["corpus"], run.values[PARAMS]["decode"]
-    place = {
-        "group": row.group,
-        "row": row.name,
-        "replicate": run.replicate,
-        "experiment": run.name,
-    }
-    described = {"corpus": corpus, "split": decode["split"], "limit": decode["limit"]}
-    return (
-        place
-        | {"target": row.target, "overrides": overrides, "scores": run.stages[-1].scores}
-        | described
-    )
-
-
-def finished(
-    study: Study, repository: Repository, state: Path
-) -> Iterator[tuple[int, str, str, Any]]:
-    """Yield row, replicate, reference and record of every finished run in the study's latest plan.
-
-    If the results folder was deleted, or this is another clone, the study is planned anew, with the
-    code and parameters of now.
-    """
-    index = state / study.name / INDEX
-    references = {hash_of(name): reference for name, reference in repository.experiments().items()}
-    if index.is_file():
-        records = read_json(index)
-    elif references:
-        runs = plan(study, repository.read, repository.hashes)
-        records = [_record(study, run) for run in runs]
+    report(f"{study.name}: {len(missing)} of {len(keys)} runs are missing")
+    if jobs == 1:
+        _run_in_workspace(missing, repository, report)
     else:
-        records = []
-    planned = {(record["group"], record["row"], record["replicate"]): record for record in records}
-    for label in study.labels:
-        for place, row in enumerate(study.rows):
-            record = planned.get((row.group, row.name, label))
-            if (
-                record is not None
-                and (reference := references.get(hash_of(record["experiment"]))) is not None
-            ):
-                yield place, label, reference, record
+        _run_by_queue(missing, repository, report, jobs, devices)
 
 
-def kept_files(repository: Repository, state: Path, reference: str, scores: str) -> Path:
-    """Return the folder with the signature and cases of a finished run, whose folder of scores is
-    ``scores``. If they were deleted, they are brought back from git and DVC's cache; if the cache
-    lacks the cases, so does the folder."""
-    folder = state / "runs" / reference.rpartition("/")[2]
-    if all((folder / name).is_file() for name in KEPT):
-        return folder
-    stages = parse_yaml(repository.read(LOCK, reference))["stages"].values()
-    hashes = {out["path"]: out.get("md5") for stage in stages for out in stage.get("outs", ())}
-    md5 = hashes.get(f"{scores}/{CASES}") or ""
-    cached = Path(Dvc().cache(repository.root), "files", "md5", md5[:2], md5[2:])
-    with atomic_directory(folder) as restored:
-        signature = repository.read(f"{scores}/{SIGNATURE}", reference)
-        write_text(restored / SIGNATURE, signature)
-        if cached.is_file():
-            shutil.copyfile(cached, restored / CASES)
-    return folder
+def _run_in_workspace(missing: list[Run], repository: Repository, report: Report) -> None:
+    """Make runs one after the other, and put the workspace back to what it was."""
+    try:
+        for number, run in enumerate(missing, start=1):
+            report(f"[{number}/{len(missing)}] {run.name}")
+            _run(repository, run)
+    finally:
+        with suppress(PacerError):  # DVC says what it cannot bring back
+            repository.dvc("checkout", "--allow-missing", "--quiet", *missing[0].outs)
 
 
-def stopped(state: Path) -> list[tuple[str, str, str]]:
-    """Return slot, study and experiment of every row that is being made or was interrupted."""
-    entries = (
-        (path.parent.name, read_json(path)) for path in sorted(state.glob("slots/*/row.json"))
-    )
-    return [(slot, entry["study"], entry["experiment"]) for slot, entry in entries]
-
-
-class StudyRunner:
-    """Makes the ``missing`` runs, one at a time per share of the machine. If several share a stage,
-    also with runs of other processes, one makes the stage and the others wait for it."""
-
-    def __init__(
-        self,
-        study: Study,
-        repository: Repository,
-        state: Path,
-        dvc: Dvc,
-        missing: list[Run],
-        report: Report,
-    ):
-        self._study, self._repository, self._state, self._dvc = study, repository, state, dvc
-        self._waiting, self._count, self._report = list(missing), len(missing), report
-        self._cache, self._taking, self._busy = (
-            dvc.cache(repository.root),
-            threading.Lock(),
-            list[Run](),
+def _run_by_queue(
+    missing: list[Run], repository: Repository, report: Report, jobs: int, devices: str | None
+) -> None:
+    """Make runs by DVC's queue, and wait for them. Rows that are in the queue already are not
+    queued again, unless the worker that ran them was killed: DVC shows these as running for
+    ever."""
+    states, is_working = _queue(repository)
+    known = {name for name, state in states.items() if state == "Queued" or is_working}
+    for run in missing:
+        if run.name not in known or states[run.name] not in ("Queued", "Running"):
+            _run(repository, run, "--queue")
+    _start_workers(repository, min(jobs, len(missing)), devices)
+    report("DVC's queue makes them; Ctrl-C does not end it, but `dvc queue stop --kill` does")
+    left = {run.key: run.name for run in missing}
+    idle = 0
+    while left and idle < 3:  # workers take some seconds to start
+        time.sleep(_PERIOD)
+        before, (states, is_working) = states, _queue(repository)
+        idle = 0 if is_working else idle + 1
+        for name in left.values():
+            if states.get(name) != before.get(name):
+                report(f"{name}: {states.get(name)}")
+        done = by_key(repository.experiments())
+        left = {key: name for key, name in left.items() if key not in done}
+    if left:
+        raise PacerError(
+            f"{len(left)} runs have not succeeded: {', '.join(left.values())}; `dvc queue logs "
+            "NAME` says why; repeat the command to queue them again"
         )
 
-    def run_all(self, machine: list[MachineShare]) -> None:
-        """Make all runs. The first failure is raised after the runs in progress have ended."""
-        with ThreadPoolExecutor(len(machine)) as pool:
-            workers = [pool.submit(self._work, share) for share in machine]
-            try:
-                while wait(
-                    workers, timeout=0.2
-                ).not_done:  # with polars, a wait without a timeout is uninterruptible
-                    pass
-            except KeyboardInterrupt:
-                self._drop_waiting()
-                while wait(workers, timeout=0.05).not_done:
-                    self._dvc.stop()
-                raise
-        for worker in workers:
-            worker.result()
 
-    def _work(self, share: MachineShare) -> None:
-        """Make one run after another, until none is left or one fails."""
-        while (following := self._take()) is not None:
-            number, run = following
-            label = f"[{number}/{self._count}] {self._study.rows[run.row].name}, {run.replicate}"
-            try:
-                with self._only_one(run.key, label):
-                    if run.key in map(hash_of, self._repository.experiments()):
-                        self._report(f"{label}: already completed by another process")
-                    else:
-                        with self._slot(run) as folder:
-                            self._make(run, folder, share, label)
-            except BaseException:
-                self._drop_waiting()
-                raise
-            finally:
-                with self._taking:
-                    self._busy.remove(run)
+def _run(repository: Repository, run: Run, *options: str) -> None:
+    """Let DVC make a run, or queue it; then put back the files that it changes. The stages of a
+    baseline are added to ``dvc.yaml``: in the user's, DVC would miss the outputs of baselines that
+    were never run."""
+    try:
+        if run.pipeline is not None:
+            write_text(repository.root / DEFINITION, run.pipeline)
+        repository.dvc("exp", "run", *options, *run.options, run.target)
+    finally:
+        tracked = repository.git("ls-files", "--", *_CHANGED).splitlines()
+        repository.git("checkout", "--quiet", "HEAD", "--", *tracked)
+        repository.git("clean", "--force", "-d", "--quiet", "--", *_CHANGED)
 
-    def _drop_waiting(self) -> None:
-        with self._taking:
-            self._waiting.clear()
 
-    def _take(self) -> tuple[int, Run] | None:
-        """Return a run with its number: the first that shares fewest stages with runs in progress,
-        so that few wait."""
-        with self._taking:
-            if not self._waiting:
-                return None
-            making = {key for run in self._busy for key in run.keys.values()}
-            run = min(self._waiting, key=lambda run: len(making.intersection(run.keys.values())))
-            self._waiting.remove(run)
-            self._busy.append(run)
-            return self._count - len(self._waiting), run
+def _queue(repository: Repository) -> tuple[dict[str, str], bool]:
+    """Return the state of each row of DVC's queue, by its name, and whether a worker is active."""
+    command = ["dvc", "queue", "status"]
+    done = subprocess.run(command, cwd=repository.root, capture_output=True, text=True, check=False)
+    lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    states = {words[1]: words[-1] for words in lines[1:] if len(words) > 3 and words[0] != "Worker"}
+    # DVC cannot read its queue while a worker writes it: then one is active
+    return states, done.returncode != 0 or lines[-1][:3] != ["Worker", "status:", "0"]
 
-    @contextmanager
-    def _slot(self, run: Run) -> Generator[Path]:
-        """Hold the folder of the slot in which a run was interrupted, else of an unused one."""
-        # compare without hashes: half-trained state is also usable after code edits
-        slots = {slot: name.rpartition("-")[0] for slot, _, name in stopped(self._state)}
-        resumed = [slot for slot, name in slots.items() if name == run.name.rpartition("-")[0]]
-        new = (slot for slot in map(str, count()) if slot not in slots)
-        with ExitStack() as held:
-            for slot in chain(resumed, new):
-                with suppress(Busy):
-                    folder = held.enter_context(_locked_slot(self._state, slot))
-                    break
-            yield folder
 
-    def _only_one(self, key: str, label: str) -> AbstractContextManager[None]:
-        """Hold the run or the stage with a key, as soon as no other process and no other job
-        does."""
+def _start_workers(repository: Repository, jobs: int, devices: str | None) -> None:
+    """Start workers, each with its share of the GPUs and cores."""
+    names = devices.split(",") if devices else []
+    repository.results.mkdir(parents=True, exist_ok=True)
+    environment = {"OMP_NUM_THREADS": str(max(1, core_count() // jobs))} | os.environ
+    for job in range(jobs):
+        if names:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(names[job % len(names) :: jobs])
+        # workers keep the output open, so it must not be a pipe, which a caller would wait for
+        with (repository.results / "queue.log").open("a") as log:
+            subprocess.run(
+                ["dvc", "queue", "start", "--jobs", str(job + 1)],
+                cwd=repository.root,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                check=True,
+            )
 
-        def waiting(tries: int) -> None:
-            self._dvc.check_stopped()
-            if not tries:
-                self._report(f"{label}: waiting for another run to finish it")
 
-        return awaited(self._state / STAGES / f"{key}.lock", waiting)
+def _check_committed(repository: Repository) -> None:
+    """Raise a ConfigError unless git has all that a run depends on, as it is now: a run in the
+    workspace changes it, and must not take anything of the user's with it."""
+    paths = [*CODE, *_CHANGED]
+    if changed := repository.git("status", "--porcelain", "--", *paths).splitlines():
+        raise ConfigError(
+            f"{changed[0][3:]} is not committed ({len(changed)} such files); commit what the rows "
+            "are to use, or, if a study was killed here, `git reset --hard` and `dvc checkout`"
+        )
 
-    def _make(self, run: Run, folder: Path, share: MachineShare, label: str) -> None:
-        """Make a run, keep the files that tests need, and record its experiment."""
-        started = time.monotonic()
-        tree = Worktree(self._repository, folder, self._cache, self._state / STAGES)
 
-        def report(stage: str, restored: bool) -> None:
-            self._report(f"{label}: {stage} {'restored' if restored else 'running'}")
+class Finished(NamedTuple):
+    """The experiment of a row, by its index, and a replicate. ``scores``: the folder of its scores.
+    ``is_current``: whether it was made with the code and parameters of now."""
 
-        log = self._state / "logs" / f"{run.name}.txt"
-        dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=report)
+    row: int
+    replicate: str
+    name: str
+    commit: str
+    scores: str
+    is_current: bool
 
-        def check_out() -> None:
-            dvc("checkout", "--force", "--allow-missing", *tree.outs_to_restore(run))
 
-        tree.prepare(self._study.name, run)
-        check_out()  # discards what an interrupted stage left half-made
-        for stage in run.keys:
-            with self._only_one(run.keys[stage], f"{label}: {stage}"):
-                if tree.import_stages(run):
-                    check_out()
-                if stage == run.stages[-1].name or not tree.has_stages(
-                    run, [stage]
-                ):  # the last checks all others
-                    dvc("repro", stage)
-                    tree.record(run, [stage])
-        with atomic_directory(self._state / "runs" / run.name) as beside:
-            for name in KEPT:
-                shutil.copyfile(tree.tree / run.stages[-1].scores / name, beside / name)
-        tree.save(run)
-        tree.marker.unlink()
-        self._report(f"{label}: done in {time.monotonic() - started:.0f} s, experiment {run.name}")
+def finished(study: Study, repository: Repository) -> Iterator[Finished]:
+    """Yield the experiments of a study: for each row and replicate the one with the code and
+    parameters of now, else the newest."""
+    known = repository.experiments()
+    same, newest = by_key(known), {name.rpartition("-")[0]: name for name in known}
+    for run in plan(study, repository):
+        current = same.get(run.key)
+        if name := current or newest.get(run.name.rpartition("-")[0]):
+            yield Finished(
+                run.row, run.replicate, name, known[name], run.scores, current is not None
+            )
+
+
+def by_key(names: Iterable[str]) -> dict[str, str]:
+    """Return the hash at the end of an experiment's name -> the name."""
+    return {name.rpartition("-")[2]: name for name in names}
+
+
+def kept_files(repository: Repository, experiment: Finished) -> Path:
+    """Return a folder with copies of the signature and cases of an experiment, from git and from
+    DVC's cache; without cases if the cache lacks them."""
+    folder = repository.results / "runs" / experiment.name
+    if not (folder / CASES).is_file():
+        from dvc.api import DVCFileSystem  # takes a second to import
+
+        files = DVCFileSystem(str(repository.root), rev=experiment.commit)
+        with atomic_directory(folder) as restored:
+            for file in (SIGNATURE, CASES):
+                with suppress(FileNotFoundError):
+                    files.get_file(f"{experiment.scores}/{file}", str(restored / file))
+    return folder

@@ -246,25 +246,31 @@ def stands_beside(
     table: PublishedTable,
     scores: Mapping[str, Any],
     signature: Signature,
-    record: Mapping[str, Any] | None,
+    params: Mapping[str, Any] | None,
 ) -> bool:
     """Return whether scores are of the records of the published rows, by the same measures.
-    ``record``: of the run; None for other systems' scores, whose corpus is known only by its number
+    ``params``: of the run; None for other systems' scores, whose corpus is known only by its number
     of records."""
-    corpus = (record or {}).get("corpus", {})
-    used = [
-        *map(corpus.get, ("source", "format", "limit")),
-        *map((record or {}).get, ("split", "limit")),
-    ]
     contexts = contexts_in(scores)
     counts = {context: scores[context].get("n") for context in contexts}
     has_mean = any(block.context == "mean" for block in table.blocks)
     expected = {name: n for name, n in table.records.items() if has_mean or name in contexts}
+    if params is None:
+        is_test_split = bool(expected)
+    else:
+        corpus, decode = params["corpus"], params["decode"]
+        used = (corpus["source"], corpus["format"], corpus["limit"])
+        is_test_split = used == ("files", "rg4", None) and (decode["split"], decode["limit"]) == (
+            "test",
+            None,
+        )
+    language = signature.language
     return (
-        (used == ["files", "rg4", None, "test", None] if record else bool(expected))
+        is_test_split
         and (counts == expected or not expected)
         and signature.standin_labeller is False
         and signature.convention == "llm-rg4"
-        and [*map(signature.language.get, ("target", "cleaner", "unseen_comparisons"))]
-        == [table.target, "upstream", "keep"]
+        and language.get("target") == table.target
+        and language.get("cleaner") == "upstream"
+        and language.get("unseen_comparisons") == "keep"
     )

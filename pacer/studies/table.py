@@ -6,8 +6,8 @@ values, as in the paper: all rows with the best printed value are bold, all with
 underlined.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from statistics import fmean, stdev
@@ -26,7 +26,8 @@ from pacer.metrics.signature import Signature, read_scores, scores_of
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
-from pacer.studies.plan import SCORES
+from pacer.studies.plan import PARAMS, SCORES
+from pacer.studies.repository import Repository
 from pacer.studies.run import SIGNATURE, finished, kept_files
 from pacer.studies.study import (
     PrintedValue,
@@ -36,7 +37,6 @@ from pacer.studies.study import (
     load_published,
     stands_beside,
 )
-from pacer.studies.worktree import Repository
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus
 #: first, by patient.
@@ -58,15 +58,16 @@ REPLICATES_NOTE = (
 
 class ScoredRun(NamedTuple):
     """A finished run: its row and replicate, the folder of its cases, its scores, signature and
-    record. For scores of other outputs, replicate and record are None; they are compared with every
-    replicate."""
+    parameters, and whether it was made with the code and parameters of now. For scores of other
+    outputs, replicate and parameters are None; they are compared with every replicate."""
 
     row: int
     replicate: str | None
     folder: Path
     scores: Mapping[str, Any]
     signature: Signature
-    record: Mapping[str, Any] | None
+    params: Mapping[str, Any] | None
+    is_current: bool = True
 
     @property
     def records(self) -> str | None:
@@ -169,17 +170,20 @@ class Block(NamedTuple):
     rows: Mapping[str, Sequence[PrintedValue]]
 
 
-def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
+def collect(study: Study, repository: Repository) -> list[ScoredRun]:
     """Return a study's finished runs, and the folders of its ``files`` rows; raises a DataError if
     contexts differ."""
     runs = []
-    for row, label, reference, record in finished(study, repository, state):
-        texts = [
-            repository.read(f"{record['scores']}/{name}", reference) for name in (SCORES, SIGNATURE)
-        ]
-        scores, signature = scores_of(study.rows[row].name, *map(json.loads, texts))
-        folder = kept_files(repository, state, reference, record["scores"])
-        runs.append(ScoredRun(row, label, folder, scores, signature, record))
+    for found in finished(study, repository):
+        read = partial(repository.read, found.commit)
+        row = study.rows[found.row].name
+        scores, signature = scores_of(
+            row, read(f"{found.scores}/{SCORES}"), read(f"{found.scores}/{SIGNATURE}")
+        )
+        folder = kept_files(repository, found)
+        params = read(PARAMS)
+        run = (found.row, found.replicate, folder, scores, signature, params, found.is_current)
+        runs.append(ScoredRun(*run))
     for place, row in enumerate(study.rows):
         if (
             row.files is not None
@@ -203,7 +207,7 @@ def build_table(
     differences of the rows that it names, if ``compare`` is given to test them."""
     published = load_published()[study.published] if study.published is not None else None
     comparable = (
-        [stands_beside(published, r.scores, r.signature, r.record) for r in runs]
+        [stands_beside(published, r.scores, r.signature, r.params) for r in runs]
         if published
         else []
     )
@@ -330,8 +334,10 @@ def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> 
 
 def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     """Return notes on how the numbers were made."""
-    records = [run.record for run in runs if run.record is not None]
+    params = [run.params for run in runs if run.params is not None]
     notes = []
+    if old := sorted({study.rows[run.row].name for run in runs if not run.is_current}):
+        notes.append(f"Made with other code or parameters than those of now: {', '.join(old)}.")
     if runs and study.layout == "mean":
         contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
         notes.append(f"Plain mean over the contexts {contexts}, before rounding.")
@@ -341,18 +347,17 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if len(study.labels) > 1:
         varied = ", ".join(study.replicates[0])
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
-    if records:
-        notes.append(
-            f"Scored on split {', '.join(sorted({record['split'] for record in records}))}."
-        )
-    if any(record["corpus"]["source"] == "phantom" for record in records):
+    if params:
+        splits = sorted({used["decode"]["split"] for used in params})
+        notes.append(f"Scored on split {', '.join(splits)}.")
+    if any(used["corpus"]["source"] == "phantom" for used in params):
         notes.append("Rows from this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
     for label in study.labels:
         same = [run for run in runs if run.replicate in (label, None)]
         if (
             len({_protocol(run.signature) for run in same}) > 1
-            or len({run.records for run in same if run.record}) > 1
+            or len({run.records for run in same if run.params}) > 1
         ):
             notes.append(
                 "Not all rows were scored alike (labeller, convention, target, cleaning or records "

@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from pacer.core.io import yaml_beside
-from pacer.studies.worktree import MARK
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +45,7 @@ def scores(folder, f1):
 
 
 if stage == "source":
-    write("data/source/records", Path(params["corpus"]["root"] or "code/stage.py").read_text())
+    write("data/source/records", Path(params["corpus"]["root"] or "stages/stage.py").read_text())
 elif stage == "train":
     write("models/weights", f"trained {{route}} {{seed}}")
 elif stage == "simmlm":
@@ -69,8 +68,8 @@ class TinyRepository:
     def __init__(self, folder: Path):
         self.folder, self.told = folder, folder / ".told"
         self.told.mkdir(parents=True)
-        self.write("code/stage.py", STAGE.format(told=self.told))
-        self.write("code/report.py", "")
+        self.write("stages/stage.py", STAGE.format(told=self.told))
+        self.write("pacer/code.txt", "of all stages")
         for path, text in FILES.items():
             self.write(path, text)
         self.write("params.yaml", yaml_of("micro"))
@@ -81,21 +80,13 @@ class TinyRepository:
             ignore=shutil.ignore_patterns("cache", "tmp", "config.local"),
         )
         self.git("init", "--quiet", "--initial-branch", "main")
-        self.git("add", "--all")
+        self.git("config", "user.name", "test")
+        self.git("config", "user.email", "test@localhost")
         self.commit()
 
     def commit(self) -> None:
-        self.git(
-            "-c",
-            "user.name=test",
-            "-c",
-            "user.email=test@localhost",
-            "commit",
-            "--quiet",
-            "--all",
-            "-m",
-            "state",
-        )
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "-m", "state")
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -146,11 +137,11 @@ class TinyRepository:
 
 
 def working(tiny: TinyRepository) -> list[int]:
-    """Processes that work in the study's worktrees."""
+    """Processes that work in the repository."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK, "/").startswith(str(tiny.folder)):
+            if process.cwd().startswith(str(tiny.folder)):
                 found.append(process.pid)
         except psutil.Error:
             pass

@@ -1,13 +1,12 @@
 #!/bin/bash
-# A row of a study as a Slurm job; its arguments are the command. Add partition, account and memory here.
+# A study, or a row of it, as a Slurm job; its arguments are the command. Add partition, account and memory here.
 #SBATCH --gres=gpu:1 --cpus-per-task=12
 #SBATCH --time=24:00:00 --signal=TERM@120
-#SBATCH --requeue --open-mode=append --output=row.%j.txt
-#SBATCH --kill-on-invalid-dep=yes
+#SBATCH --requeue --open-mode=append --output=study.%j.txt
 
 # srun, because --signal reaches its program and not this script; it does not take over sbatch's number of cores
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" "$@"
 status=$?
-# 130: stopped by the signal. The job goes back into the queue under the same number, so jobs that follow it still wait.
+# 130: stopped by the signal. The job goes back into the queue under the same number.
 if [ $status = 130 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit $status

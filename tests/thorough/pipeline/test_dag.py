@@ -177,22 +177,13 @@ def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Reposit
     study = (sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
     told = repository.run(*study)
     assert "beside: 1 of 1 runs are missing" in told
-    steps = [
-        line.split(": ")[-1]
-        for line in told.splitlines()
-        if line.endswith((" running", " restored"))
-    ]
-    assert steps == ["simmlm running", "simmlm_decode running", "simmlm_score running"]
+    steps = [line for line in told.splitlines() if line.startswith("Running stage")]
+    assert [step.split("'")[1] for step in steps] == ["simmlm", "simmlm_decode", "simmlm_score"]
     assert "nothing to do" in repository.run(*study)
     [name] = repository.run("dvc", "exp", "list", "--name-only").split()
     assert name.startswith("beside-simmlm-42-")
-    [reference] = repository.run("git", "for-each-ref", "--format=%(refname)", "refs/exps").split()
-    assert (
-        repository.run("git", "show", f"{reference}:dvc.yaml")
-        == (repository.folder / "dvc.yaml").read_text()
-    )
     assert repository.run("git", "status", "--porcelain").strip() == "?? studies/beside.yaml"
-    assert "WARN" not in repository.run("dvc", "exp", "apply", name)
+    repository.run("dvc", "exp", "apply", name)
     check_baseline(repository, "simmlm")
     assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
     assert ran(repository.run("dvc", "repro")) == ()

@@ -16,6 +16,7 @@ from pacer.display.tables import Table
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.studies import table as tables
+from pacer.studies.repository import Repository
 from pacer.studies.study import PUBLISHED, PublishedBlock, Study, load_published
 from pacer.studies.table import (
     ScoredRun,
@@ -26,7 +27,6 @@ from pacer.studies.table import (
     study_curve,
     write_table,
 )
-from pacer.studies.worktree import Repository
 from tests.support.cases import listed_cases
 from tests.support.studies import TinyRepository
 
@@ -39,15 +39,14 @@ SIGNATURE = {
         "unseen_comparisons": "keep",
     },
 }
-RECORD = {
-    "split": "test",
-    "limit": None,
+PARAMS = {
     "corpus": {"source": "phantom", "format": "rg4", "limit": None},
+    "decode": {"split": "test", "limit": None},
 }
-#: Signature and record of a run on the paper's data.
+#: Signature and parameters of a run on the paper's data.
 PAPER = (
     SIGNATURE | {"standin_labeller": False},
-    RECORD | {"corpus": RECORD["corpus"] | {"source": "files"}},
+    PARAMS | {"corpus": PARAMS["corpus"] | {"source": "files"}},
 )
 COUNTS = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
 
@@ -66,23 +65,23 @@ def scored(
     replicate: int | None,
     contexts: dict,
     signature: dict = SIGNATURE,
-    record: dict | None = RECORD,
+    params: dict | None = PARAMS,
 ) -> ScoredRun:
     label = None if replicate is None else str(replicate)
-    return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, Signature.of(signature), record)
+    return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, Signature.of(signature), params)
 
 
 def runs_of(case: dict) -> list[ScoredRun]:
     """The runs of a case; ``paper``: they are on the paper's data; ``worlds``: each replicate has
     other records."""
-    signature, record = PAPER if case.get("paper") else (SIGNATURE, RECORD)
+    signature, params = PAPER if case.get("paper") else (SIGNATURE, PARAMS)
     return [
         scored(
             row,
             seed,
             contexts,
             signature | ({"data": {"records": seed}} if case.get("worlds") else {}),
-            record,
+            params,
         )
         for row, seed, contexts in case["runs"]
     ]
@@ -168,13 +167,16 @@ def on_mimic(
     signature: dict | None = None,
     language: dict | None = None,
     corpus: dict | None = None,
-    **record: Any,
+    decode: dict | None = None,
 ) -> ScoredRun:
     """A run on the paper's data, but for what is given."""
     data = PAPER[0] | (signature or {}) | {"language": PAPER[0]["language"] | (language or {})}
-    described = PAPER[1] | {"corpus": PAPER[1]["corpus"] | (corpus or {})} | record
+    params = {
+        "corpus": PAPER[1]["corpus"] | (corpus or {}),
+        "decode": PAPER[1]["decode"] | (decode or {}),
+    }
     return scored(
-        row, 1, {context: {"f1": 0.5, "n": count} for context, count in n.items()}, data, described
+        row, 1, {context: {"f1": 0.5, "n": count} for context, count in n.items()}, data, params
     )
 
 
@@ -210,11 +212,11 @@ def test_only_runs_on_the_papers_own_data_stand_beside_the_published_rows(
 
 def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
     rows = [{"name": "theirs", "files": "theirs"}]
-    theirs = on_mimic()._replace(record=None, replicate=None)
+    theirs = on_mimic()._replace(params=None, replicate=None)
     table, _ = build_table(study(rows=rows, metrics=["f1"], published="components"), [theirs])
     assert [heading for heading, _ in blocks(table)] == ["", "Components (published)"]
     fewer = on_mimic(n={"sn": 2000}, language={"target": "findings"})._replace(
-        record=None, replicate=None
+        params=None, replicate=None
     )
     settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
     assert any("not shown" in note for note in build_table(settings, [fewer])[0].notes)
@@ -254,9 +256,7 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
     settings = study(rows=rows, metrics=["f1"], notes=["No row here for Base: nobody has it."])
     write_json(tiny.folder / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
     write_json(tiny.folder / "data/external/theirs/signature.json", SIGNATURE)
-    table, _ = build_table(
-        settings, collect(settings, Repository(tiny.folder), tiny.folder / "state")
-    )
+    table, _ = build_table(settings, collect(settings, Repository(tiny.folder)))
     assert blocks(table) == [("", {"ours": ["–"], "theirs": ["0.250"], "absent": ["–"]})]
     assert table.notes[-3:] == (
         "ours: not run yet with 1.",
@@ -266,7 +266,7 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
     write_json(tiny.folder / "data/external/absent/scores.json", {"mw": {"f1": 0.25}})
     write_json(tiny.folder / "data/external/absent/signature.json", SIGNATURE)
     with pytest.raises(DataError, match="the same contexts"):
-        collect(settings, Repository(tiny.folder), tiny.folder / "state")
+        collect(settings, Repository(tiny.folder))
 
 
 def test_both_formats_have_the_scores_and_the_differences(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""Git and DVC as studies call them."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pacer.core.errors import ConfigError, PacerError
+from pacer.core.io import parse_yaml
+
+#: Seconds that DVC and its stages have to end by themselves.
+_GRACE = 1.0
+
+
+class Repository:
+    """The git repository ``root`` in which the user works. ``results``: the folder of tables and of
+    copies of cases; git ignores it."""
+
+    def __init__(self, root: Path):
+        self.root = root.resolve()
+        self.results = self.root / "studies" / "results"
+
+    def git(self, *arguments: str) -> str:
+        """Return the output of ``git ARGUMENTS``. Raises a PacerError if it failed."""
+        done = subprocess.run(
+            ["git", *arguments], cwd=self.root, capture_output=True, check=False, text=True
+        )
+        if done.returncode:
+            raise PacerError(
+                f"git {arguments[0]} failed: {done.stderr.strip()}; run studies from the root of a "
+                "git repository with a commit"
+            )
+        return done.stdout
+
+    def dvc(self, *arguments: str) -> None:
+        """Run ``dvc ARGUMENTS``, which prints what it does. If this process is interrupted, DVC and
+        its stages end. Raises a PacerError if DVC failed."""
+        if shutil.which("dvc") is None:
+            raise ConfigError(
+                "the command `dvc` is not on the PATH; add the environment's bin folder to it"
+            )
+        process = subprocess.Popen(["dvc", *arguments], cwd=self.root, stdin=subprocess.DEVNULL)
+        try:
+            process.wait()
+        except BaseException:
+            end_processes(process.pid)
+            raise
+        if process.returncode:
+            raise PacerError(
+                f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); its output is "
+                "above"
+            )
+
+    def experiments(self) -> dict[str, str]:
+        """Return the name of each experiment, the oldest first -> its commit; `dvc exp list
+        --all-commits` lists them."""
+        form = "--format=%(refname) %(objectname)"
+        lines = self.git("for-each-ref", "--sort=committerdate", form, "refs/exps").splitlines()
+        found = (line.split() for line in lines)
+        return {ref.split("/")[4]: commit for ref, commit in found if ref.count("/") == 4}
+
+    def read(self, commit: str, path: str) -> Any:
+        """Return the content of a YAML or JSON file of an experiment."""
+        return parse_yaml(self.git("show", f"{commit}:{path}"))
+
+
+def end_processes(pid: int) -> None:
+    """Terminate a process and all that it started, and kill those that remain after a second."""
+    parent = psutil.Process(pid)
+    family = [parent, *parent.children(recursive=True)]
+    for process in family:
+        process.terminate()
+    for process in psutil.wait_procs(family, timeout=_GRACE)[1]:
+        process.kill()
