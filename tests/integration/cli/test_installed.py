@@ -89,7 +89,7 @@ for arguments in json.loads(sys.argv[1]):
         assert not end.code, end.code
 import pacer
 texts = {TEXTS}
-pacer.compare(pacer.score(texts, texts), "one")
+pacer.compare(pacer.score(texts, texts, without=["meteor"]), "one")
 print(pacer.__file__, pacer.label(texts.values()))
 """
 
