@@ -37,7 +37,7 @@ RESULTS = Path("bench/results/studies")
 PAGES = [Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md")]
 PAGES += [Path("bench/results", f"{name}.md") for name in ("commitment", "seeds")]
 #: Scores of the reports on Open-I (bench/openi_scores.py).
-OPENI = Path("bench/results/openi/answers.md")
+OPENI = Path("bench/results/openi/scores.json")
 #: Charts by study.
 CURVES = {"commitment": Path("docs/figures/threshold.svg")}
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -278,30 +278,23 @@ def attributes(result: Stored) -> list[str]:
     return table(["Row", *heads], lines)
 
 
-def on_open_i() -> list[list[str]]:
-    """Return the cells of each line of Open-I's answers that has three or more."""
-    lines = OPENI.read_text(encoding="utf-8").splitlines()
-    cells = [line.strip("| ").split(" | ") for line in lines]
-    return [line for line in cells if len(line) > 2]
-
-
-def over_seeds(name: str, third: str, *columns: int) -> list[str]:
-    """Return means over the seeds of a row, from the lines of Open-I's answers whose third cell
-    starts so."""
-    found = [line for line in on_open_i() if line[0] == name and line[2].startswith(third)]
-    known = [[line[at].split()[0] for line in found if line[at] != "–"] for at in columns]
-    return [short(fmean(map(float, figures))) if figures else "" for figures in known]
+def over_seeds(name: str, text: str, *keys: str) -> list[str]:
+    """Return means over the seeds of a row's commitments or reports on Open-I; empty for what it
+    does not have."""
+    found = [one for one in read_json(OPENI) if (one["row"], one["text"]) == (name, text)]
+    known = [[one[key] for one in found if key in one] for key in keys]
+    return [short(fmean(values)) if values else "" for values in known]
 
 
 def radiographs(_: Stored) -> list[str]:
-    """The rows that Open-I has, as `bench/openi_scores.py` scored them there."""
+    """The rows that Open-I has, as `bench/openi_scores.py` scored them."""
     lines = []
-    for name in dict.fromkeys(line[0] for line in on_open_i() if line[2] == "report"):
+    for name in dict.fromkeys(one["row"] for one in read_json(OPENI)):
         cells = [name]
         for text in ("commitment", "report"):
-            f1, chance, other = over_seeds(name, text, 3, 4, 6)
+            f1, chance, other = over_seeds(name, text, "f1", "chance", "another_patient")
             cells += [f"{f1} ({chance})" if f1 else "", other]
-        lines.append([*cells, *over_seeds(name, ".", 5, 7)])
+        lines.append([*cells, *over_seeds(name, "report", "bleu4", "rougeL")])
     heads = ["F1 of commitments", "another's", "F1 of reports", "another's", "BLEU-4", "ROUGE-L"]
     return table(["Row, mean of three seeds (chance)", *heads], lines)
 
@@ -314,7 +307,7 @@ def components(result: Stored) -> list[str]:
         against = {base: text.rpartition(" ")[0] for one, base, text in planned if one == name}
         base = first if first in against else next(iter(against), "")
         beside = f"over {base}: " * (base not in ("", first)) + against.get(base, "")
-        real, chance = over_seeds(name, "report", 3, 4)
+        real, chance = over_seeds(name, "report", "f1", "chance")
         if real and (beside or name == first):
             own, denied = (mean_of(row[MEAN].get(key)) for key in ("f1", "report_negative_f1"))
             lines.append([name, own, beside, denied, f"{real} ({chance})"])
@@ -354,7 +347,6 @@ def main() -> None:
         result = stored(name)
         write_json(RESULTS / f"{name}.json", result)
         print(name, *result["commits"])
-        print(*rows(result), *differences(result), sep="\n")
     for name, chart in CURVES.items():
         chart.write_text(curve(name), encoding="utf-8")
     for page in PAGES:

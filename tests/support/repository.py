@@ -54,6 +54,8 @@ class Repository:
             "GIT_CONFIG_GLOBAL": os.devnull,
             "PYTHONWARNINGS": "default",
         }
+        # compiled modules are kept, as on most machines: twenty processes import the same
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     @classmethod
     def make(cls, folder: Path, *programs: Path) -> Self:

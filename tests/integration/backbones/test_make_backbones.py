@@ -1,13 +1,16 @@
 """Stand-ins side by side: a failure is one clear error, and what was finished is not trained
 again."""
 
+import multiprocessing
 import os
 import signal
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import polars as pl
 import pytest
+from torch.multiprocessing.spawn import start_processes
 
 from pacer.backbones import make_backbones
 from pacer.backbones.make_backbones import MODELS, make_standins
@@ -62,6 +65,11 @@ def make(out: Path, **settings) -> dict[str, str]:
 
 def test_the_first_error_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    # forks of one process that has imported the models; the next test starts a new one
+    imported = ["tests.support.building", "pacer.backbones.standins.language"]
+    multiprocessing.set_forkserver_preload([*imported, "pacer.backbones.standins.bert"])
+    forked = partial(start_processes, start_method="forkserver")
+    monkeypatch.setattr(make_backbones, "spawn", forked)
     changes = {role: Backbone(provider="bundled") for role in ("vision", "chexbert")}
     changes |= {"language_standin": SMALL.language_standin.model_copy(update={"steps": 10**9})}
     changes |= {"text_standin": SMALL.text_standin.model_copy(update={"texts": 1})}

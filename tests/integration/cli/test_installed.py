@@ -6,8 +6,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -79,26 +77,34 @@ def ran(
     )
 
 
-def score_and_compare(pacer: Callable[..., subprocess.CompletedProcess[str]], folder: Path) -> None:
-    """Score two systems and compare them; METEOR takes its time elsewhere."""
-    for name, changed in (("r", {}), ("one", {"b": "the heart is normal ."}), ("two", {})):
-        (folder / f"{name}.json").write_text(json.dumps(TEXTS | changed))
-    for name in ("one", "two"):
-        texts = ("--references", "r.json", "--hypotheses", f"{name}.json")
-        found = pacer("score", *texts, "--out", name, "--without", "meteor")
-        assert found.returncode == 0, found.stderr
-    found = pacer("compare", "one", "two")
-    assert found.returncode == 0 and "BLEU-4" in found.stdout, found.stderr
+#: The same for several command lines, then as in Python.
+SEVERAL = f"""
+import json, sys
+from pacer.cli import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["pacer", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+import pacer
+texts = {TEXTS}
+pacer.compare(pacer.score(texts, texts, without=["meteor"]), "one")
+print(pacer.__file__, pacer.label(texts.values()))
+"""
 
 
 def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> None:
-    score_and_compare(partial(ran, environment, tmp_path, RUN), tmp_path)
-    code = (
-        f"import pacer; t = {TEXTS}; s = pacer.score(t, t); pacer.compare(s, 'one'); "
-        "print(pacer.__file__, pacer.label(t.values()))"
-    )
-    found = ran(environment, tmp_path, code)
-    assert found.returncode == 0 and environment["PYTHONPATH"] in found.stdout, found.stderr
+    """METEOR takes its time elsewhere."""
+    for name, changed in (("r", {}), ("one", {"b": "the heart is normal ."}), ("two", {})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(TEXTS | changed))
+    texts = ("score", "--references", "r.json", "--without", "meteor", "--hypotheses")
+    one, two = ([*texts, f"{name}.json", "--out", name] for name in ("one", "two"))
+    found = ran(environment, tmp_path, RUN, *one)
+    assert found.returncode == 0, found.stderr
+    found = ran(environment, tmp_path, SEVERAL, json.dumps([two, ["compare", "one", "two"]]))
+    assert found.returncode == 0 and "BLEU-4" in found.stdout, found.stderr
+    assert environment["PYTHONPATH"] in found.stdout
 
 
 @pytest.mark.parametrize("date", ["2180-05-06", ""])

