@@ -135,8 +135,8 @@ def substitute(
     """Replace the matches of a pattern. New letters have the places of the old ones in order, from
     the start of the group that has matched; without a group, more letters than the old ones share
     their places evenly."""
-    if places is None:
-        return pattern.sub(new, text), None
+    if places is None or not pattern.search(text):
+        return pattern.sub(new, text), places
     pieces, origin, done = list[str](), list[int](), 0
     for match in pattern.finditer(text):
         start, end = match.span()
