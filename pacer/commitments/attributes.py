@@ -66,25 +66,25 @@ def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
     finding."""
     report = _BLANKS.sub(" ", report)
     mentions = [
-        m if m.polarity not in (None, "negative") else m._replace(finding="")
-        for m in find_mentions(report)
+        (start, end, "" if polarity in (None, "negative") else finding)
+        for start, end, finding, polarity, _ in find_mentions(report)
     ]
-    known: dict[str, list[Attributes]] = {
-        mention.finding: [] for mention in mentions if mention.finding
-    }
+    known: dict[str, list[Attributes]] = {finding: [] for _, _, finding in mentions if finding}
     text = _WRAP.sub(" ", report) if "\n" in report else report
     text = _END.sub("\n", text).replace("İ", "I").lower()  # "İ" would become two characters
     named: list[str] = []
     for sentence in re.finditer(r"[^\n]+", text) if known else ():
-        inside = [
-            mention for mention in mentions if sentence.start() <= mention.start < sentence.end()
-        ]
+        first, last = sentence.span()
+        inside = tuple(
+            (start - first, end - first, finding)
+            for start, end, finding in mentions
+            if first <= start < last
+        )
         named = named if _PRONOUN.match(sentence[0]) else []
-        if not any(named) and not any(mention.finding for mention in inside):
+        if not any(named) and not any(finding for _, _, finding in inside):
             continue
         said: dict[str, Attributes] = {}
-        spans = ((m.start - sentence.start(), m.end - sentence.start(), m.finding) for m in inside)
-        for findings, words in described_phrases(sentence[0], tuple(spans)):
+        for findings, words in described_phrases(sentence[0], inside):
             named = findings or named
             for finding in filter(None, named):
                 said[finding] = _united(said[finding], words) if finding in said else words

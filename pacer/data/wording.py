@@ -38,8 +38,9 @@ _RULES: dict[str, list[str]] = {
 }
 #: The rule of each group in the pattern; phrases without comparison have no group.
 _RULE_OF_GROUP = {f"rule{number}": name for number, name in enumerate(_RULES)}
+#: All phrases begin with a letter or digit, so ends of words need not be looked at.
 _PATTERN = re.compile(
-    rf"\b(?:{'|'.join(_NO_COMPARISON)}|"
+    rf"\b(?=\w)(?:{'|'.join(_NO_COMPARISON)}|"
     + "|".join(f"(?P<{group}>{'|'.join(_RULES[name])})" for group, name in _RULE_OF_GROUP.items())
     + ")"
 )

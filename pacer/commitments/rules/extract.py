@@ -10,6 +10,7 @@ paper``; ``docs/readings.md`` lists what the paper leaves open.
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -73,22 +74,19 @@ def find_mentions(report: str) -> list[Mention]:
         readings = segment_readings(segment)
         places = expanded_places(segment, located) if readings else []
         for mention, (polarity, cue) in readings:
-            named, decided = (
-                _without_blanks(report, places[one.start], places[one.end - 1] + 1)
-                for one in (mention, cue or mention)
-            )
             last = mention.row.findings or last
-            mentions += (
-                Mention(*named, finding, polarity, decided if cue else None) for finding in last
-            )
+            start, end = _place(report, mention, places)
+            decided = cue and _place(report, cue, places)
+            mentions += (Mention(start, end, finding, polarity, decided) for finding in last)
     return mentions
 
 
-def _without_blanks(report: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span without the blanks at its ends: a pattern or an abbreviation may take one
-    with it."""
-    words = report[start:end]
-    return end - len(words.lstrip()), start + len(words.rstrip())
+def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
+    """Return the place of some words of a segment in the report, without the blanks at their ends:
+    a pattern or an abbreviation may take one with it."""
+    start, end = places[words.start], places[words.end - 1] + 1
+    written = report[start:end]
+    return end - len(written.lstrip()), start + len(written.rstrip())
 
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often

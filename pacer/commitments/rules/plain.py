@@ -13,8 +13,9 @@ from functools import cache, partial
 
 from pacer.commitments.rules.table import GROUPS, expand, lines
 
-#: The place in the report of each character of a text; None if nobody asks.
-Places = list[int] | None
+#: The place in the report of each character of a text (a range, if these are the report's); None if
+#: nobody asks.
+Places = Sequence[int] | None
 
 #: A report in ASCII without these is plain already.
 _MARKS = (
@@ -152,7 +153,7 @@ def substitute(
             for number in range(len(letters))
         )
         done = end
-    return "".join([*pieces, text[done:]]), origin + places[done:]
+    return "".join([*pieces, text[done:]]), [*origin, *places[done:]]
 
 
 _TURNS, _TASK, _INDICATION, _ASIDE, _REPORT = (

@@ -142,14 +142,14 @@ class Patterns:
         for rank, pattern in self._of_mask(mask):
             for match in pattern.finditer(padded):
                 start, end = match.span()
-                comma = next((comma for comma in commas if start < comma < end - 1), None)
-                if comma is not None and not self._rows[rank].with_commas:
-                    shorter = pattern.match(
-                        padded, start, comma + 1
-                    )  # what stands before the comma may be a name
-                    if shorter is None:
-                        continue
-                    end = shorter.end()
+                if commas and not self._rows[rank].with_commas:
+                    comma = next((comma for comma in commas if start < comma < end - 1), None)
+                    if comma is not None:
+                        # what stands before the comma may be a name
+                        shorter = pattern.match(padded, start, comma + 1)
+                        if shorter is None:
+                            continue
+                        end = shorter.end()
                 hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
         free, matches = 0, []
         for start, rank, end in sorted(hits):
