@@ -49,9 +49,7 @@ _PATTERN = re.compile(
 def prior_wording(text: str) -> tuple[str, ...]:
     """Return the rules that match in a raw or cleaned report ("comparison", "unchanged", "again"),
     each once, in order of their first match."""
-    matches = _PATTERN.finditer(
-        " ".join(word.lower() for word in text.split())
-    )  # as in :func:`find_wording`
+    matches = _PATTERN.finditer(" ".join(text.split()).lower())  # as in :func:`find_wording`
     return tuple(
         dict.fromkeys(_RULE_OF_GROUP[match.lastgroup] for match in matches if match.lastgroup)
     )

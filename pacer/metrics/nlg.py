@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from operator import eq
+from operator import and_, eq
 from pathlib import Path
 from typing import NamedTuple
 
@@ -402,7 +402,6 @@ def repetition(text: str) -> float | None:
     or in a sentence that stood before; None without words. Case does not matter, and punctuation is
     compared but not counted."""
     tokens = _TOKEN.findall(text.lower())
-    counted = [token[0].isalnum() for token in tokens]
     repeated = [False] * len(tokens)
     for length, stretch in enumerate(_STRETCHES, 1):
         # the tokens that equal the one `length` before them
@@ -418,9 +417,7 @@ def repetition(text: str) -> float | None:
                 repeated[start:place] = [True] * len(sentence)
             seen.add(sentence)
             start = place + 1
-    words = sum(counted)
-    return (
-        sum(again and word for again, word in zip(repeated, counted, strict=True)) / words
-        if words
-        else None
-    )
+    is_word = [token[0].isalnum() for token in tokens]
+    if not any(is_word):
+        return None
+    return sum(map(and_, repeated, is_word)) / sum(is_word)
