@@ -282,9 +282,9 @@ def _with_pair_features(cases: pl.DataFrame) -> pl.DataFrame:
     make them."""
     if len(cases) <= _ROWS:
         return cases.hstack(_pair_features(cases))
-    # these imports take a second; the processes do not run the main module
+    # small tables need no processes, which do not run the main module
+    from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
-    from sklearn.utils.parallel import Parallel, delayed
 
     parts, slices = [], (delayed(_pair_features)(part) for part in cases.iter_slices(_ROWS))
     with Ticker("reading reports", len(cases)) as ticker:
