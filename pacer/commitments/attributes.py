@@ -8,12 +8,12 @@ course describes both.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from pacer.commitments.anchor import VALUES, Attributes
-from pacer.commitments.rules.extract import Mention, find_mentions
+from pacer.commitments.rules.extract import find_mentions
 from pacer.commitments.rules.table import Match, Patterns, Rule, expand, lines, pieces
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
@@ -35,8 +35,9 @@ def _table() -> Iterator[Rule]:
 
 TABLE = tuple(_table())
 _WORDS = Patterns(TABLE)
-#: Blanks within a line; and a line break inside a sentence, as a long line is wrapped.
-_BLANKS = re.compile(r"[^\S\n]+")
+#: Blanks within a line that are not one space; and a line break inside a sentence, as a long line
+#: is wrapped.
+_BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
 _WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
 #: Where a sentence ends: not at the period of a number or an abbreviation.
 _END = re.compile(
@@ -65,37 +66,35 @@ def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
     finding."""
     report = _BLANKS.sub(" ", report)
     mentions = [
-        m if m.polarity not in (None, "negative") else m._replace(finding="")
-        for m in find_mentions(report)
+        (start, end, "" if polarity in (None, "negative") else finding)
+        for start, end, finding, polarity, _ in find_mentions(report)
     ]
-    known: dict[str, list[Attributes]] = {
-        mention.finding: [] for mention in mentions if mention.finding
-    }
-    text = (
-        _END.sub("\n", _WRAP.sub(" ", report)).replace("İ", "I").lower()
-    )  # "İ" would become two characters
+    known: dict[str, list[Attributes]] = {finding: [] for _, _, finding in mentions if finding}
+    text = _WRAP.sub(" ", report) if "\n" in report else report
+    text = _END.sub("\n", text).replace("İ", "I").lower()  # "İ" would become two characters
     named: list[str] = []
     for sentence in re.finditer(r"[^\n]+", text) if known else ():
-        inside = [
-            mention for mention in mentions if sentence.start() <= mention.start < sentence.end()
-        ]
+        first, last = sentence.span()
+        inside = tuple(
+            (start - first, end - first, finding)
+            for start, end, finding in mentions
+            if first <= start < last
+        )
         named = named if _PRONOUN.match(sentence[0]) else []
-        if not any(named) and not any(mention.finding for mention in inside):
+        if not any(named) and not any(finding for _, _, finding in inside):
             continue
         said: dict[str, Attributes] = {}
-        for phrase, words in _described(list(_phrases(sentence, inside))):
-            named = phrase.findings or named
-            said |= {
-                finding: _united(said.get(finding, Attributes()), words)
-                for finding in filter(None, named)
-            }
+        for findings, words in described_phrases(sentence[0], inside):
+            named = findings or named
+            for finding in filter(None, named):
+                said[finding] = _united(said[finding], words) if finding in said else words
         for finding, words in said.items():
             known[finding].append(words)
     return known
 
 
 def _united(*said: Attributes) -> Attributes:
-    return Attributes(*(frozenset[str]().union(*of_kind) for of_kind in zip(*said, strict=True)))
+    return Attributes(*map(frozenset[str].union, Attributes(), *said))
 
 
 class _Phrase(NamedTuple):
@@ -108,11 +107,19 @@ class _Phrase(NamedTuple):
     words: Attributes
 
 
-def _described(phrases: list[_Phrase]) -> Iterator[tuple[_Phrase, Attributes]]:
-    """Yield each phrase of a sentence with the attributes that it gives its findings; a course that
-    a list of findings has at its end, or at its beginning before "and", holds for all of them."""
+#: Where a finding is mentioned in a sentence, from one character to another.
+_Span = tuple[int, int, str]
+
+
+@lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
+def described_phrases(
+    sentence: str, mentions: tuple[_Span, ...]
+) -> list[tuple[list[str], Attributes]]:
+    """Return the findings of each phrase of a sentence with the attributes that it gives them. A
+    course that a list of findings has at its end, or at its beginning before "and", holds for all
+    of them."""
     rows: list[list[_Phrase]] = []
-    for phrase in phrases:
+    for phrase in _phrases(sentence, mentions):
         before = rows[-1][-1] if rows and rows[-1][-1].findings and phrase.findings else None
         if before and (
             phrase.joined == "and" or ("," in phrase.joined and not _VERB.search(before.text))
@@ -120,6 +127,7 @@ def _described(phrases: list[_Phrase]) -> Iterator[tuple[_Phrase, Attributes]]:
             rows[-1].append(phrase)
         else:
             rows.append([phrase])
+    described = []
     for row in rows:
         shared = (
             row[-1].words.course
@@ -129,23 +137,23 @@ def _described(phrases: list[_Phrase]) -> Iterator[tuple[_Phrase, Attributes]]:
         first: frozenset[str] = frozenset()
         for phrase in row:
             first = first if phrase.joined == "and" else phrase.words.course
-            yield phrase, phrase.words._replace(course=phrase.words.course or shared or first)
+            course = phrase.words.course or shared or first
+            described.append((phrase.findings, phrase.words._replace(course=course)))
+    return described
 
 
-def _phrases(sentence: re.Match[str], mentions: list[Mention]) -> Iterator[_Phrase]:
+def _phrases(text: str, mentions: Sequence[_Span]) -> Iterator[_Phrase]:
     """Cut a sentence into phrases; a break inside a mention is none."""
-    text, origin = sentence[0], sentence.start()
-    spans = [(m.start - origin, m.end - origin, m.finding) for m in mentions]
     breaks = [
         cut
         for cut in _BREAK.finditer(text)
-        if not any(begin < cut.end() <= end for begin, end, _ in spans)
+        if not any(begin < cut.end() <= end for begin, end, _ in mentions)
     ]
     words = _WORDS.find(text, text.split())
     start, joined = 0, ""
     for cut in (*breaks, None):
         end = cut.start() if cut else len(text)
-        findings = [finding for begin, _, finding in spans if start <= begin < end]
+        findings = [finding for begin, _, finding in mentions if start <= begin < end]
         inside = [word for word in words if start < word.end <= end]
         if cut and not findings and _leads(text[start:end], cut, inside, words):
             continue

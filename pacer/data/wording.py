@@ -38,8 +38,9 @@ _RULES: dict[str, list[str]] = {
 }
 #: The rule of each group in the pattern; phrases without comparison have no group.
 _RULE_OF_GROUP = {f"rule{number}": name for number, name in enumerate(_RULES)}
+#: All phrases begin with a letter or digit, so ends of words need not be looked at.
 _PATTERN = re.compile(
-    rf"\b(?:{'|'.join(_NO_COMPARISON)}|"
+    rf"\b(?=\w)(?:{'|'.join(_NO_COMPARISON)}|"
     + "|".join(f"(?P<{group}>{'|'.join(_RULES[name])})" for group, name in _RULE_OF_GROUP.items())
     + ")"
 )
@@ -48,9 +49,7 @@ _PATTERN = re.compile(
 def prior_wording(text: str) -> tuple[str, ...]:
     """Return the rules that match in a raw or cleaned report ("comparison", "unchanged", "again"),
     each once, in order of their first match."""
-    matches = _PATTERN.finditer(
-        " ".join(word.lower() for word in text.split())
-    )  # as in :func:`find_wording`
+    matches = _PATTERN.finditer(" ".join(text.split()).lower())  # as in :func:`find_wording`
     return tuple(
         dict.fromkeys(_RULE_OF_GROUP[match.lastgroup] for match in matches if match.lastgroup)
     )

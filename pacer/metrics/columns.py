@@ -127,15 +127,18 @@ def metric_columns(
         where, meanings[name] = f"metrics: {name} ({origin})", f"mean of your score, {origin}"
         try:
             values = function(cases["reference"].to_list(), cases["hypothesis"].to_list())
-            numbers = np.asarray(values)
         except Exception as error:  # its message could hold a report
             file, line, *_ = extract_tb(error.__traceback__)[:2][-1]
             place = f"{type(error).__name__} ({Path(file).name}, line {line})"
             raise DataError(
                 f"{where} raised {place}; it is called once with two lists of strings"
             ) from None
-        if numbers.shape != (len(cases),) or numbers.dtype.kind not in "biuf":
+        try:
+            numbers = np.asarray(values)
             returned = f"{type(values).__name__}, {numbers.dtype}, of shape {numbers.shape}"
+        except Exception:  # of a library, which numpy cannot read
+            numbers, returned = np.array(None), _described(values)
+        if numbers.shape != (len(cases),) or numbers.dtype.kind not in "biuf":
             raise DataError(
                 f"{where}: expected {len(cases)} numbers, one for each pair of reports, got "
                 f"{returned}"
@@ -148,6 +151,20 @@ def metric_columns(
             )
         columns.append(pl.Series(name, numbers.astype(float)))
     return columns, meanings
+
+
+def _described(values: Any) -> str:
+    """Describe what numpy cannot read, without its content: a tuple of several results, or a tensor
+    of a type that numpy does not have, or with a gradient."""
+    name = type(values).__name__
+    if isinstance(values, list | tuple):
+        parts = list(dict.fromkeys(type(part).__name__ for part in values))
+        return f"{name} of {len(values)} ({', '.join(parts)})"
+    if getattr(values, "requires_grad", False):
+        return f"{name} with a gradient; return values.detach().tolist()"
+    if hasattr(values, "dtype"):
+        return f"{name}, {values.dtype}; return values.tolist()"
+    return name
 
 
 def column_scores(columns: pl.DataFrame) -> dict[str, float | None]:

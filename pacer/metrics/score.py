@@ -282,16 +282,16 @@ def _with_pair_features(cases: pl.DataFrame) -> pl.DataFrame:
     make them."""
     if len(cases) <= _ROWS:
         return cases.hstack(_pair_features(cases))
-    from sklearn.utils.parallel import (
-        Parallel,
-        delayed,
-    )  # takes a second; its processes do not run the main module
+    # small tables need no processes, which do not run the main module
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
 
     parts, slices = [], (delayed(_pair_features)(part) for part in cases.iter_slices(_ROWS))
     with Ticker("reading reports", len(cases)) as ticker:
         for part in Parallel(core_count(), return_as="generator")(slices):
             parts.append(part)
             ticker.advance(len(part))
+    get_reusable_executor().shutdown()  # the idle processes would keep their memory for minutes
     return cases.hstack(pl.concat(parts, rechunk=True))
 
 

@@ -10,6 +10,7 @@ paper``; ``docs/readings.md`` lists what the paper leaves open.
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import (
     ADDENDUM,
     expand_abbreviations,
+    expanded_places,
     located_segments,
     segments,
 )
@@ -43,6 +45,7 @@ class Mention(NamedTuple):
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
 
 
+@lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
 def extract_anchor(report: str) -> Anchor:
     """Extract the findings that a report affirms, denies or leaves uncertain; unmentioned findings
     are in no field."""
@@ -52,8 +55,8 @@ def extract_anchor(report: str) -> Anchor:
     for segment in segments(report):
         if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
             before_addendum, verdict = before_addendum | verdict, {}
-        for findings, polarity in _segment_findings(segment.strip()):
-            last = findings or last
+        for mention, (polarity, _) in segment_readings(segment.strip()):
+            last = mention.row.findings or last
             for finding in last:
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
@@ -67,33 +70,33 @@ def find_mentions(report: str) -> list[Mention]:
     contradict each other."""
     mentions: list[Mention] = []
     last: tuple[str, ...] = ()
-    for located in located_segments(report):
-        segment, origins, commas = expand_abbreviations(*located)
-        places = origins or []
-        for mention, (polarity, cue) in _segment_readings(segment, commas):
-            named, decided = (
-                _without_blanks(report, places[one.start], places[one.end - 1] + 1)
-                for one in (mention, cue or mention)
-            )
+    for segment, located in located_segments(report):
+        readings = segment_readings(segment)
+        places = expanded_places(segment, located) if readings else []
+        for mention, (polarity, cue) in readings:
             last = mention.row.findings or last
-            mentions += (
-                Mention(*named, finding, polarity, decided if cue else None) for finding in last
-            )
+            start, end = _place(report, mention, places)
+            decided = cue and _place(report, cue, places)
+            mentions += (Mention(start, end, finding, polarity, decided) for finding in last)
     return mentions
 
 
-def _without_blanks(report: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span without the blanks at its ends: a pattern or an abbreviation may take one
-    with it."""
-    words = report[start:end]
-    return end - len(words.lstrip()), start + len(words.rstrip())
+def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
+    """Return the place of some words of a segment in the report, without the blanks at their ends:
+    a pattern or an abbreviation may take one with it."""
+    start, end = places[words.start], places[words.end - 1] + 1
+    written = report[start:end]
+    return end - len(written.lstrip()), start + len(written.rstrip())
 
 
-def _segment_readings(segment: str, commas: list[int]) -> list[tuple[Match, Reading]]:
-    """Return the mentions of one segment in order, without look-alikes, with their readings."""
-    text = plain = segment
-    if "/" in segment:
-        plain = segment.replace("/", " ").replace("and or", "and/or")
+@lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
+def segment_readings(segment: str) -> list[tuple[Match, Reading]]:
+    """Return the mentions of one segment in order, without look-alikes, with their readings. Their
+    places are those in the segment without abbreviations."""
+    text, _, commas = expand_abbreviations(segment.split(), None)
+    plain = text
+    if "/" in text:
+        plain = text.replace("/", " ").replace("and or", "and/or")
     words = plain.split()
     mentions = _NAMES.find(plain, words, commas)
     if not mentions:
@@ -107,17 +110,6 @@ def _segment_readings(segment: str, commas: list[int]) -> list[tuple[Match, Read
         mentions, read_mentions(plain, mentions, _CUES.find(plain, words), commas), strict=True
     )
     return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
-
-
-@lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
-def _segment_findings(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
-    """Return the findings (none: those named last) and the polarity of each mention of one segment,
-    in order."""
-    text, _, commas = expand_abbreviations(segment.split(), None)
-    return tuple(
-        (mention.row.findings, reading.polarity)
-        for mention, reading in _segment_readings(text, commas)
-    )
 
 
 @lru_cache(maxsize=1 << 14)

@@ -13,8 +13,9 @@ from functools import cache, partial
 
 from pacer.commitments.rules.table import GROUPS, expand, lines
 
-#: The place in the report of each character of a text; None if nobody asks.
-Places = list[int] | None
+#: The place in the report of each character of a text (a range, if these are the report's); None if
+#: nobody asks.
+Places = Sequence[int] | None
 
 #: A report in ASCII without these is plain already.
 _MARKS = (
@@ -135,8 +136,8 @@ def substitute(
     """Replace the matches of a pattern. New letters have the places of the old ones in order, from
     the start of the group that has matched; without a group, more letters than the old ones share
     their places evenly."""
-    if places is None:
-        return pattern.sub(new, text), None
+    if places is None or not pattern.search(text):
+        return pattern.sub(new, text), places
     pieces, origin, done = list[str](), list[int](), 0
     for match in pattern.finditer(text):
         start, end = match.span()
@@ -152,7 +153,7 @@ def substitute(
             for number in range(len(letters))
         )
         done = end
-    return "".join([*pieces, text[done:]]), origin + places[done:]
+    return "".join([*pieces, text[done:]]), [*origin, *places[done:]]
 
 
 _TURNS, _TASK, _INDICATION, _ASIDE, _REPORT = (

@@ -2,8 +2,7 @@
 the report."""
 
 import re
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from string import punctuation
 
 from pacer.commitments.rules.plain import Places, has_any, plain, substitute
@@ -71,19 +70,32 @@ def segments(report: str) -> list[str]:
     return _END.split(_normalise(report, None)[0])
 
 
-def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
-    """Yield the words of the non-empty segments, and the place in the report of each character of
-    the words with single spaces. A space has the place of the first one that it replaces."""
-    text, origin = _normalise(report, list(range(len(report))))
-    bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
-    for first, last in list(pairwise(bounds))[::2]:
-        places: list[int] = []
-        for word in _WORD.finditer(text, first, last):
-            if places:
-                places.append(places[-1] + 1)
-            places += (origin or [])[slice(*word.span())]
-        if places:
-            yield text[first:last].split(), places
+def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield the segments that are not empty, without spaces at their ends, and the place in the
+    report of each of their characters."""
+    text, origin = _normalise(report, range(len(report)))
+    begins = 0
+    for end in (*_END.finditer(text), None):
+        segment = text[begins : end.start() if end else None].rstrip()
+        words = segment.lstrip()
+        if words and origin is not None:
+            last = begins + len(segment)
+            yield words, origin[last - len(words) : last]
+        begins = end.end() if end else 0
+
+
+def expanded_places(segment: str, places: Sequence[int]) -> Sequence[int]:
+    """Return the place in the report of each character of a segment without abbreviations. A space
+    has the place of the first one that it replaces."""
+    words = segment.split()
+    if not isinstance(places, range) or " ".join(words) != segment:
+        of_words = list[int]()
+        for word in _WORD.finditer(segment):
+            if of_words:
+                of_words.append(of_words[-1] + 1)
+            of_words += places[slice(*word.span())]
+        places = of_words
+    return expand_abbreviations(words, places)[1] or []
 
 
 def expand_abbreviations(words: list[str], places: Places) -> tuple[str, Places, list[int]]:

@@ -127,9 +127,7 @@ class Patterns:
                 for piece in choices:
                     self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
         self._candidate_rows = lru_cache(maxsize=_WORDS)(self._rows_of)
-        self._of_mask = lru_cache(maxsize=_WORDS)(
-            lambda mask: [s for s in self._searches if mask >> s[0] & 1]
-        )
+        self._of_mask = lru_cache(maxsize=_WORDS)(self._searches_of)
 
     def find(self, text: str, words: list[str], commas: Sequence[int] = ()) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without
@@ -142,14 +140,14 @@ class Patterns:
         for rank, pattern in self._of_mask(mask):
             for match in pattern.finditer(padded):
                 start, end = match.span()
-                comma = next((comma for comma in commas if start < comma < end - 1), None)
-                if comma is not None and not self._rows[rank].with_commas:
-                    shorter = pattern.match(
-                        padded, start, comma + 1
-                    )  # what stands before the comma may be a name
-                    if shorter is None:
-                        continue
-                    end = shorter.end()
+                if commas and not self._rows[rank].with_commas:
+                    comma = next((comma for comma in commas if start < comma < end - 1), None)
+                    if comma is not None:
+                        # what stands before the comma may be a name
+                        shorter = pattern.match(padded, start, comma + 1)
+                        if shorter is None:
+                            continue
+                        end = shorter.end()
                 hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
         free, matches = 0, []
         for start, rank, end in sorted(hits):
@@ -157,6 +155,15 @@ class Patterns:
                 matches.append(Match(start, end, self._rows[rank]))
                 free = end
         return matches
+
+    def _searches_of(self, mask: int) -> list[tuple[int, re.Pattern[str]]]:
+        """Return the ranks and patterns of rows, which have one bit each."""
+        rest, searches = mask & (1 << len(self._rows)) - 1, []
+        while rest:
+            rank = (rest & -rest).bit_length() - 1
+            searches.append(self._searches[rank])
+            rest &= rest - 1
+        return searches
 
     def _rows_of(self, word: str) -> int:
         """Return the rows of which a word can hold a first piece, one bit each, then those of a

@@ -118,6 +118,20 @@ class Comparison(Displayed):
         rules, notes = first_cell_changes(rows), (*notes, *self.notes)
         return Table(heads, tuple(rows), text_columns=2, rules=rules, notes=notes)
 
+    @property
+    def tested(self) -> "list[SystemDifference]":
+        """The differences, with p corrected for all scores, as in :class:`Comparisons`."""
+        return _with_first("A", {"B": self}).tested
+
+    def losses(self, max_loss: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each loss of the second system, B, as :meth:`Comparisons.losses`
+        does."""
+        return _with_first("A", {"B": self}).losses(max_loss)
+
+    def beyond(self, max_loss: Mapping[str, float]) -> list[tuple[str, bool]]:
+        """Return the losses of the second system, B, as :meth:`Comparisons.beyond` does."""
+        return _with_first("A", {"B": self}).beyond(max_loss)
+
 
 def _both(one: Difference) -> list[str]:
     """Return the cells of both scores of a difference."""
@@ -325,21 +339,24 @@ def compare(
             other: compare(baseline, run, convention=convention, resamples=resamples)
             for other, run in rest
         }
-        means = {
-            other: list(comparison.scores.values())[-1] for other, comparison in others.items()
-        }
-        keys = dict.fromkeys(key for scores in means.values() for key in scores)
-        rows = [
-            (key, other, scores[key])
-            for key in keys
-            for other, scores in means.items()
-            if key in scores
-        ]
-        corrected = holm([difference.p for *_, difference in rows])
-        tested = [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)]
-        return Comparisons(name, tested, others)
+        return _with_first(name, others)
     runs = _paired(first, second, convention)
     return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
+
+
+def _with_first(name: str, others: dict[str, Comparison]) -> Comparisons:
+    """Put the comparisons of several systems with the first together."""
+    means = {other: list(comparison.scores.values())[-1] for other, comparison in others.items()}
+    keys = dict.fromkeys(key for scores in means.values() for key in scores)
+    rows = [
+        (key, other, scores[key])
+        for key in keys
+        for other, scores in means.items()
+        if key in scores
+    ]
+    corrected = holm([difference.p for *_, difference in rows])
+    tested = [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)]
+    return Comparisons(name, tested, others)
 
 
 def compare_repeats(

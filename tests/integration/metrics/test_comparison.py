@@ -152,6 +152,9 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
         and "all 14 differences from base (Holm)" in table.notes[0]
     )
     assert repr(found).endswith(table.notes[-1])
+    two, same = alone["worse"], compare({"A": base, "B": worse}, resamples=400)
+    assert two.tested == same.tested and two.beyond({"mine": 0.0}) == same.beyond({"mine": 0.0})
+    assert two.losses({"mine": 0.0}) == same.losses({"mine": 0.0}) != []
     with pytest.raises(
         ConfigError,
         match=r"^max_loss of f1 \(--max-loss\): not a score of all systems; choose from "

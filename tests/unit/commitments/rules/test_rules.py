@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.attributes import TABLE as ATTRIBUTES
 from pacer.commitments.rules import EXTRACTORS
-from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.commitments.rules.extract import extract_anchor, find_mentions, segment_readings
 from pacer.commitments.rules.plain import without_prompt
-from pacer.commitments.rules.segments import located_segments, segments
+from pacer.commitments.rules.segments import (
+    expand_abbreviations,
+    expanded_places,
+    located_segments,
+    segments,
+)
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns, Rule, lines
 from pacer.core.io import yaml_beside
 from pacer.data.cleaning import clean_report
@@ -110,7 +115,7 @@ READ: dict[str, Callable[[str], Any]] = {
     "prompts": without_prompt,  # null: the text itself
     "paper": EXTRACTORS["paper"],
     "orders": lambda text: extract_anchor(text).polarity("pleural effusion"),
-    "segments": lambda text: [" ".join(words) for words, _ in located_segments(text)],
+    "segments": lambda text: [" ".join(one.split()) for one, _ in located_segments(text)],
 }
 
 
@@ -175,12 +180,12 @@ def test_no_span_has_blanks_at_its_ends() -> None:
 @given(st.text(alphabet="ab.;!?\n /,(1İ-", max_size=80))
 @example(" - -")  # a value, before which the rules write a sign of their own
 def test_segments_know_their_places(text: str) -> None:
-    located = [(" ".join(words), places) for words, places in located_segments(text)]
-    assert [segment for segment, _ in located] == [
-        " ".join(s.split()) for s in segments(text) if s.strip()
-    ]
+    located = list(located_segments(text))
+    assert [segment for segment, _ in located] == [s.strip() for s in segments(text) if s.strip()]
     for segment, places in located:
         assert len(segment) == len(places)
+        words, _, _ = expand_abbreviations(segment.split(), None)
+        assert len(words) == len(expanded_places(segment, places))
         for letter, place in zip(segment, places, strict=True):
             original = text[place].lower()
             read = {**dict.fromkeys("-()", ","), **dict.fromkeys("0123456789", "0")}.get(
@@ -206,6 +211,7 @@ def test_every_row_reads_its_example(row: Rule, monkeypatch: pytest.MonkeyPatch)
     found: list[Match] = []
     find = Patterns.find
     monkeypatch.setattr(Patterns, "find", lambda *text: found.extend(find(*text)) or find(*text))
+    segment_readings.cache_clear()
     find_mentions(row.example)
     assert any(match.row is row for match in found)
 
