@@ -25,7 +25,7 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.nlg import meteor_columns, with_overlap
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import score_of
-from pacer.metrics.statistics.bootstrap import Key, Summed, by_unit, differences, holm, intervals
+from pacer.metrics.statistics.halves import Key, Summed, by_unit, differences, holm, intervals
 
 BASE, REFINE, COMMIT = "Base", "Refine only", "Commit only"
 BOTH, PACER, AGREEMENT = "Refine + Commit", "PACER (+ Calibrate)", "PACER, select: agreement"
