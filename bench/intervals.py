@@ -38,6 +38,7 @@ from pacer.metrics.statistics.halves import (
     interval_and_p,
     share_interval,
     variance,
+    without_bias,
 )
 
 SEED, SPLITS, SIZES = 20261129, 1000, (10, 20, 40, 100, 300)
@@ -151,7 +152,12 @@ def numbers(kind: str) -> Population:
     return Population(draw, (Part(slice(0, 2), mean, (1,)),), 2)
 
 
-def observations(average: str, prevalence: np.ndarray, goal: float = 0.55) -> Population:
+def observations(
+    average: str,
+    prevalence: np.ndarray,
+    goal: float = 0.55,
+    sensitivity: tuple[float, float] = (0.55, 0.8),
+) -> Population:
     """F1 of labels of a cautious and a generous system, which have the same F1 of each label."""
     labels = len(prevalence)
 
@@ -159,7 +165,7 @@ def observations(average: str, prevalence: np.ndarray, goal: float = 0.55) -> Po
         size = (sets, n, labels)
         truth = rng.random(size) < prevalence * rng.choice([0.4, 1.6], (sets, n, 1))
         common, sides = rng.random(size, dtype=np.float32), []
-        for system, found in enumerate((0.55, 0.8)):
+        for system, found in enumerate(sensitivity):
             f1 = goal + effect * system
             wrong = prevalence * (2 * found / f1 - found - 1) / (1 - prevalence)
             own = rng.random(size, dtype=np.float32)
@@ -271,7 +277,7 @@ class Cell(NamedTuple):
 
 
 def cells() -> Iterator[Cell]:
-    several = np.geomspace(0.03, 0.35, 14)
+    several, steep = np.geomspace(0.03, 0.35, 14), np.geomspace(0.01, 0.4, 8)
     words_of = {
         "BLEU-4, terse against verbose": partial(words, bleu, 10, bleu_rows),
         "METEOR, terse against verbose": partial(words, meteor, 23, meteor_rows),
@@ -295,6 +301,8 @@ def cells() -> Iterator[Cell]:
         "micro-F1, 14 labels": partial(observations, "micro", several),
         "weighted F1, 14 labels": partial(observations, "weighted", several),
         f"{MACRO}, 14 labels": partial(observations, "macro", several),
+        "weighted F1, 8 labels, steep": partial(observations, "weighted", steep, 0.5, (0.5, 0.75)),
+        f"{MACRO}, 8 labels, steep": partial(observations, "macro", steep, 0.5, (0.5, 0.75)),
         "F1 of one label of .1": partial(observations, "micro", np.array([0.1])),
         "attributes, affirmed .8 / .4": attributes,
         "mean of 4 contexts, .85 of affirmed .8 / .4": partial(
@@ -434,6 +442,8 @@ def compared(
     is_printed = (
         ~np.isnan(value) & (np.min(least, axis=0) >= LEAST_UNITS) & (undefined <= MOST_UNDEFINED)
     )
+    if not population.parts[0].counted:
+        drawn_gaps = without_bias(value, drawn_gaps)
     low, high, p = interval_and_p(drawn_gaps, 1e-9)
     as_large = np.isnan(exchanged) | (np.abs(exchanged) >= np.abs(value) - 1e-9)
     old_p = (1 + as_large.sum(axis=0)) / (1 + SPLITS)

@@ -124,12 +124,15 @@ def differences(
         for key in first
     }
     units = _units(first, second)
+    counted = {name: bool(one.counted) for (_, name), one in first.items()}
     before, after = map(_with_mean, totals)
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in before}
     for key, drawn in _with_mean(gaps).items():
         value, other = float(before[key]), float(after[key])
         low = high = p = None
         if _is_shown(other - value, drawn, units[key]):
+            if not counted[key[1]]:
+                drawn = without_bias(other - value, drawn)
             ends = interval_and_p(drawn, _ROUNDING * max(abs(value), abs(other)))
             low, high, p = map(float, ends)
         counts = (
@@ -157,6 +160,21 @@ def half_differences(
         alike = (spread * ratio + other_spread / ratio) / (spread + other_spread)
     stretch = np.sqrt(np.fmax(alike, 1.0))
     return gap + stretch * (halves[1] - halves[0] - gap)
+
+
+def without_bias(gap: float | np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Move the differences in all halves ``[halves, ...]`` towards 0 where they lie farther from it
+    than the observed one, ``gap``, on average.
+
+    A score that is no share, such as a weighted F1 with rare labels, can be too high or too low
+    with few patients, and twice as much with half of them. The halves are then beyond the observed
+    difference by as much as this is beyond the true one, and are moved by twice as much. They are
+    never moved away from 0.
+    """
+    known = ~np.isnan(drawn)
+    with np.errstate(invalid="ignore"):
+        beyond = np.where(known, drawn - gap, 0).sum(axis=0) / known.sum(axis=0)
+    return drawn - 2 * np.where(beyond * gap > 0, beyond, 0)
 
 
 def variance(halves: np.ndarray) -> np.ndarray:

@@ -15,7 +15,9 @@ from pacer.metrics.statistics.halves import (
     holm,
     interval_and_p,
     intervals,
+    without_bias,
 )
+from tests.support.cases import listed_cases
 
 
 def test_scores_without_a_denominator_are_undefined():
@@ -80,6 +82,9 @@ def shares(draw: np.random.Generator, units: int, rates: tuple[float, float]) ->
             counts = draw.binomial(3, told, units)
             rows = np.stack([draw.binomial(counts, rate), counts], axis=1).astype(float)
             side[context, "s"] = Summed(rows, mean, (1,))
+            labels = draw.random((units, 9)) < np.repeat([0.3, 0.5, 0.6], 3) * rate
+            weighted = partial(averaged, ratio="f1", average="weighted")
+            side[context, "f1"] = Summed(labels.astype(float), weighted)
     return sides
 
 
@@ -89,14 +94,23 @@ def test_p_is_at_most_a_twentieth_where_the_interval_excludes_0(seed, units, spl
     first, second = shares(draw, units, tuple(draw.uniform(0.3, 1, 2)))
     there = differences(first, second, splits, seed)
     back = differences(second, first, splits, seed)
-    for context, scores in there.items():
-        found, turned = scores["s"], back[context]["s"]
+    pairs = [
+        (found, back[c][name]) for c, scores in there.items() for name, found in scores.items()
+    ]
+    for found, turned in pairs:
         assert (found.p is None) == (found.low is None) == (found.high is None)
         if found.p is not None:
             assert (found.p <= 0.05) == (found.low > 0 or found.high < 0)
             assert (turned.p, turned.low, turned.high) == pytest.approx(
                 (found.p, -found.high, -found.low)
             )
+
+
+@pytest.mark.parametrize(("gap", "centre", "expected"), listed_cases(__file__, "bias"))
+def test_halves_that_lie_too_far_from_0_are_moved_towards_it(gap, centre, expected):
+    drawn = centre + np.linspace(-0.2, 0.2, 9)
+    moved = without_bias(gap, np.append(drawn, np.nan))
+    assert moved[:-1] - drawn == pytest.approx(expected - centre) and np.isnan(moved[-1])
 
 
 @given(st.integers(0, 2**31), st.integers(1, 4))
