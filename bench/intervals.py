@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from measuring import options_of, table
 
-from pacer.metrics.clinical import averaged
+from pacer.metrics.clinical import Average, averaged
 from pacer.metrics.commitments import attribute_share
 from pacer.metrics.nlg import bleu, meteor
 from pacer.metrics.score_kinds import mean
@@ -124,7 +124,8 @@ def shares(
                         np.bincount(patient, of, sets * n).reshape(sets, n)
                         for of in (is_told & is_right, is_told)
                     ]
-        return tuple(np.stack(side, axis=-1) for side in sides)
+        first, second = (np.stack(side, axis=-1) for side in sides)
+        return first, second
 
     parts = tuple(Part(slice(2 * c, 2 * c + 2), mean, (1,)) for c in range(contexts * runs))
     return Population(draw, parts, 2 * contexts * runs)
@@ -142,7 +143,8 @@ def numbers(kind: str) -> Population:
         elif kind == "rare":  # one report in a hundred
             a, b = (rng.random(size) < 1 - 0.99**m for _ in range(2))
             b = b | (rng.random(size) < effect)
-            return tuple(np.stack([of, m], axis=-1).astype(float) for of in (a, b))
+            first, second = (np.stack([of, m], axis=-1).astype(float) for of in (a, b))
+            return first, second
         else:  # the second is .02 better, but in 2 % of the patients so much worse that it is not
             a = rng.normal(0.5, 0.2, size)
             lost = rng.random(size) < 0.02
@@ -153,7 +155,7 @@ def numbers(kind: str) -> Population:
 
 
 def observations(
-    average: str,
+    average: Average,
     prevalence: np.ndarray,
     goal: float = 0.55,
     sensitivity: tuple[float, float] = (0.55, 0.8),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.metrics.clinical import averaged
+from pacer.metrics.clinical import averaged, label_counts
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.halves import (
     LEAST_UNITS,
@@ -82,9 +82,9 @@ def shares(draw: np.random.Generator, units: int, rates: tuple[float, float]) ->
             counts = draw.binomial(3, told, units)
             rows = np.stack([draw.binomial(counts, rate), counts], axis=1).astype(float)
             side[context, "s"] = Summed(rows, mean, (1,))
-            labels = draw.random((units, 9)) < np.repeat([0.3, 0.5, 0.6], 3) * rate
+            truth, found = draw.random((2, units, 3)) < [[[0.5]], [[rate]]]
             weighted = partial(averaged, ratio="f1", average="weighted")
-            side[context, "f1"] = Summed(labels.astype(float), weighted)
+            side[context, "f1"] = Summed(label_counts(truth, found), weighted)
     return sides
 
 
