@@ -5,8 +5,8 @@
 F1 compares the findings that the rules read as present or uncertain in a report or a commitment
 with those in the reference. It counts all findings of a context together (micro) and is averaged
 over the contexts. *Chance* is the F1 of the same texts dealt to other patients, the mean of 1,000
-deals; *excess* is F1 minus the expected chance. Intervals resample patients; they apply to these
-trained models, not to other training runs.
+deals; *excess* is F1 minus the expected chance. Intervals and p values come from random halves of
+the patients; they apply to these trained models, not to other training runs.
 """
 
 from functools import cache
@@ -206,7 +206,7 @@ def difference_cells(
     for replicate in corpus.replicates(first.row):
         mine = corpus.counts(first, replicate)
         other = corpus.counts(second, None if untrained else replicate)
-        each.append(figure(differences(other, mine, resamples=1)[MEAN]["f1"].difference, "+"))
+        each.append(figure(differences(other, mine, resamples=19)[MEAN]["f1"].difference, "+"))
         ours |= {(f"{key[0]} {replicate}", key[1]): sums for key, sums in mine.items()}
         theirs |= {(f"{key[0]} {replicate}", key[1]): sums for key, sums in other.items()}
     found = differences(theirs, ours)[MEAN]

@@ -1,4 +1,4 @@
-"""Intervals of a run's scores and differences between runs, beside independent bootstraps."""
+"""Intervals of a run's scores, and differences between runs."""
 
 import json
 from dataclasses import asdict, replace
