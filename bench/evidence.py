@@ -24,8 +24,8 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.commitments import attribute_counts, attribute_share
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import CASES
-from pacer.metrics.statistics.bootstrap import holm
 from pacer.metrics.statistics.comparison import compare_repeats
+from pacer.metrics.statistics.halves import holm
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.studies.repository import Repository

@@ -4,7 +4,7 @@
 It begins with the predictions in the pipeline's format, paired strictly with their records: exactly
 one for each, none left over. Every step of scoring reads columns and adds others. The file holds
 what other evaluation packages read (``reference``, ``hypothesis``) and what `pacer compare`
-resamples.
+needs.
 """
 
 from collections import Counter

@@ -2,9 +2,9 @@
 their twins.
 
 Each finding has a verdict on whether the system looks at the right place, from rates at which
-reports affirm it, all over records whose reference affirms the finding. The intervals resample
-patients, with all changes of a patient's records together; the p values, of an effect and of none,
-are corrected for the number of findings (Holm).
+reports affirm it, all over records whose reference affirms the finding. Intervals and p values come
+from random halves of the patients, with all changes of a patient's records together; the p values,
+of an effect and of none, are corrected for the number of findings (Holm).
 """
 
 from collections.abc import Collection, Mapping
@@ -26,7 +26,7 @@ from pacer.metrics.cases import UNKNOWN, check_pairs
 from pacer.metrics.commitments import KINDS, anchor_columns, attribute_counts
 from pacer.metrics.report_files import reports_of
 from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
+from pacer.metrics.statistics.halves import Difference, Key, Summed, by_unit, differences, holm
 from pacer.metrics.statistics.intervals import Units, gains, units_of
 from pacer.probe.make import (
     COVERED,
@@ -56,7 +56,7 @@ _RESAMPLES = 5_000
 _F1 = "report_positive_f1"
 #: The comparison with another patient's reference: what a report that fits any patient would reach.
 CHANCE = "chance"
-#: Resamples of an interval of a gain; a probe has one for each kind of twin and score.
+#: Splits for an interval of a gain; a probe has one for each kind of twin and score.
 _FEWER_RESAMPLES = 2_000
 
 
@@ -166,7 +166,7 @@ def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFra
 def _differences(
     pairs: Mapping[tuple[str, str], pl.DataFrame], units: Units
 ) -> dict[tuple[str, str], Difference]:
-    """Compare the two changes of each effect, on the same resamples of patients."""
+    """Compare the two changes of each effect, on the same halves of the patients."""
     sides: tuple[dict[Key, Summed], ...] = ({}, {})
     for (finding, effect), part in pairs.items():
         for side, change in zip(sides, reversed(EFFECTS[effect]), strict=True):

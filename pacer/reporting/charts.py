@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from pacer.metrics.commitments import REPORTS, SOURCE_KINDS
-from pacer.metrics.statistics.bootstrap import Interval
+from pacer.metrics.statistics.halves import Interval
 from pacer.metrics.statistics.intervals import Reliability
 
 _STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"

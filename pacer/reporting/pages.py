@@ -18,7 +18,7 @@ from pacer.display.tables import Heading, Table
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.signature import read_result
-from pacer.metrics.statistics.bootstrap import Interval
+from pacer.metrics.statistics.halves import Interval
 from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
 from pacer.probe.use import (
     CHANCE,

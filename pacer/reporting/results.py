@@ -22,7 +22,7 @@ from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
 from pacer.display.numbers import number
 from pacer.metrics.signature import Signature, read_result
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS, PERCENT, too_few
+from pacer.metrics.statistics.halves import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
 from pacer.reporting.marks import Span, Statement, spans, statements
@@ -68,13 +68,14 @@ class Results:
     def resampling(self) -> str:
         """How the intervals were made, in words."""
         intervals = self.intervals
-        samples, units = (
-            number(intervals.resamples),
-            f"{number(intervals.units)} {UNITS[intervals.unit]}",
-        )
+        units = UNITS[intervals.unit]
+        note = f" {intervals.note}." if intervals.note else ""
         if intervals.units < LEAST_UNITS:
-            return f"{too_few(intervals.units, UNITS[intervals.unit]).capitalize()}."
-        return f"Intervals: {PERCENT}, percentiles of {samples} bootstrap samples of the {units}."
+            return f"No intervals: {too_few(intervals.units, units)}.{note}"
+        return (
+            f"Intervals: {PERCENT}, from {number(intervals.resamples)} random splits of the "
+            f"{number(intervals.units)} {units} into halves.{note}"
+        )
 
 
 def read_results(

@@ -15,7 +15,7 @@ from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
-from pacer.metrics.statistics.bootstrap import PERCENT, Interval
+from pacer.metrics.statistics.halves import PERCENT, Interval
 from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores
 
 CONTROLS = {

@@ -18,8 +18,14 @@ from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.commitments import is_read
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.intervals import group_scores, label_intervals, reliability, warnings
+from pacer.metrics.statistics.halves import LEAST_UNITS
+from pacer.metrics.statistics.intervals import (
+    UNITS,
+    group_scores,
+    label_intervals,
+    reliability,
+    warnings,
+)
 from pacer.reporting import charts, score_tables
 from pacer.reporting.html import render
 from pacer.reporting.results import ExampleCase, Results, example_cases
@@ -216,7 +222,7 @@ def groups(results: Results) -> Section | None:
         group_scores(results.cases, results.convention, results.signature.groups),
         "F1 by view, and by the text columns of the file score.columns, over all contexts "
         f"together; groups differ in their findings, and those with fewer than {LEAST_UNITS} "
-        "resampled units have no interval.",
+        f"{UNITS[results.intervals.unit]} have no interval.",
     )
     parts = [TableBlock("groups", _with_resampling(table, results))]
     return Section("groups", "By group", parts) if table.rows else None

@@ -23,7 +23,7 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.score_kinds import Direction
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature, read_scores, scores_of
-from pacer.metrics.statistics.bootstrap import Difference, holm
+from pacer.metrics.statistics.halves import Difference, holm
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
 from pacer.studies.plan import PARAMS, SCORES
@@ -45,10 +45,10 @@ Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
 ENOUGH = 3
 _HOLM = "p (Holm) is corrected for the number of rows tested for each score."
 PATIENTS_NOTE = (
-    "Differences are between means over all contexts and replicates. Intervals use the paired "
-    "bootstrap, p values approximate randomization, each with 10,000 resamples of patients with "
-    f"all their records (of examinations if patients are unknown). {_HOLM} The results generalise "
-    "to other patients, not to retrained models."
+    "Differences are between means over all contexts and replicates. Intervals and p values come "
+    "from 10,000 random splits into halves of the patients with all their records (of the "
+    f"examinations if patients are unknown). {_HOLM} The results generalise to other patients, not "
+    "to retrained models."
 )
 REPLICATES_NOTE = (
     "Differences are between means over all contexts, then over the replicates, which have "

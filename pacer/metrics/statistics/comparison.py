@@ -2,6 +2,7 @@
 Of several systems, each with the first: one table, one correction of p, and the losses that are
 shown."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
+import numpy as np
 import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
@@ -18,11 +20,12 @@ from pacer.metrics.cases import MEAN, check_pairs, contexts_of, row_name
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.scores import SCORES, score_of, summed_scores
 from pacer.metrics.signature import Signature, read_result, reading_notes
-from pacer.metrics.statistics import bootstrap
-from pacer.metrics.statistics.bootstrap import PERCENT, Difference, Key, Summed, differences, holm
+from pacer.metrics.statistics import halves
+from pacer.metrics.statistics.halves import PERCENT, Difference, Key, Summed, differences, holm
 from pacer.metrics.statistics.intervals import (
     UNITS,
     Intervals,
+    Units,
     context_sums,
     score_intervals,
     units_of,
@@ -51,7 +54,8 @@ class Comparison(Displayed):
     (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
     change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records
     with a value in both runs, if not all have one. ``left_out``: columns that only one run has.
-    ``is_standin``: this pipeline trained the labeller behind F1."""
+    ``is_standin``: this pipeline trained the labeller behind F1. ``grouping``: sentences on how
+    records were put together as patients."""
 
     convention: str
     unit: str
@@ -63,6 +67,7 @@ class Comparison(Displayed):
     partial: dict[str, int] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     is_standin: bool = False
+    grouping: list[str] = field(default_factory=list)
 
     @property
     def notes(self) -> list[str]:
@@ -71,9 +76,10 @@ class Comparison(Displayed):
             any(tested.counts) for scores in self.scores.values() for tested in scores.values()
         )
         least = (
-            f"an interval needs {bootstrap.LEAST_UNITS} {UNITS[self.unit]} that count in both runs"
+            f"interval and p need {halves.LEAST_UNITS} {UNITS[self.unit]} that count in both runs"
         )
         notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {least}"] * counting
+        notes += self.grouping
         notes += [
             f"{name}: compared over {n:,} of {self.records:,} records"
             for name, n in self.partial.items()
@@ -101,18 +107,14 @@ class Comparison(Displayed):
         ]
         labelled = any("f1" in scores for scores in self.scores.values())
         notes = [
-            f"{self.records:,} records, {self.units:,} {UNITS[self.unit]} resampled; "
-            f"{self.resamples:,} bootstrap samples and as many randomizations, seed "
-            f"{bootstrap.SEED}; "
+            f"{self.records:,} records; {self.resamples:,} random splits of {self.units:,} "
+            f"{UNITS[self.unit]} into halves, seed {halves.SEED}; "
             f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without a labeller'}; p "
             "values are not corrected for the number of rows"
         ]
-        if self.units < bootstrap.LEAST_UNITS:
-            few = bootstrap.too_few(self.units, f"{self.unit} ids")
-            notes.append(
-                f"{few}; p values are valid for any sample size, but only large differences can be "
-                "detected"
-            )
+        if self.units < halves.LEAST_UNITS:
+            few = halves.too_few(self.units, UNITS[self.unit])
+            notes.append(f"no intervals and no p values: {few}")
         units, change = UNITS[self.unit].capitalize(), f"{second} − {first}"
         heads = ("Context", "Score", first, second, units, change, f"{PERCENT} interval", "p")
         rules, notes = first_cell_changes(rows), (*notes, *self.notes)
@@ -180,12 +182,17 @@ class Scores(Displayed):
     @property
     def notes(self) -> list[str]:
         """How the reports were read, and what to check before trusting a score."""
-        return [*reading_notes(self.signature), *warnings(self.scores, self.cases, self.convention)]
+        units = units_of(self.cases)
+        return [
+            *reading_notes(self.signature),
+            *filter(None, [units.note]),
+            *warnings(self.scores, self.cases, self.convention),
+        ]
 
     @cached_property
     def intervals(self) -> Intervals:
-        """Bootstrap intervals (95 %) of the scores that are sums over cases; computed when first
-        asked for."""
+        """Intervals (95 %) of the scores that are sums over cases; computed when first asked
+        for."""
         return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
 
 
@@ -212,8 +219,10 @@ class Comparisons(Displayed):
     def losses(self, max_loss: Mapping[str, float]) -> list[str]:
         """Return a sentence for each system that is shown to be worse than the first: the whole
         interval of its difference is beyond the allowed loss (score -> from 0 on), an increase
-        where lower values are better. Raises a ConfigError if a system is not compared by the
-        score, or a loss is negative; a DataError if there is no interval."""
+        where lower values are better. A system that loses just the allowed has a sentence in one of
+        40 comparisons of one score; this is not corrected for several scores or systems. Raises a
+        ConfigError if a system is not compared by the score, or a loss is negative or not finite; a
+        DataError if there is no interval."""
         return [sentence for sentence, is_certain in self.beyond(max_loss) if is_certain]
 
     def beyond(self, max_loss: Mapping[str, float]) -> list[tuple[str, bool]]:
@@ -227,17 +236,18 @@ class Comparisons(Displayed):
                     f"max_loss of {key} (--max-loss): not a score of all systems; choose from "
                     f"{', '.join(known)}"
                 )
-            if not most >= 0:
+            if not 0 <= most < math.inf:
                 raise ConfigError(
-                    f"max_loss of {key} (--max-loss): expected a non-negative loss, got {most:g}"
+                    f"max_loss of {key} (--max-loss): expected a finite loss from 0 on, got "
+                    f"{most:g}"
                 )
             for system, found in (
                 (row.system, row.difference) for row in self.tested if row.score == key
             ):
                 if found.difference is None or found.low is None or found.high is None:
                     raise DataError(
-                        f"max_loss of {key} (--max-loss): {system} has no interval: the difference "
-                        "is undefined, or there are too few patients"
+                        f"max_loss of {key} (--max-loss): {system} has no interval: "
+                        f"{self._without_interval(system, found)}"
                     )
                 lower = score_of(key).better == "lower"
                 loss, least = (
@@ -251,6 +261,14 @@ class Comparisons(Displayed):
                         (f"{said}{signed(found.difference)} {interval}{doubt}", least > most)
                     )
         return sentences
+
+    def _without_interval(self, system: str, found: Difference) -> str:
+        units = UNITS[self.others[system].unit]
+        if found.difference is None:
+            return "the difference is undefined"
+        if found.units < halves.LEAST_UNITS:
+            return halves.too_few(found.units, f"{units} that count in both runs")
+        return f"the score is undefined in more than 1 % of the halves of the {units}"
 
     def table(self) -> Table:
         """Return a row for each score and system."""
@@ -266,9 +284,9 @@ class Comparisons(Displayed):
         one = next(iter(self.others.values()))
         tests = sum(row.p_holm is not None for row in self.tested)
         notes = [
-            f"{one.records:,} records, {one.units:,} {UNITS[one.unit]} resampled; context "
-            f"{list(one.scores)[-1]}; p is corrected for all {tests} differences from {self.first} "
-            "(Holm)"
+            f"{one.records:,} records; {one.resamples:,} random splits of {one.units:,} "
+            f"{UNITS[one.unit]} into halves; context {list(one.scores)[-1]}; p is corrected for "
+            f"all {tests} differences from {self.first} (Holm)"
         ]
         systems: dict[str, list[str]] = {}
         for name, other in self.others.items():
@@ -321,8 +339,9 @@ def compare(
             ``signature.json``, or folders that have them in ``metrics/``; or ``{name: system}``
             alone, the first system first.
         convention: of the F1; one with a micro or weighted headline.
-        resamples: of patients if these are known, else of examinations, else of records; see
-            :func:`~pacer.metrics.statistics.bootstrap.differences`.
+        resamples: random splits into halves, at least 19: of patients if these are known, else of
+            examinations, else of records; see
+            :func:`~pacer.metrics.statistics.halves.differences`.
 
     Raises:
         DataError: a folder has no cases, ids do not pair one to one, or labellers or references
@@ -331,6 +350,10 @@ def compare(
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
+    if resamples < halves.LEAST_SPLITS:
+        raise ConfigError(
+            f"resamples: expected at least {halves.LEAST_SPLITS} splits, got {resamples}"
+        )
     if isinstance(first, Mapping) or second is None:
         if not isinstance(first, Mapping) or second is not None or len(first) < 2:
             raise ConfigError("expected two systems, or a mapping of names to at least two systems")
@@ -366,10 +389,10 @@ def compare_repeats(
     ``runs``: folders (first, second) of each repeat. F1 uses the first run's convention. Raises as
     :func:`compare`, and a DataError if the repeats do not have the same records.
 
-    A score is the mean over runs of the mean over contexts. A patient is resampled, or exchanged
-    between the systems, with all their records in all contexts and runs, so repeats do not count as
-    additional patients. The interval and the p value therefore generalise to other patients with
-    these models, not to other models.
+    A score is the mean over runs of the mean over contexts. A patient is in one half with all their
+    records in all contexts and runs, so repeats do not count as additional patients. The
+    interval and the p value therefore generalise to other patients with these models, not to other
+    models.
     """
     convention = read_result(runs[0][0], with_scores=False).signature.convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
@@ -444,6 +467,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
             for table in (cases, other_cases)
         )
     units = units_of(cases)
+    grouping = [sentence for sentence in (units.note, _other_units(units, other_cases)) if sentence]
     absent = {*signature.left_out, *other_signature.left_out}
     known = [score.key for score in summed_scores(other_cases) if score.key not in absent]
     tested = [
@@ -463,8 +487,19 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
         partial={name: cases[name].count() for name in columns if cases[name].null_count()},
         left_out=sorted({*scores, *other_scores} - {*columns}),
         is_standin=bool(signature.standin_labeller),
+        grouping=grouping,
     )
     return _Paired(cases, (sums, other_sums), comparison)
+
+
+def _other_units(units: Units, other_cases: pl.DataFrame) -> str:
+    """Return a sentence if the second run puts records together in another way; else nothing."""
+    other = units_of(other_cases)
+    mine, theirs = UNITS[units.name], UNITS[other.name]
+    if units.name != other.name:
+        return f"the first run has ids of {mine}, the second of {theirs}; {mine} are split"
+    differ = not np.array_equal(units.codes, other.codes)
+    return f"the runs have different ids of {mine}; those of the first are used" if differ else ""
 
 
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:

@@ -1,5 +1,4 @@
-"""Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their
-intervals.
+"""Scores of ``cases.parquet`` as sums over its rows, by context and patient, and their intervals.
 
 Also F1 of groups of records (which are reported worse?), the reliability of the probabilities of
 findings (is what is stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses
@@ -21,7 +20,7 @@ from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
 from pacer.metrics.commitments import REPORTS, cells
 from pacer.metrics.score_kinds import Score, mean, mean_rows
 from pacer.metrics.scores import score_of, summed_scores
-from pacer.metrics.statistics.bootstrap import (
+from pacer.metrics.statistics.halves import (
     Difference,
     Interval,
     Key,
@@ -31,7 +30,7 @@ from pacer.metrics.statistics.bootstrap import (
     intervals,
 )
 
-#: Units that may be resampled, the coarsest first, with their names in tables.
+#: Units that may be split into halves, the coarsest first, with their names in tables.
 UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
 #: Row name for the records of all contexts together.
 POOLED = "pooled"
@@ -61,13 +60,14 @@ _CONTROL = "another_patient"
 
 @dataclass(frozen=True)
 class Intervals:
-    """``scores``: context (and ``mean``) -> score -> interval. ``unit``: what was resampled;
-    ``units``: how many."""
+    """``scores``: context (and ``mean``) -> score -> interval. ``unit``: what was split into
+    halves; ``units``: how many. ``note``: see :class:`Units`."""
 
     scores: dict[str, dict[str, Interval]]
     unit: str
     units: int
     resamples: int
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class LabelScores:
 def score_intervals(
     cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
 ) -> Intervals:
-    """Return bootstrap intervals of the scores that have sums, by context and for their mean."""
+    """Return intervals of the scores that have sums, by context and for their mean."""
     units = units_of(cases)
     scores = context_sums(cases, convention, summed_scores(cases, columns), units)
-    return Intervals(intervals(scores, resamples), units.name, units.count, resamples)
+    return Intervals(intervals(scores, resamples), units.name, units.count, resamples, units.note)
 
 
 def label_intervals(
@@ -123,22 +123,43 @@ def label_intervals(
 
 
 class Units(NamedTuple):
-    """The resampled unit, one of :data:`UNITS`; ``codes``: its index in each row ``[n]``;
-    ``count``: how many."""
+    """The unit that is split into halves, one of :data:`UNITS`; ``codes``: its index in each row
+    ``[n]``; ``count``: how many; ``without_id``: rows whose id is blank."""
 
     name: str
     codes: np.ndarray
     count: int
+    without_id: int
+
+    @property
+    def note(self) -> str:
+        """A sentence on the records whose id is blank; empty if there are none."""
+        units = UNITS[self.name]
+        return (
+            f"{self.without_id:,} of {len(self.codes):,} records have no {units[:-1]} id and count "
+            f"as {units} of their own"
+            if self.without_id
+            else ""
+        )
 
 
 def units_of(cases: pl.DataFrame) -> Units:
-    """Return the coarsest unit that is known for every record (a blank id counts as unknown)."""
-    ids = {unit: cases[f"{unit}_id"] for unit in UNITS if f"{unit}_id" in cases.columns}
-    unit = next(
-        unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all()
-    )
-    codes = ids[unit].rank("dense").to_numpy().astype(int) - 1
-    return Units(unit, codes, int(codes.max()) + 1)
+    """Return the coarsest unit that is known for any record. A record whose id is blank is a unit
+    of its own, with the others of its study if that is known."""
+    ids = {
+        unit: pl.when(_id(unit).str.strip_chars() != "").then(_id(unit))
+        for unit in UNITS
+        if f"{unit}_id" in cases.columns
+    }
+    known = cases.select(**ids)
+    names = [unit for unit in ids if known[unit].count()]
+    named = known.select(pl.coalesce(pl.format(f"{unit} {{}}", unit) for unit in names))
+    codes = named.to_series().rank("dense").to_numpy().astype(int) - 1
+    return Units(names[0], codes, int(codes.max()) + 1, known[names[0]].null_count())
+
+
+def _id(unit: str) -> pl.Expr:
+    return pl.col(f"{unit}_id").cast(pl.String)  # which a column of nulls is not
 
 
 def context_sums(

@@ -1,4 +1,4 @@
-"""Intervals of a run's scores and differences between runs, beside independent bootstraps."""
+"""Intervals of a run's scores, and differences between runs."""
 
 import json
 from dataclasses import asdict, replace
@@ -15,7 +15,6 @@ from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.commitments import states
 from pacer.metrics.nlg import meteor, meteor_columns, meteor_statistics, with_overlap
-from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.metrics.statistics.comparison import (
     Comparison,
     Comparisons,
@@ -23,6 +22,7 @@ from pacer.metrics.statistics.comparison import (
     compare,
     compare_repeats,
 )
+from pacer.metrics.statistics.halves import Difference, holm
 from pacer.metrics.statistics.intervals import label_intervals, score_intervals, units_of
 from tests.support.cases import listed_cases
 from tests.support.metrics import TALK
@@ -100,7 +100,7 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
     assert (found.unit, found.units, found.records) == ("subject", 12, 48)
     for side, folder in (("first", runs[0]), ("second", runs[1])):
         estimates = score_intervals(
-            pl.read_parquet(folder / "metrics" / "cases.parquet"), "llm-rg4", 2
+            pl.read_parquet(folder / "metrics" / "cases.parquet"), "llm-rg4", 20
         ).scores
         for context, scores in found.scores.items():
             told = {name: getattr(value, side) for name, value in scores.items()}
@@ -166,7 +166,7 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
 @pytest.mark.parametrize(("key", "ends", "most", "expected"), listed_cases(__file__, "losses"))
 def test_a_loss_is_shown_or_not(key, ends, most, expected):
     low, high = (None if end == "none" else end for end in ends)
-    row = SystemDifference(key, "one", Difference(0.5, 0.5, 0.0, low, high, 0.5), 1.0)
+    row = SystemDifference(key, "one", Difference(0.5, 0.5, 0.0, low, high, 0.5, 4), 1.0)
     compared = Comparisons("base", [row], {"one": Comparison("llm-rg4", "record", 12, 12)})
     if isinstance(expected, str):
         with pytest.raises(
@@ -228,7 +228,7 @@ def test_runs_of_other_records_are_refused(runs, change, problem):
     path = runs[1] / "metrics/cases.parquet"
     eval(change, {"cases": pl.read_parquet(path), "pl": pl}).write_parquet(path)
     with pytest.raises(DataError, match=problem):
-        compare(*runs, resamples=10)
+        compare(*runs, resamples=20)
 
 
 def test_a_run_that_earlier_code_scored_is_compared(runs):
@@ -248,6 +248,8 @@ def test_a_run_that_earlier_code_scored_is_compared(runs):
 def test_wrong_arguments_are_refused(runs, tmp_path):
     with pytest.raises(ConfigError, match="convention 'x' is not one of"):
         compare(*runs, convention="x")
+    with pytest.raises(ConfigError, match="resamples: expected at least 19 splits, got 18"):
+        compare(*runs, resamples=18)
     for wrong in (({"a": runs[0]},), (runs[0],), ({"a": runs[0], "b": runs[1]}, runs[0])):
         with pytest.raises(ConfigError, match="expected two systems, or a mapping"):
             compare(*wrong)
@@ -353,7 +355,7 @@ def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
     nobody = cases.with_columns(
         reference_labels=pl.lit([0] * 14), hypothesis_labels=pl.lit([0] * 14)
     )
-    none = label_intervals(nobody, "llm-rg4", resamples=5)
+    none = label_intervals(nobody, "llm-rg4", resamples=20)
     assert all(one.scores["f1"].value is None and set(one.f1.values()) == {None} for one in none)
 
 
@@ -363,3 +365,31 @@ def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):
     assert (
         units_of(cases.with_columns(subject_id=pl.lit(None), study_id=pl.lit(" ")))[0] == "record"
     )
+
+
+def test_a_record_without_a_patient_id_is_a_patient_of_its_own(cases: pl.DataFrame):
+    """With the others of its study; one of the 12 patients has two studies in two contexts."""
+    blank = pl.when(pl.col("study_id") != "0").then("subject_id").otherwise(pl.lit(" "))
+    units = units_of(cases.with_columns(subject_id=blank))
+    assert (units.name, units.count, units.without_id) == ("subject", 13, 2)
+    assert units.note == "2 of 48 records have no patient id and count as patients of their own"
+    unknown = units_of(cases.with_columns(subject_id=blank).drop("study_id"))
+    assert unknown.count == 14 and units_of(cases).note == ""
+    own = units.codes[(cases["study_id"] == "0").to_numpy()]
+    assert len(set(own)) == 1 and (units.codes == own[0]).sum() == 2
+
+
+def test_other_patient_ids_of_the_second_run_are_noted(runs):
+    before = compare(*runs, resamples=50)
+    assert before.grouping == []
+    path = runs[1] / "metrics/cases.parquet"
+    cases = pl.read_parquet(path)
+    for subjects, note in (
+        (pl.lit(None), "the first run has ids of patients, the second of examinations; patients"),
+        ("study_id", "the runs have different ids of patients; those of the first are used"),
+        (pl.col("subject_id").replace("3", " "), "the runs have different ids of patients"),
+    ):
+        cases.with_columns(subject_id=subjects).write_parquet(path)
+        found = compare(*runs, resamples=50)
+        assert found.scores == before.scores and found.grouping[0].startswith(note)
+        assert found.grouping[0] in found.table().notes

@@ -19,7 +19,7 @@ from pacer.metrics.columns import check_names, column_scores, names_by_kind, rea
 from pacer.metrics.score import mean_of_contexts
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import DEFAULTS
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS
+from pacer.metrics.statistics.halves import LEAST_UNITS
 from pacer.metrics.statistics.intervals import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table, score_table
 from tests.support.cases import cases, listed_cases
@@ -140,7 +140,10 @@ def test_values_are_the_scores_of_the_groups_records(
         assert one.f1.low <= one.f1.value <= one.f1.high
 
 
-def test_intervals_are_those_of_a_bootstrap_over_patients(examined: pl.DataFrame) -> None:
+def test_intervals_are_somewhat_wider_than_those_of_a_bootstrap_over_patients(
+    examined: pl.DataFrame,
+) -> None:
+    """Which are too narrow for the 31 patients with this view."""
     draw, one = np.random.default_rng(0), by_group(examined, resamples=500)["view", "PA"].f1
     labels = [
         np.array(examined[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")
@@ -154,7 +157,8 @@ def test_intervals_are_those_of_a_bootstrap_over_patients(examined: pl.DataFrame
         np.concatenate([rows[number] for number in draw.integers(0, 60, 60)]) for _ in range(200)
     )
     drawn = [efficacy(*(side[sample] for side in labels), "llm-rg4")["f1"] for sample in samples]
-    assert (one.high - one.low) / 4 == pytest.approx(np.std(drawn), rel=0.15)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    assert 1 < (one.high - one.low) / (high - low) < 1.4
 
 
 def test_small_groups_and_unknown_values(examined: pl.DataFrame) -> None:

@@ -20,7 +20,7 @@ from pacer.metrics.commitments import reading_scores
 from pacer.metrics.nlg import meteor_columns, single_line, with_overlap
 from pacer.metrics.score_kinds import Context, by_case
 from pacer.metrics.scores import LANGUAGE, SCORES, score_of
-from pacer.metrics.statistics.bootstrap import intervals
+from pacer.metrics.statistics.halves import intervals
 from pacer.metrics.statistics.intervals import context_sums, reliability, units_of
 from tests.support.cases import listed_cases
 from tests.support.metrics import efficacy, random_texts

@@ -18,7 +18,7 @@ from pacer.metrics.score import score_decoded, truth_scores, with_truth
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import SCORES
 from pacer.metrics.signature import DEFAULTS, ScoreInputs
-from pacer.metrics.statistics.bootstrap import intervals
+from pacer.metrics.statistics.halves import intervals
 from pacer.metrics.statistics.intervals import context_sums, units_of, warnings
 from tests.support.cases import listed_cases
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
-from pacer.metrics.statistics.bootstrap import Difference
+from pacer.metrics.statistics.halves import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world
 from pacer.probe.make import (

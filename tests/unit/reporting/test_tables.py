@@ -11,7 +11,7 @@ from pacer.core.errors import DataError
 from pacer.display.numbers import number, p_value, signed
 from pacer.display.tables import Heading, Table, latex_text
 from pacer.metrics.scores import scores_at
-from pacer.metrics.statistics.bootstrap import Difference, Interval
+from pacer.metrics.statistics.halves import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
 from pacer.probe.make import COVERED, ELSEWHERE, GIVEN
 from pacer.probe.use import FindingUse, SystemUse, Use, Verdict

@@ -14,7 +14,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import parse_yaml, write_json
 from pacer.display.tables import Table
 from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.bootstrap import Difference
+from pacer.metrics.statistics.halves import Difference
 from pacer.studies import table as tables
 from pacer.studies.repository import Repository
 from pacer.studies.study import PUBLISHED, PublishedBlock, Study, load_published

@@ -1,0 +1,345 @@
+"""Intervals and p values from random halves of the patients.
+
+The patients are split at random into two halves, many times, and each half is scored on its own.
+Counting every patient of a half twice, and the others not at all, varies a score as much as drawing
+other patients does, and both systems keep their own findings. The differences in all halves, in
+order, give the interval (their 2.5 and 97.5 percentiles) and the p value (how often the difference
+vanishes or turns around), so p is at most .05 exactly where the interval excludes 0. For means over
+the same records, p is that of approximate randomization. See docs/evaluation.md for how well it
+works, and ``bench/intervals.py`` for the simulation.
+
+Everything works on sums of per-case statistics, so a half is one row of a matrix product, and
+corpus-level scores cost no more than means. A patient keeps all cases in all contexts and runs: a
+patient's examinations are alike, and one examination occurs in several contexts.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv, ndtri, stdtrit
+
+from pacer.display.numbers import p_value, signed
+from pacer.metrics.cases import MEAN
+
+#: Context (or ``mean``) and score.
+Key = tuple[str, str]
+#: Level of all intervals, also as a heading, and the seed of all splits.
+LEVEL, SEED = 0.95, 0
+PERCENT = f"{100 * LEVEL:g} %"
+#: Minimum number of units (patients, if known) that count, for an interval and a p value; with
+#: fewer, the spread is unknown. Units with nothing that the score counts add nothing to the sums.
+LEAST_UNITS = 10
+#: Maximum share of halves in which a score may be undefined, for an interval and a p value.
+MOST_UNDEFINED = 0.01
+#: Minimum number of splits: with fewer, p could not reach .05.
+LEAST_SPLITS = 19
+#: Differences below this share of the scores are rounding errors.
+_ROUNDING = 1e-12
+#: Splits held in memory at a time.
+_CHUNK = 250
+
+
+class Summed(NamedTuple):
+    """A score of one context as a function of sums over units. ``rows``: ``[units, k]``; scores
+    that share them hold the same array. ``score``: sums ``[..., k]`` -> scores ``[...]``; undefined
+    ones are NaN. ``counted``: columns of the rows with the number of findings, or records, that it
+    is a share or a mean of; none: every unit counts."""
+
+    rows: np.ndarray
+    score: Callable[[np.ndarray], np.ndarray]
+    counted: tuple[int, ...] = ()
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How many findings, or records, of each unit count ``[units]``; 1 if every unit does."""
+        return self.rows[:, self.counted].sum(axis=1) if self.counted else np.ones(len(self.rows))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A score of both runs and their difference, second minus first, with its interval and
+    two-sided p value. None: undefined, too few units count, or the score is undefined in too many
+    halves. ``units``: how many count in both runs; for the mean, the fewest of a context.
+    ``counts``: what the score counts in either run."""
+
+    first: float | None
+    second: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    units: int = 0
+    counts: tuple[int | None, ...] = (None, None)
+
+    def cells(self, p: float | None, decimals: int = 3) -> tuple[str, str, str]:
+        """Return the cells for difference, interval and a p value, its own or a corrected one."""
+        ends = (self.low, self.high)
+        interval = "–" if None in ends else "…".join(signed(end, decimals) for end in ends)
+        return signed(self.difference, decimals), interval, p_value(p)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score of one run and its interval. None: undefined, too few units count, or the score is
+    undefined in too many halves."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def too_few(units: int, what: str) -> str:
+    """Say why there are no intervals and p values."""
+    return f"{units} {what} are too few; at least {LEAST_UNITS} are needed"
+
+
+def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
+    """Add up rows ``[n, k]`` by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
+    summed = np.zeros((count, rows.shape[1]))
+    np.add.at(summed, units, rows)
+    return summed
+
+
+def differences(
+    first: Mapping[Key, Summed],
+    second: Mapping[Key, Summed],
+    resamples: int = 10_000,
+    seed: int = SEED,
+) -> dict[str, dict[str, Difference]]:
+    """Compare two runs, with the same scores over the same units, in every context and in the plain
+    mean over contexts. ``resamples``: random splits into halves, at least :data:`LEAST_SPLITS`; the
+    same serve all contexts and scores."""
+    runs = (first, second)
+    stacks = [_Stack(run) for run in runs]
+    totals = [stack(stack.rows.sum(axis=0)) for stack in stacks]
+    halves = _halves(stacks, resamples, seed)
+    gaps = {
+        key: half_differences(
+            [total[key] for total in totals],
+            [half[key] for half in halves],
+            [run[key].counts.sum() for run in runs],
+        )
+        for key in first
+    }
+    units = _units(first, second)
+    counted = {name: bool(one.counted) for (_, name), one in first.items()}
+    before, after = map(_with_mean, totals)
+    result: dict[str, dict[str, Difference]] = {context: {} for context, _ in before}
+    for key, drawn in _with_mean(gaps).items():
+        value, other = float(before[key]), float(after[key])
+        low = high = p = None
+        if _is_shown(other - value, drawn, units[key]):
+            if not counted[key[1]]:
+                drawn = without_bias(other - value, drawn)
+            ends = interval_and_p(drawn, _ROUNDING * max(abs(value), abs(other)))
+            low, high, p = map(float, ends)
+        counts = (
+            int(run[key].counts.sum()) if key in run and run[key].counted else None for run in runs
+        )
+        of_runs = map(_value, (value, other, other - value))
+        result[key[0]][key[1]] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
+    return result
+
+
+def half_differences(
+    values: Sequence[np.ndarray], halves: Sequence[np.ndarray], counts: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return the differences in all halves ``[halves, ...]``, second minus first, from both runs'
+    scores ``[...]``, their scores in the halves, and what they count.
+
+    Where the runs count different numbers of findings, the differences are stretched around the
+    observed one, as if the findings of both runs varied alike (the pooled variance of a score
+    test): a run with few findings and no error among them would otherwise have no spread.
+    """
+    gap = values[1] - values[0]
+    spread, other_spread = map(variance, halves)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.asarray(counts[0] / counts[1])
+        alike = (spread * ratio + other_spread / ratio) / (spread + other_spread)
+    stretch = np.sqrt(np.fmax(alike, 1.0))
+    return gap + stretch * (halves[1] - halves[0] - gap)
+
+
+def without_bias(gap: float | np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Move the differences in all halves ``[halves, ...]`` towards 0 where they lie farther from it
+    than the observed one, ``gap``, on average.
+
+    A score that is no share, such as a weighted F1 with rare labels, can be too high or too low
+    with few patients, and twice as much with half of them. The halves are then beyond the observed
+    difference by as much as this is beyond the true one, and are moved by twice as much. They are
+    never moved away from 0.
+    """
+    known = ~np.isnan(drawn)
+    with np.errstate(invalid="ignore"):
+        beyond = np.where(known, drawn - gap, 0).sum(axis=0) / known.sum(axis=0)
+    return drawn - 2 * np.where(beyond * gap > 0, beyond, 0)
+
+
+def variance(halves: np.ndarray) -> np.ndarray:
+    """Return the variance ``[...]`` of the defined scores in the halves ``[halves, ...]``; NaN
+    without any."""
+    known = ~np.isnan(halves)
+    with np.errstate(invalid="ignore"):
+        means = np.where(known, halves, 0).sum(axis=0) / known.sum(axis=0)
+        return np.where(known, (halves - means) ** 2, 0).sum(axis=0) / known.sum(axis=0)
+
+
+def interval_and_p(
+    drawn: np.ndarray, rounding: float | np.ndarray = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return both ends of the interval and p, each ``[...]``, from the differences in all halves of
+    as many splits, ``[2 * splits, ...]``. A half without a value speaks for either side, and
+    against a difference. ``rounding``: smaller differences are 0."""
+    splits = len(drawn) // 2
+    drawn = np.where(np.abs(drawn) <= rounding, 0.0, drawn)
+    undefined = np.isnan(drawn)
+    place = int((1 - LEVEL) * (1 + splits))
+    lowest, highest = (np.where(undefined, end, drawn) for end in (-np.inf, np.inf))
+    low = np.partition(lowest, place - 1, axis=0)[place - 1]
+    high = np.partition(highest, -place, axis=0)[-place]
+    against = np.minimum((lowest <= 0).sum(axis=0), (highest >= 0).sum(axis=0))
+    return low, high, np.minimum(1.0, (1 + against) / (1 + splits))
+
+
+def intervals(
+    scores: Mapping[Key, Summed], resamples: int = 10_000, seed: int = SEED
+) -> dict[str, dict[str, Interval]]:
+    """Return intervals of one run's scores by context, and of their plain mean over contexts; all
+    scores are over the same units, and every context has the same. ``resamples``: as above.
+
+    A score between 0 and 1 for every unit has the interval of a share, :func:`share_interval`;
+    another one has the percentiles of the halves.
+    """
+    stack = _Stack(scores)
+    observed = _with_mean(stack(stack.rows.sum(axis=0)))
+    [halves] = _halves([stack], resamples, seed)
+    of_units = _with_mean({key: one.score(one.rows) for key, one in scores.items()})
+    units = _units(scores)
+    alike = _fewest({key: float(as_many(one.counts)) for key, one in scores.items()})
+    result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
+    for key, drawn in _with_mean(halves).items():
+        value, own = float(observed[key]), of_units[key]
+        low = high = None
+        if _is_shown(value, drawn, units[key]):
+            if (own < 0).any() or (own > 1).any():
+                ends = interval_and_p(drawn)[:2]
+            else:
+                ends = share_interval(value, variance(drawn), alike[key])
+            low, high = map(float, ends)
+        result[key[0]][key[1]] = Interval(_value(value), low, high)
+    return result
+
+
+def as_many(counts: np.ndarray) -> np.ndarray:
+    """Return how many units that all count alike would weigh as much as units with these counts
+    ``[units, ...]``: fewer, if few of them have most of the findings."""
+    return counts.sum(axis=0) ** 2 / np.maximum((counts**2).sum(axis=0), 1)
+
+
+def share_interval(
+    value: float | np.ndarray, spread: float | np.ndarray, units: float | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the interval of a share, or of another score between 0 and 1: the exact binomial one
+    (Clopper and Pearson) of as many independent cases as have the variance ``spread``, fewer
+    as that is estimated from few ``units``. Where it is 0, as at 0 and 1, the units are the
+    cases. After Korn and Graubard, Survey Methodology 24 (1998) 193."""
+    units = np.maximum(units, 2.0)
+    tail = (1 - LEVEL) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cases = np.where(spread > 0, value * (1 - value) / spread * (units - 1) / units, units)
+    cases = cases * (ndtri(tail) / stdtrit(units - 1, tail)) ** 2
+    hits, misses = cases * value, cases * (1 - value)
+    low = np.where(hits > 0, betaincinv(np.maximum(hits, _ROUNDING), misses + 1, tail), 0.0)
+    high = np.where(misses > 0, betaincinv(hits + 1, np.maximum(misses, _ROUNDING), 1 - tail), 1.0)
+    return low, high
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Return p values after Holm's step-down correction (Holm 1979); None is not counted as a
+    test."""
+    order = sorted((p, place) for place, p in enumerate(values) if p is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(order):
+        largest = max(largest, min(1.0, p * (len(order) - rank)))
+        adjusted[place] = largest
+    return adjusted
+
+
+class _Stack:
+    """The rows of all scores side by side, ``rows`` ``[units, k]``; those of scores that hold the
+    same array once::
+
+    precision, recall, f1     bleu1 to bleu4
+    columns 0 to 41           columns 42 to 51
+    """
+
+    def __init__(self, scores: Mapping[Key, Summed]):
+        tables = {id(one.rows): one.rows for one in scores.values()}
+        edges = np.cumsum([0, *(rows.shape[1] for rows in tables.values())])
+        span = {
+            table: slice(a, b) for table, a, b in zip(tables, edges[:-1], edges[1:], strict=True)
+        }
+        self.scores = {key: (span[id(one.rows)], one.score) for key, one in scores.items()}
+        self.rows = np.concatenate(list(tables.values()), axis=1)
+
+    def __call__(self, sums: np.ndarray) -> dict[Key, np.ndarray]:
+        """Map sums ``[..., k]`` to scores ``[...]``."""
+        return {key: score(sums[..., columns]) for key, (columns, score) in self.scores.items()}
+
+
+def _halves(stacks: Sequence[_Stack], resamples: int, seed: int) -> list[dict[Key, np.ndarray]]:
+    """Score both halves of as many random splits; the same halves for every stack."""
+    draw = np.random.default_rng(seed)
+    parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in stacks]
+    for start in range(0, resamples, _CHUNK):
+        size = (min(_CHUNK, resamples - start), len(stacks[0].rows))
+        in_half = draw.integers(0, 2, size=size).astype(float)
+        # not the total minus one half: rounding would leave something of what sums to nothing
+        both = np.concatenate([in_half, 1 - in_half])
+        for stack, scored in zip(stacks, parts, strict=True):
+            scored.append(stack(both @ stack.rows))
+    return [
+        {key: np.concatenate([part[key] for part in scored]) for key in stack.scores}
+        for stack, scored in zip(stacks, parts, strict=True)
+    ]
+
+
+def _with_mean(values: dict[Key, np.ndarray]) -> dict[Key, np.ndarray]:
+    """Add the mean over contexts, if there are several."""
+    contexts, names = (list(dict.fromkeys(part)) for part in zip(*values, strict=True))
+    if len(contexts) == 1:
+        return values
+    means = {
+        (MEAN, name): np.mean([values[context, name] for context in contexts], axis=0)
+        for name in names
+    }
+    return values | means
+
+
+def _units(*runs: Mapping[Key, Summed]) -> dict[Key, int]:
+    """Return how many units count for each score in every run."""
+    return _fewest(
+        {key: int(np.all([run[key].counts > 0 for run in runs], axis=0).sum()) for key in runs[0]}
+    )
+
+
+def _fewest(numbers: dict[Key, Any]) -> dict[Key, Any]:
+    """Add the least number of a context for the mean."""
+    least = {
+        (MEAN, name): min(number for (_, other), number in numbers.items() if other == name)
+        for _, name in numbers
+    }
+    return numbers | least
+
+
+def _is_shown(value: float, drawn: np.ndarray, units: int) -> bool:
+    """Return whether a score has an interval and a p value."""
+    undefined = np.isnan(drawn).mean()
+    return not np.isnan(value) and units >= LEAST_UNITS and undefined <= MOST_UNDEFINED
+
+
+def _value(value: float | np.ndarray) -> float | None:
+    return None if np.isnan(value) else float(value)
