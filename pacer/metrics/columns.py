@@ -5,7 +5,7 @@ Numbers become scores, in tables and comparisons too; the texts of a file become
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points, packages_distributions, version
 from pathlib import Path
 from traceback import extract_tb
@@ -17,6 +17,7 @@ import polars as pl
 from pacer.core.errors import ConfigError, DataError
 from pacer.data.tables import open_table, shown_columns
 from pacer.metrics.cases import check_pairs
+from pacer.metrics.options import Function
 
 _ID = "record_id"
 #: Names that pandas and readr give to row numbers; other programs leave them unnamed.
@@ -47,8 +48,6 @@ _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
 _MOST_VALUES = 20
 #: The entry points by which an installed package offers metrics.
 ENTRY_POINTS = "pacer.scores"
-#: References and reports in the same order, each on one line -> one number for each pair.
-Function = Callable[[list[str], list[str]], Iterable[float]]
 
 
 def read_score_columns(path: str | Path, ids: Sequence[str]) -> pl.DataFrame:

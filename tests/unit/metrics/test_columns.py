@@ -16,9 +16,9 @@ import pacer
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
 from pacer.metrics.columns import check_names, column_scores, names_by_kind, read_score_columns
+from pacer.metrics.options import DEFAULTS
 from pacer.metrics.score import mean_of_contexts
 from pacer.metrics.scores import score_of
-from pacer.metrics.signature import DEFAULTS
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.intervals import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table, score_table

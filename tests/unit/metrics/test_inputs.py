@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.metrics.cases import read_predictions
-from pacer.metrics.pairing import Protocol, pair_reports, without_repeats
+from pacer.metrics.options import Pairing
+from pacer.metrics.pairing import pair_reports, without_repeats
+from pacer.metrics.predictions import read_predictions
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
 from tests.support.cases import listed_cases
 from tests.support.repository import ROOT
@@ -29,7 +30,7 @@ def paired(
     references: Source, hypotheses: Source, **protocol: Any
 ) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
     """Reference and report of each case, and the counts of what was done."""
-    chosen = Protocol(**protocol)
+    chosen = Pairing(**protocol)
     expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
     given = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
     cases, counts = pair_reports(expected, given, chosen)
@@ -251,7 +252,7 @@ def test_a_systems_files_come_to_their_records(
         exec(RECIPES[case["recipe"]], {})
     references = reports_of("references.parquet", REFERENCE_COLUMNS, case.get("id"))
     paired, counts = pair_reports(
-        references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Protocol()
+        references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Pairing()
     )
     assert paired["report"].to_list() == [f"reference {n} ." for n in range(3)]
     assert paired["hypothesis"].to_list() == TEXTS and counts["missing_hypotheses"] == 0
@@ -275,7 +276,7 @@ def test_reports_of_all_four_contexts_come_into_one_file(tmp_path: Path, monkeyp
     exec(RECIPES["recipe 6"], {})
     references = reports_of("records.parquet", REFERENCE_COLUMNS)
     paired, _ = pair_reports(
-        references, reports_of("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Protocol()
+        references, reports_of("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Pairing()
     )
     assert paired["hypothesis"].to_list() == [
         f"{context} {text}" for context in contexts for text in TEXTS
