@@ -79,13 +79,14 @@ def score(
     Further options are in Python: help(pacer.score)."""
     _end_on_sigterm()
     terminal.check_exists(chexbert, columns, references, hypotheses)
+    from pacer.data.sources import open_source
     from pacer.metrics.calls import score as score_files
-    from pacer.metrics.report_files import id_columns
+    from pacer.metrics.read import REPORT_COLUMNS, id_columns
 
-    reference_id, hypothesis_id = id_columns(references, hypotheses, id_column)
+    tables = [open_source(path, "", REPORT_COLUMNS) for path in (references, hypotheses)]
+    reference_id, hypothesis_id = id_columns(*tables, id_column)
     result = score_files(
-        references,
-        hypotheses,
+        *tables,
         out=out,
         chexbert=chexbert,
         columns=columns,
@@ -278,7 +279,7 @@ def label(
     end) in the report, its words, and the cue that decides its polarity."""
     terminal.check_exists(file)
     from pacer.metrics.calls import label_reports
-    from pacer.metrics.report_files import REPORT_COLUMNS, reports_of
+    from pacer.metrics.read import REPORT_COLUMNS, reports_of
 
     reports = reports_of(file, REPORT_COLUMNS, report_id, report_text).rows
     if reports["id"].is_duplicated().any():

@@ -16,15 +16,16 @@ from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
 from pacer.data.schemas import read_about
+from pacer.data.sources import Source
+from pacer.data.tables import Table
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.ledger import mentions
 from pacer.metrics.options import DEFAULTS, Function, Pairing, Scoring
-from pacer.metrics.pairing import pair_reports
-from pacer.metrics.report_files import (
+from pacer.metrics.pair import pair_reports
+from pacer.metrics.read import (
     HYPOTHESIS_COLUMNS,
     REFERENCE_COLUMNS,
     Reports,
-    Source,
     reports_of,
 )
 from pacer.metrics.score import score_cases
@@ -93,7 +94,11 @@ def score(
     given = locals()  # before other names are bound
     chosen = validated({name: given[name] for name in Pairing.model_fields}, "pacer.score", Pairing)
     paths = [
-        Path(source) if isinstance(source, str | Path) else None
+        source.path
+        if isinstance(source, Table)
+        else Path(source)
+        if isinstance(source, str | Path)
+        else None
         for source in (references, hypotheses)
     ]
     if out is not None and not force:

@@ -15,13 +15,11 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
-from pacer.data.tables import open_table, shown_columns
+from pacer.data.tables import is_index, open_table, shown_columns
 from pacer.metrics.cases import check_pairs
 from pacer.metrics.options import Function
 
 _ID = "record_id"
-#: Names that pandas and readr give to row numbers; other programs leave them unnamed.
-_INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
 #: Spellings of a missing value in CSV. NaN does not count: what computed it may have failed.
 _ABSENT = [
     "",
@@ -171,12 +169,6 @@ def names_by_kind(columns: pl.DataFrame) -> dict[str, list[str]]:
     """Return the names of the columns that are ``scores`` and of those that are ``groups``."""
     scores = [column.name for column in columns if column.dtype.is_numeric()]
     return {"scores": scores, "groups": [name for name in columns.columns if name not in scores]}
-
-
-def is_index(name: str) -> bool:
-    """Return whether a column holds the row numbers that programs write: it has no name, or one of
-    theirs."""
-    return bool(_INDEX.fullmatch(name))
 
 
 def _series(name: str, values: Sequence[Any]) -> pl.Series:

@@ -12,9 +12,10 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
 from pacer.data.hygiene import ANY_RESIDUE
+from pacer.data.sources import NAME_INDEX
 from pacer.metrics.cases import PREDICTIONS, UNKNOWN, check_pairs, named
 from pacer.metrics.options import Pairing
-from pacer.metrics.report_files import ALSO, IS_ID, NAME_INDEX, Reports, says_nothing
+from pacer.metrics.read import ALSO, IS_ID, Reports, says_nothing
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.
