@@ -32,7 +32,7 @@ from pacer.probe.use import (
 )
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import data_uri, read_grey, render
-from pacer.reporting.marks import Statement, spans, statements
+from pacer.reporting.marks import Said, said, spans
 
 _NOTES = (
     "Gain: score with the record as given minus score with the changed source, over the same "
@@ -320,7 +320,7 @@ def _study_page(
             )
     reports = [[rows[context] for context in contexts] for rows in by_system]
     readings: list[dict[str, Any]] = []
-    first: list[frozenset[Statement]] = []
+    first: list[Said | None] = [None] * (len(systems) + 1)
     for context, *rows in zip(contexts, *reports, strict=True):
         texts = [rows[0]["reference"], *(row["hypothesis"] for row in rows)]
         if any(row["reference"] != texts[0] for row in rows):
@@ -329,16 +329,14 @@ def _study_page(
                 f"{names} have different references for study {study} in context {context}; score "
                 "both against the same references"
             )
-        reference, *generated = stated = [statements(text) for text in texts]
-        first = first or stated
-        by_name = dict(zip((name for name, *_ in systems), generated, strict=True))
+        stated = [said(text) for text in texts]
+        by_name = dict(zip((name for name, *_ in systems), stated[1:], strict=True))
+        others = [by_name, *[{"": stated[0]}] * len(systems)]
         marked = [
-            spans(texts[0], "generated", frozenset().union(*generated), first[0], named=by_name)
+            spans(text, "reference" if place else "generated", other, before)
+            for place, (text, other, before) in enumerate(zip(texts, others, first, strict=True))
         ]
-        marked += [
-            spans(text, "reference", reference, before)
-            for text, before in zip(texts[1:], first[1:], strict=True)
-        ]
+        first = first if first[0] else [*stated]
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(
             {

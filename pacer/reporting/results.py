@@ -25,7 +25,7 @@ from pacer.metrics.statistics.bootstrap import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS
 from pacer.metrics.system import Scores
 from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
-from pacer.reporting.marks import Span, Statement, spans, statements
+from pacer.reporting.marks import Said, Span, said, spans
 
 
 @dataclass(frozen=True)
@@ -163,12 +163,11 @@ def study_case(results: Results, study: str) -> ExampleCase:
         key=lambda row: CONTEXTS.index(row["context"]),
     )
     reports = []
-    first: tuple[frozenset[Statement], ...] = ()
+    first: tuple[Said, Said] | tuple[None, None] = (None, None)
     for row in rows:
         prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
         wanted, written = row["report"], prediction["report"]
-        reference, generated = stated = statements(wanted), statements(written)
-        first = first or stated
+        reference, generated = said(wanted), said(written)
         commitment = None if prediction["anchor"] is None else Anchor.of_lists(prediction["anchor"])
         reports.append(
             ContextReport(
@@ -177,10 +176,11 @@ def study_case(results: Results, study: str) -> ExampleCase:
                 prediction,
                 score,
                 commitment,
-                reference=spans(wanted, "generated", generated, first[0]),
-                generated=spans(written, "reference", reference, first[1], commitment),
+                reference=spans(wanted, "generated", {"": generated}, first[0]),
+                generated=spans(written, "reference", {"": reference}, first[1], commitment),
             )
         )
+        first = first if first[0] else (reference, generated)
     pictures = [
         _image(name, rows, results)
         for name in ("frontal", "lateral")
