@@ -79,9 +79,9 @@ def score(
     Further options are in Python: help(pacer.score)."""
     _end_on_sigterm()
     terminal.check_exists(chexbert, columns, references, hypotheses)
+    from pacer.data.reports import REPORT_COLUMNS, id_columns
     from pacer.data.sources import open_source
     from pacer.metrics.calls import score as score_files
-    from pacer.metrics.read import REPORT_COLUMNS, id_columns
 
     tables = [open_source(path, "", REPORT_COLUMNS) for path in (references, hypotheses)]
     reference_id, hypothesis_id = id_columns(*tables, id_column)
@@ -278,8 +278,8 @@ def label(
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
     end) in the report, its words, and the cue that decides its polarity."""
     terminal.check_exists(file)
+    from pacer.data.reports import REPORT_COLUMNS, reports_of
     from pacer.metrics.calls import label_reports
-    from pacer.metrics.read import REPORT_COLUMNS, reports_of
 
     reports = reports_of(file, REPORT_COLUMNS, report_id, report_text).rows
     if reports["id"].is_duplicated().any():

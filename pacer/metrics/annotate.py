@@ -20,10 +20,11 @@ from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import CLEANERS
 from pacer.data.findings import FINDINGS
+from pacer.data.ids import format_ids
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped
 from pacer.data.wording import prior_wording
-from pacer.metrics.cases import ALL_COLUMNS, DERIVED, LABELS, controls_of, named
+from pacer.metrics.cases import ALL_COLUMNS, DERIVED, LABELS, controls_of
 from pacer.metrics.columns import check_names, metric_columns, metrics_of, read_score_columns
 from pacer.metrics.commitments import TEXTS, affirmed, side_switches
 from pacer.metrics.ledger import (
@@ -221,7 +222,7 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     DataError, as :func:`~pacer.data.schemas.read_table`; or a study is missing."""
     table = read_table(path, TRUTH_SCHEMA)
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
-        raise DataError(f"{path} does not contain study {named(missing, 1)}")
+        raise DataError(f"{path} does not contain study {format_ids(missing, 1)}")
     stated = pl.concat_list(
         pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS
     ).list.drop_nulls()

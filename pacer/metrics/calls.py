@@ -15,6 +15,12 @@ from pacer.config.decode import Score
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
+from pacer.data.reports import (
+    HYPOTHESIS_COLUMNS,
+    REFERENCE_COLUMNS,
+    Reports,
+    reports_of,
+)
 from pacer.data.schemas import read_about
 from pacer.data.sources import Source
 from pacer.data.tables import Table
@@ -22,12 +28,6 @@ from pacer.metrics.columns import metrics_of
 from pacer.metrics.ledger import mentions
 from pacer.metrics.options import DEFAULTS, Function, Pairing, Scoring
 from pacer.metrics.pair import pair_reports
-from pacer.metrics.read import (
-    HYPOTHESIS_COLUMNS,
-    REFERENCE_COLUMNS,
-    Reports,
-    reports_of,
-)
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin, Signature
 from pacer.metrics.statistics.comparison import compare

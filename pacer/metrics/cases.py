@@ -6,17 +6,13 @@ It begins with reports paired strictly with their records: exactly one for each,
 packages read (``reference``, ``hypothesis``) and what `pacer compare` resamples.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import DataError
-from pacer.data.hygiene import LONGEST_ID
-from pacer.data.values import quoted
 
 #: Context name for reports whose inputs are unknown.
 UNKNOWN = "all"
@@ -54,16 +50,6 @@ ALL_COLUMNS = (
     "present",
     "absent",
 )
-#: Columns of predictions; ``present``, ``absent``: the probabilities of the findings, in the
-#: vocabulary's order.
-PREDICTIONS: dict[str, pl.DataType] = {
-    "record_id": pl.String(),
-    "hypothesis": pl.String(),
-    **{f"anchor_{name}": pl.List(pl.String()) for name in (*POLARITIES, "attributes")},
-    "gate": pl.Float64(),
-    "fallback": pl.Boolean(),
-    **dict.fromkeys(("present", "absent"), pl.List(pl.Float64)),
-}
 _COUNTS = pl.List(pl.Int64)
 #: Columns that are read in the texts. ``report_*``, ``prior_positive`` and so on: what the rules
 #: read in them; ``exact_positive``: affirmed findings that the report describes as the reference
@@ -129,35 +115,3 @@ def labels_of(cases: pl.DataFrame, texts: str) -> np.ndarray:
     """Return CheXbert's labels ``[n, 14]`` of the ``reference``, the ``hypothesis`` or a control's
     report."""
     return np.array(cases[f"{texts}_labels"].to_list())
-
-
-def check_pairs(
-    expected: Sequence[str],
-    given: Sequence[str],
-    expected_name: str,
-    given_name: str,
-    *,
-    missing: bool = False,
-) -> None:
-    """Raise a :class:`~pacer.core.errors.DataError` unless both sides hold the same ids, each once,
-    in any order. With ``missing``, ``given`` may lack some ids of ``expected``."""
-    problems = []
-    for ids, name in ((expected, expected_name), (given, given_name)):
-        if repeated := [key for key, count in Counter(ids).items() if count > 1]:
-            problems.append(f"repeated in {name}: {named(repeated)}")
-    known, present = set(expected), set(given)
-    if not missing and (lacking := [key for key in expected if key not in present]):
-        problems.append(f"missing in {given_name}: {named(lacking)}")
-    if extra := [key for key in given if key not in known]:
-        problems.append(f"in {given_name} but not in {expected_name}: {named(extra)}")
-    if problems:
-        raise DataError(
-            f"ids of {expected_name} and {given_name} do not match; {'; '.join(problems)}"
-        )
-
-
-def named(ids: Sequence[str], most: int = 3) -> str:
-    """Return the first of ``ids`` as text, with the number of the others. Sentences may be report
-    text: hidden."""
-    first = ", ".join(quoted(str(key), LONGEST_ID) for key in ids[:most])
-    return first + (f" and {len(ids) - most} more" if len(ids) > most else "")

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
+from pacer.data.ids import check_pairs
 from pacer.data.tables import is_index, open_table, shown_columns
-from pacer.metrics.cases import check_pairs
 from pacer.metrics.options import Function
 
 _ID = "record_id"

@@ -20,15 +20,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, KINDS, POLARITIES, Anchor, Attributes
+from pacer.commitments.anchor import FINDINGS, KINDS, Anchor, Attributes
 from pacer.commitments.attributes import sentence_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
-from pacer.metrics.clinical import label_counts, ratios
+from pacer.metrics.clinical import ratios
 from pacer.metrics.ledger import attribute_counts, compared, listed_findings, read_findings
 
-#: The state of a finding that is not mentioned.
-ABSENT = len(POLARITIES)
 #: Column of affirmed findings -> column of the texts in which the rules read them.
 #: ``frontal_report``: the reference of the same study in the context without the lateral view.
 TEXTS = {
@@ -42,30 +40,11 @@ _PRIOR, _REFERENCE, _FRONTAL = map(
 )
 
 
-def states(cases: pl.DataFrame, side: str) -> np.ndarray:
-    """Return the state of each finding ``[n, 13]``, an index into :data:`POLARITIES` or
-    :data:`ABSENT`, from the lists ``{side}_{polarity}``. Positive takes precedence over uncertain,
-    and uncertain over negative."""
-
-    def state(finding: str) -> pl.Expr:
-        stated = (
-            pl.when(pl.col(f"{side}_{polarity}").list.contains(finding)).then(
-                POLARITIES.index(polarity)
-            )
-            for polarity in ("positive", "uncertain", "negative")
-        )
-        return pl.coalesce(*stated, ABSENT).alias(finding)
-
-    return cases.select(map(state, FINDINGS)).to_numpy()
-
-
 def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
     """Return hits, findings of a ``side`` and findings of the reference with one polarity, by case,
-    ``[n, 39]``; 0 where the side has no lists."""
-    state = POLARITIES.index(polarity)
-    rows = label_counts(*(states(cases, of) == state for of in ("reference", side)))
-    rows[cases[f"{side}_positive"].is_null().to_numpy()] = 0
-    return rows
+    ``[n, 3]``; 0 where the side has no lists."""
+    stated, wanted = pl.col(f"{side}_{polarity}"), pl.col(f"reference_{polarity}")
+    return list_rows(cases, stated.list.set_intersection(wanted), stated, wanted)
 
 
 def is_read(cases: pl.DataFrame) -> bool:
@@ -99,9 +78,8 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 def cells(cases: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities and whether the reference affirms, [n, 13] each."""
-    return np.array(cases["present"].to_list()), states(cases, "reference") == POLARITIES.index(
-        "positive"
-    )
+    affirmed = (pl.col("reference_positive").list.contains(one).alias(one) for one in FINDINGS)
+    return np.array(cases["present"].to_list()), cases.select(affirmed).to_numpy()
 
 
 def side_switches(report: str) -> list[str]:

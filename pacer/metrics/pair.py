@@ -12,10 +12,12 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
 from pacer.data.hygiene import ANY_RESIDUE
+from pacer.data.ids import check_pairs, format_ids
+from pacer.data.predictions import PREDICTIONS
+from pacer.data.reports import ALSO, IS_ID, Reports, says_nothing
 from pacer.data.sources import NAME_INDEX
-from pacer.metrics.cases import PREDICTIONS, UNKNOWN, check_pairs, named
+from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
-from pacer.metrics.read import ALSO, IS_ID, Reports, says_nothing
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.
@@ -73,8 +75,8 @@ def pair_reports(
     ]
     if unwritten and options.missing_references == "error":
         raise DataError(
-            f"{references.path}: the references for {named(unwritten)} are blank or placeholders "
-            "such as nan; correct the file, or leave these pairs out, in Python with "
+            f"{references.path}: the references for {format_ids(unwritten)} are blank or "
+            "placeholders such as nan; correct the file, or leave these pairs out, in Python with "
             'missing_references="leave-out"'
         )
     expected, offered = (
@@ -95,7 +97,7 @@ def pair_reports(
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
     if absent := cases.filter(pl.col("hypothesis").is_null())["id"].to_list():
-        counts["absent_hypotheses"] = f"{len(absent)} ({named(absent)})"
+        counts["absent_hypotheses"] = f"{len(absent)} ({format_ids(absent)})"
     # counted before cleaning, which breaks it up; only files that have some get an entry
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
@@ -105,7 +107,7 @@ def pair_reports(
     if cut := {
         key: report for key, text, report in zip(cases["id"], generated, reports) if text != report
     }:
-        counts["prompt_hypotheses"] = f"{len(cut)} ({named([*cut])})"
+        counts["prompt_hypotheses"] = f"{len(cut)} ({format_ids([*cut])})"
         counts["only_prompt_hypotheses"] = sum(not report for report in cut.values())
     clean, clean_report = (
         CLEANERS.get(name, str) for name in (options.clean_references, options.clean_hypotheses)
@@ -126,7 +128,7 @@ def pair_reports(
         pl.lit(False).alias("fallback"),
     )
     if blank := [key for key, text in written.iter_rows() if not _extracted(text, options)]:
-        counts["blank_hypotheses"] = f"{len(blank)} ({named(blank)})"
+        counts["blank_hypotheses"] = f"{len(blank)} ({format_ids(blank)})"
     if unwritten:
         counts["left_out_references"] = len(unwritten)
     if 2 * (equal := int((cases["report"] == cases["hypothesis"]).sum())) > len(cases):

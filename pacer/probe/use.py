@@ -22,10 +22,11 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.data.exchange import exchange
 from pacer.data.hygiene import EMPTY_CELL
-from pacer.metrics.cases import UNKNOWN, check_pairs
+from pacer.data.ids import check_pairs
+from pacer.data.reports import reports_of
+from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.ledger import attribute_counts, compared, lists_by_row, read_findings
-from pacer.metrics.read import reports_of
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, by_unit, differences, holm
 from pacer.metrics.statistics.intervals import Units, gains, units_of

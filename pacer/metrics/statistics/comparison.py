@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, overload
 import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
+from pacer.data.ids import check_pairs
 from pacer.display.numbers import IN_BRACKETS, number, score_cell, signed
 from pacer.display.tables import Displayed, Table, first_cell_changes
-from pacer.metrics.cases import MEAN, check_pairs, row_name
+from pacer.metrics.cases import MEAN, row_name
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.scores import score_of, summed_scores
 from pacer.metrics.signature import Signature

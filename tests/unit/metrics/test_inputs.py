@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.data.predictions import read_predictions
+from pacer.data.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
 from pacer.data.sources import Source
 from pacer.metrics.options import Pairing
 from pacer.metrics.pair import pair_reports, without_repeats
-from pacer.metrics.predictions import read_predictions
-from pacer.metrics.read import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
 from tests.support.cases import listed_cases
 from tests.support.repository import ROOT
 
@@ -198,6 +198,10 @@ def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     assert (whole["fallback"], whole["gate"]) == (False, 0.5)
     said = ("hypothesis", "anchor_positive", "fallback", "gate")
     assert [bare[name] for name in said] == ["x", None, False, None]
+    twice = LINE | {"anchor": LISTS | {"negative": ["edema"], "uncertain": ["edema", "fracture"]}}
+    path.write_text(json.dumps(twice) + "\n")
+    [row] = read_predictions(path, ["sn-1"]).to_dicts()  # positive before uncertain before negative
+    assert [row[f"anchor_{name}"] for name in LISTS] == [["edema"], [], ["fracture"]]
 
 
 @pytest.mark.parametrize(("change", "problem"), listed_cases(__file__, "wrong"))
