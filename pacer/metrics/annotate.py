@@ -19,13 +19,14 @@ from pacer.core.errors import DataError
 from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import CLEANERS
+from pacer.data.columns import read_columns
 from pacer.data.findings import FINDINGS
 from pacer.data.ids import format_ids
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import ALL_COLUMNS, DERIVED, LABELS, controls_of
-from pacer.metrics.columns import check_names, metric_columns, metrics_of, read_score_columns
+from pacer.metrics.columns import check_names, metric_columns, metrics_of
 from pacer.metrics.commitments import TEXTS, affirmed, side_switches
 from pacer.metrics.ledger import (
     CONTRADICTS,
@@ -126,7 +127,7 @@ def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, d
     """Return the user's columns of the cases, those of the file and of the functions, and what the
     functions' mean."""
     path, ids = options.settings.columns, cases["record_id"].to_list()
-    read = pl.DataFrame() if path is None else read_score_columns(path, ids)
+    read = pl.DataFrame() if path is None else read_columns(path, ids)
     functions = {**metrics_of(options.settings.metrics), **options.metrics}
     taken = {*_TAKEN, *ALL_COLUMNS, *DERIVED, *cases.columns, *SCORE_OF}
     check_names([*read.columns, *functions], taken)
