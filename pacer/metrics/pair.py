@@ -13,11 +13,11 @@ from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
 from pacer.data.hygiene import ANY_RESIDUE
 from pacer.data.ids import check_pairs, format_ids
-from pacer.data.predictions import PREDICTIONS
 from pacer.data.reports import ALSO, IS_ID, Reports, says_nothing
 from pacer.data.sources import NAME_INDEX
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
+from pacer.metrics.predictions import PREDICTIONS
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.
