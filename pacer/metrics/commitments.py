@@ -14,8 +14,8 @@ state is compared with that of reports for the same records without the source, 
 ``no_prior`` and ``no_lateral``.
 """
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -120,7 +120,7 @@ def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
     return attribute_counts(rows, len(cases)).sum(axis=0)
 
 
-def _latent(states: Iterable[dict[str, str | None]]) -> Anchor:
+def _latent(states: Iterable[Mapping[str, Any]]) -> Anchor:
     """Return the true findings of a study with their attributes."""
     sides = {"bilateral": ("left", "right")}
     return Anchor(

@@ -82,10 +82,11 @@ def mentions(texts: Iterable[str | None]) -> pl.DataFrame:
     return pl.DataFrame(rows, MENTIONS, orient="row")
 
 
-def read_findings(texts: Sequence[str | None]) -> pl.DataFrame:
+def read_findings(texts: Iterable[str | None]) -> pl.DataFrame:
     """Return a row for each finding that a text states, in the vocabulary's order, as in
     :data:`READ`: its state, the side, severity and course over all its mentions, and the places of
     these. A text that is None has no rows."""
+    texts = list(texts)
     rows = [
         (row, finding, state, *map(_values, attributes.get(finding, Attributes())))
         for row, text in enumerate(texts)
