@@ -26,8 +26,9 @@ from pacer.commitments.attributes import read_attributes
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.metrics.clinical import CONVENTIONS, averaged, label_rows
-from pacer.metrics.commitments import KINDS, attribute_share, polarity_rows
+from pacer.metrics.commitments import KINDS, attribute_share
 from pacer.metrics.nlg import bleu, bleu_statistics
+from pacer.metrics.scores import score_of
 from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
 from pacer.phantom.world import make_world
 
@@ -139,6 +140,13 @@ def scores_of(
     _, cider = Cider().compute_score(
         *({row: [text] for row, text in enumerate(side)} for side in pairs)
     )
+    rule = CONVENTIONS["llm-rg4"]
+
+    def by_case(key: str) -> np.ndarray:
+        sums = score_of(key).sums
+        assert sums is not None
+        return sums.score(sums.rows(cases, rule), rule)
+
     rows, attributes = bleu_statistics(*pairs), np.array(cases["attributes"].to_list(), dtype=float)
     found = {
         "BLEU-1": bleu(rows, 1),
@@ -146,13 +154,13 @@ def scores_of(
         "ROUGE-L": cases["rougeL"].to_numpy(),
         "METEOR": cases["meteor"].to_numpy(),
         "CIDEr": np.asarray(cider),
-        "positive F1": averaged(polarity_rows(cases, "positive", "report"), "f1"),
+        "positive F1": by_case("report_positive_f1"),
+        "exact F1": by_case("exact_f1"),
         "attributes": attribute_share(attributes),
         **{kind: attribute_share(attributes, kind) for kind in KINDS},
         "1 − repetition": 1 - cases["hypothesis_repetition"].cast(pl.Float64).to_numpy(),
     }
     if chexbert is not None:
-        rule = CONVENTIONS["llm-rg4"]
         found["CheXbert's F1"] = averaged(label_rows(cases, rule), "f1", rule.averages[0])
     change, study = zip(*(ids[name] for name in cases["record_id"]), strict=True)
     return pl.DataFrame({"change": change, "study": study, **found})

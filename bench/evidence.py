@@ -21,9 +21,10 @@ from pacer.commitments.anchor import KINDS as ATTRIBUTES
 from pacer.core.io import read_json, write_json
 from pacer.data.exchange import exchange
 from pacer.metrics.cases import MEAN
-from pacer.metrics.commitments import attribute_counts, attribute_share
+from pacer.metrics.commitments import attribute_share
+from pacer.metrics.ledger import attribute_counts, compared, read_findings
+from pacer.metrics.result import CASES
 from pacer.metrics.scores import score_of
-from pacer.metrics.signature import CASES
 from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.metrics.statistics.halves import holm
 from pacer.reporting.charts import curve_chart
@@ -108,6 +109,12 @@ def stored(name: str) -> dict[str, Any]:
     return about | {"rows": rows, "differences": differences}
 
 
+def attribute_rows(cases: pl.DataFrame) -> np.ndarray:
+    """Return how often side, severity and course agree by case, then how often they are named."""
+    reference, report = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
+    return attribute_counts(compared(reference, report), len(cases))
+
+
 def agreement(folder: Path) -> dict[str, float]:
     """Return how often the reports of a run agree with their references in each attribute, with the
     references of other patients (``_dealt``), and how many the references name (``_named``); means
@@ -116,7 +123,7 @@ def agreement(folder: Path) -> dict[str, float]:
     cases = pl.read_parquet(folder / CASES, columns=columns)
     dealt = [exchange(cases, ["hypothesis"], ["context"], seed) for seed in range(3)]
     sums = [
-        [np.array(attribute_counts(part)).sum(axis=0) for part in one.partition_by("context")]
+        [attribute_rows(part).sum(axis=0) for part in one.partition_by("context")]
         for one in (cases, *dealt)
     ]
     values: dict[str, float] = {}

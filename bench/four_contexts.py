@@ -70,7 +70,9 @@ def chosen_study(results: Results) -> str:
     contexts and whose references affirm one finding only where the lateral view is given and
     another only where the previous report is, and compare with an earlier study only there. Raises
     a DataError if there is none."""
-    for study, rows in results.cases.rows_by_key("study_id", named=True, include_key=True).items():
+    for study, rows in results.scored.cases.rows_by_key(
+        "study_id", named=True, include_key=True
+    ).items():
         found = {row["context"]: set(row["reference_positive"]) for row in rows}
         compares = {row["context"] for row in rows if row["reference_wording"]}
         if len(found) == len(CONTEXTS) and compares == {"sw", "mw"}:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.core.errors import PacerError
-from pacer.metrics.score import score_decoded
-from pacer.metrics.signature import ScoreInputs
+from pacer.metrics.options import Scoring
+from pacer.metrics.predictions import read_run
+from pacer.metrics.score import score_cases
 
 
 def main() -> None:
@@ -17,13 +18,16 @@ def main() -> None:
     if name:  # score.columns has numbers of the pipeline's own reports
         settings = settings.model_copy(update={"columns": None})
     records, truth = Path("data/corpus/records.parquet"), Path("data/corpus/truth.parquet")
-    labels, anchors = Path("data/labels/references.parquet"), Path("data/anchors/anchors.parquet")
-    inputs = ScoreInputs(
-        Path("models/backbones/chexbert"), labels, anchors, truth if truth.exists() else None
+    options = Scoring(
+        chexbert=Path("models/backbones/chexbert"),
+        labels=Path("data/labels/references.parquet"),
+        anchors=Path("data/anchors/anchors.parquet"),
+        truth=truth if truth.exists() else None,
+        settings=settings,
     )
-    result = score_decoded(
-        records, home / "predictions" / name, home / "metrics" / name, inputs, settings
-    )
+    cases, origin = read_run(records, home / "predictions" / name, options.anchors)
+    result = score_cases(cases, options, origin)
+    result.write(home / "metrics" / name)
     if (
         result.signature.left_out
     ):  # an output of the pipeline does not depend on how busy the machine is

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from pacer.cli.models import decode, export, generate, import_llm_rg4, serve
 from pacer.cli.reporting import audit
-from pacer.cli.scoring import compare, label, score, score_run, show
+from pacer.cli.scoring import compare, findings, label, score, score_run, show
 from pacer.cli.studies import probe, study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config import Backbone, Params
@@ -267,18 +267,30 @@ def doctor(params: ParamsFile = PARAMS) -> None:
     config, lacking = load_profile(params), False
     console.print(f"{params}: {_profile_in_use(params) or 'valid, with values of your own'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
-    for title, findings in diagnose(config):
+    for title, results in diagnose(config):
         console.print(f"\n{title}")
-        width = max(len(finding.what) for finding in findings)
-        lacking |= any(finding.state == "missing" for finding in findings)
-        for finding in findings:
+        width = max(len(finding.what) for finding in results)
+        lacking |= any(finding.state == "missing" for finding in results)
+        for finding in results:
             state = Text(f"  {finding.state:8}", styles[finding.state])
             say(state.append(f"{finding.what:{width}}  {finding.detail}", "default"))
     if lacking:
         raise ConfigError("`dvc repro` would fail; fix everything marked `missing` above")
 
 
-for command in (audit, decode, export, generate, serve, score, score_run, compare, label, show):
+for command in (
+    audit,
+    decode,
+    export,
+    generate,
+    serve,
+    score,
+    score_run,
+    compare,
+    findings,
+    label,
+    show,
+):
     app.command()(command)
 app.command("import-llm-rg4")(import_llm_rg4)
 

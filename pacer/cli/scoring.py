@@ -23,8 +23,7 @@ from pacer.core.io import write_json, write_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pacer.metrics.signature import ScoreResult
-    from pacer.metrics.statistics.comparison import Scores
+    from pacer.metrics.system import Scores
 
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder for scores, signature and cases.")]
 ColumnsFile = Annotated[
@@ -83,13 +82,14 @@ def score(
     Further options are in Python: help(pacer.score)."""
     _end_on_sigterm()
     terminal.check_exists(chexbert, columns, references, hypotheses)
+    from pacer.data.reports import REPORT_COLUMNS, id_columns
+    from pacer.data.sources import open_source
     from pacer.metrics.calls import score as score_files
-    from pacer.metrics.report_files import id_columns
 
-    reference_id, hypothesis_id = id_columns(references, hypotheses, id_column)
+    tables = [open_source(path, "", REPORT_COLUMNS) for path in (references, hypotheses)]
+    reference_id, hypothesis_id = id_columns(*tables, id_column)
     result = score_files(
-        references,
-        hypotheses,
+        *tables,
         out=out,
         chexbert=chexbert,
         columns=columns,
@@ -105,7 +105,7 @@ def score(
         hypothesis_id=hypothesis_id,
         hypothesis_text=hypothesis_text,
     )
-    _print_scores(result, out, result.convention)
+    _print_scores(result, out)
 
 
 def score_run(
@@ -139,8 +139,10 @@ def score_run(
     terminal.check_exists(chexbert, columns)
     terminal.check_exists(records, predictions, remedy=terminal.FROM_STAGE)
     from pacer.metrics.calls import check_replaced
-    from pacer.metrics.score import score_decoded
-    from pacer.metrics.signature import DEFAULTS, ScoreInputs
+    from pacer.metrics.options import DEFAULTS, Scoring
+    from pacer.metrics.predictions import read_run
+    from pacer.metrics.score import score_cases
+    from pacer.metrics.system import Scores
 
     settings = DEFAULTS if params is None else load_profile(params).score
     if columns is not None:
@@ -149,17 +151,13 @@ def score_run(
         settings = settings.model_copy(update={"metrics": metric})
     if not force:
         check_replaced(out, sorted(predictions.glob("*.jsonl")))
-    result = score_decoded(
-        records,
-        predictions,
-        out,
-        ScoreInputs(chexbert or BACKBONES / "chexbert", labels),
-        settings,
-        split=split,
-        contexts=contexts,
-        without=without or (),
+    options = Scoring(
+        chexbert or BACKBONES / "chexbert", labels, settings=settings, without=tuple(without or ())
     )
-    _print_scores(result, out, settings.convention)
+    cases, origin = read_run(records, predictions, split=split, contexts=contexts)
+    result = Scores.of(score_cases(cases, options, origin))
+    result.write(out)
+    _print_scores(result, out)
 
 
 def _end_on_sigterm() -> None:
@@ -168,10 +166,10 @@ def _end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-def _print_scores(result: ScoreResult | Scores, out: Path, convention: str) -> None:
+def _print_scores(result: Scores, out: Path) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.intervals import group_scores, warnings
+    from pacer.metrics.statistics.intervals import group_scores
     from pacer.reporting.score_tables import (
         caution,
         convention_table,
@@ -198,10 +196,10 @@ def _print_scores(result: ScoreResult | Scores, out: Path, convention: str) -> N
         if table is not None and len(table.columns) > 1:
             console.print(f"\n{title}")
             print_table(table)
-    for line in warnings(scores, cases, convention):
+    for line in result.warnings:
         say(line, "yellow")
     if signature.groups and signature.clinical:
-        groups = group_scores(cases, convention, signature.groups)
+        groups = group_scores(cases, result.convention, signature.groups)
         grouped = [score for score in groups if score.column in signature.groups]
         console.print(f"\nF1 by {', '.join(signature.groups)}; other scores are not grouped")
         print_table(group_table(grouped))
@@ -295,8 +293,8 @@ def label(
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
     end) in the report, its words, and the cue that decides its polarity."""
     terminal.check_exists(file)
+    from pacer.data.reports import REPORT_COLUMNS, reports_of
     from pacer.metrics.calls import label_reports
-    from pacer.metrics.report_files import REPORT_COLUMNS, reports_of
 
     reports = reports_of(file, REPORT_COLUMNS, report_id, report_text).rows
     if reports["id"].is_duplicated().any():
@@ -322,27 +320,84 @@ def label(
     )
 
 
-def show(
-    study: Annotated[str, typer.Argument(help="Study id, or record id.")],
+def findings(
     systems: Annotated[
         list[str], typer.Argument(metavar="A ...", help="Folders of scored runs, or NAME=FOLDER.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
+    verdict: Annotated[
+        Literal["correct", "partly", "opposite", "missed", "invented"] | None,
+        typer.Option(help="List the findings with this verdict."),
+    ] = None,
+    finding: Annotated[
+        str | None, typer.Option(help="List this finding, such as pneumothorax.")
+    ] = None,
+    worst: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="List so many reports with most opposite, then missed or invented findings."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Count by finding what reports have right, partly right, opposite, missed and invented; or
+    list single findings with their words, or the worst reports."""
+    places = terminal.named_paths(systems)
+    terminal.check_exists(*places.values())
+    import polars as pl
+
+    from pacer.commitments.anchor import FINDINGS, normalize_finding
+    from pacer.metrics.result import Result
+    from pacer.reporting import findings as tables
+
+    rows = tables.of_systems({name: Result.read(path).findings for name, path in places.items()})
+    if finding is not None:
+        if (known := normalize_finding(finding)) is None:
+            raise ConfigError(f"--finding {finding}: expected one of {', '.join(FINDINGS)}")
+        rows = rows.filter(pl.col("finding") == known)
+    if verdict is not None:
+        rows = rows.filter(pl.col("verdict") == verdict)
+    if worst is not None:
+        listed, table = tables.worst_reports(rows, worst), tables.worst_table(rows, worst)
+    elif finding or verdict:
+        listed, table = rows, tables.finding_table(rows)
+    else:
+        listed, table = tables.verdict_counts(rows), tables.verdict_table(rows)
+    if as_json:
+        print(json.dumps(listed.to_dicts(), indent=2, ensure_ascii=False))
+    else:
+        print_table(table)
+
+
+def show(
+    systems: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[STUDY] A ...",
+            help="Study or record id (unless --study is given), then folders of scored runs, or "
+            "NAME=FOLDER.",
+        ),
+    ],
+    study: Annotated[
+        list[str] | None, typer.Option("--study", help="Study or record id; repeatable.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the pages.")] = Path("shown"),
     context: terminal.ContextNames = None,
     records: terminal.RecordsFile = CORPUS,
     before: Annotated[
         bool, typer.Option("--systems", hidden=True)
     ] = False,  # stood before A in earlier versions
 ) -> None:
-    """Write an HTML page with each system's report of one study, in each context that all systems
+    """Write an HTML page with each system's report of a study, in each context that all systems
     have (or in --context). It marks what the reference supports or contradicts, and comparisons
     with earlier studies."""
-    named = terminal.named_paths(systems)
+    studies, folders = (study, systems) if study else (systems[:1], systems[1:])
+    if not folders:
+        raise ConfigError("expected a study, and at least one folder of a scored run")
+    named = terminal.named_paths(folders)
     contexts = terminal.check_contexts(context)
     terminal.check_exists(*named.values())
-    from pacer.reporting.pages import show_study
+    from pacer.reporting.pages import show_studies
 
-    path = show_study(
-        study, list(named.items()), contexts, records, records.with_name("images.parquet"), out
-    )
-    say(f"written to {path}")
+    images = records.with_name("images.parquet")
+    for path in show_studies(studies, list(named.items()), contexts, records, images, out):
+        say(f"written to {path}")

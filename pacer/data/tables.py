@@ -43,6 +43,8 @@ _DECLARED = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
 _ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 #: Excel keeps 15 digits of a number.
 _EXCELS_LARGEST = 10**15
+#: Names that pandas and readr give to row numbers; other programs leave them unnamed.
+_INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
 #: Half of a surrogate pair, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -335,6 +337,12 @@ def other_separator(columns: Sequence[str], own: str = "") -> str | None:
         if name != own and len(columns) == 1 and sign in columns[0]
     ]
     return names[0] if names else None
+
+
+def is_index(name: str) -> bool:
+    """Return whether a column holds the row numbers that programs write: it has no name, or one of
+    theirs."""
+    return bool(_INDEX.fullmatch(name))
 
 
 def shown_columns(names: Sequence[str]) -> str:

@@ -8,26 +8,30 @@ from typing import Any, Literal
 import polars as pl
 
 from pacer.commitments.anchor import Anchor
-from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import validated
 from pacer.config.corpus import Cleaner
 from pacer.config.decode import Score
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
-from pacer.data.schemas import read_about
-from pacer.metrics.columns import Function, metrics_of
-from pacer.metrics.pairing import Protocol, pair_reports
-from pacer.metrics.report_files import (
+from pacer.data.reports import (
     HYPOTHESIS_COLUMNS,
     REFERENCE_COLUMNS,
     Reports,
-    Source,
     reports_of,
 )
+from pacer.data.schemas import read_about
+from pacer.data.sources import Source
+from pacer.data.tables import Table
+from pacer.metrics.columns import metrics_of
+from pacer.metrics.ledger import mentions
+from pacer.metrics.options import DEFAULTS, Function, Pairing, Scoring
+from pacer.metrics.pair import pair_reports
 from pacer.metrics.score import score_cases
-from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs, Signature
-from pacer.metrics.statistics.comparison import Scores, compare
+from pacer.metrics.signature import Origin, Signature
+from pacer.metrics.statistics.comparison import compare
+from pacer.metrics.system import Scores
 
 __all__ = ["Scores", "compare", "label", "score"]
 
@@ -88,11 +92,13 @@ def score(
             not allowed, or ``out`` holds the scores of other reports.
     """
     given = locals()  # before other names are bound
-    chosen = validated(
-        {name: given[name] for name in Protocol.model_fields}, "pacer.score", Protocol
-    )
+    chosen = validated({name: given[name] for name in Pairing.model_fields}, "pacer.score", Pairing)
     paths = [
-        Path(source) if isinstance(source, str | Path) else None
+        source.path
+        if isinstance(source, Table)
+        else Path(source)
+        if isinstance(source, str | Path)
+        else None
         for source in (references, hypotheses)
     ]
     if out is not None and not force:
@@ -103,8 +109,12 @@ def score(
         raise DataError(
             f"pacer.score: columns must be the path of a table, got {type(columns).__name__}"
         )
-    settings = settings.model_copy(update={} if columns is None else {"columns": str(columns)})
-    inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert, labels)))
+    options = Scoring(
+        *(None if path is None else Path(path) for path in (chexbert, labels)),
+        settings=settings.model_copy(update={} if columns is None else {"columns": str(columns)}),
+        without=(without,) if isinstance(without, str) else tuple(without),
+        metrics=metrics_of(metrics),
+    )
     expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
     generated = reports_of(
         hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text
@@ -119,9 +129,10 @@ def score(
         about,
         chosen.model_dump() | counts,
     )
-    folder = None if out is None else Path(out)
-    result = score_cases(cases, folder, inputs, settings, origin, without, metrics_of(metrics))
-    return Scores(*result, settings.convention)
+    result = Scores.of(score_cases(cases, options, origin))
+    if out is not None:
+        result.write(Path(out))
+    return result
 
 
 def check_replaced(out: Path, reports: Iterable[Path]) -> None:
@@ -144,14 +155,14 @@ def check_replaced(out: Path, reports: Iterable[Path]) -> None:
         )
 
 
-def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
+def _about(references: Reports, options: Pairing) -> dict[str, Any]:
     """Return how the references were made. The metadata of a records.parquet describes only its
     column of reports."""
     is_cleaned_column = (
         references.path.suffix.lower() == ".parquet" and references.columns["text"] == "report"
     )
     about = read_about(references.path) if is_cleaned_column else {}
-    if protocol.clean_references == "none":
+    if options.clean_references == "none":
         return about
     if about:
         raise ConfigError(
@@ -159,7 +170,7 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
             "would change them; omit `--clean`, or clean only the reports, in Python with "
             "clean_hypotheses"
         )
-    return {"cleaner": protocol.clean_references}
+    return {"cleaner": options.clean_references}
 
 
 def _origin(
@@ -176,13 +187,9 @@ def label_reports(reports: pl.DataFrame) -> pl.DataFrame:
     """Return the mentions of findings in the column ``text``: the report's ``id``, the polarity
     (null: not stated), the place in characters, the words there, and those of the cue that decided
     (null: none)."""
-    rows = []
-    for key, text in reports.select("id", pl.col("text").fill_null("")).iter_rows():
-        for one in find_mentions(text):
-            words, cue = text[one.start : one.end], one.cue and text[slice(*one.cue)]
-            rows.append((key, one.finding, one.polarity, one.start, one.end, words, cue))
-    names = ("id", "finding", "polarity", "start", "end", "words", "cue")
-    return pl.DataFrame(rows, names, orient="row", infer_schema_length=None)
+    found = mentions(reports["text"]).rename({"state": "polarity"})
+    ids = reports["id"].gather(found["row"])
+    return found.drop("row").insert_column(0, ids)
 
 
 def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:

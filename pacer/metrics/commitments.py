@@ -14,22 +14,19 @@ state is compared with that of reports for the same records without the source, 
 ``no_prior`` and ``no_lateral``.
 """
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, KINDS, POLARITIES, Anchor, Attributes
-from pacer.commitments.attributes import read_attributes, sentence_attributes
+from pacer.commitments.anchor import FINDINGS, KINDS, Anchor, Attributes
+from pacer.commitments.attributes import sentence_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
-from pacer.metrics.clinical import label_counts, ratios
+from pacer.metrics.clinical import ratios
+from pacer.metrics.ledger import attribute_counts, compared, listed_findings, read_findings
 
-#: The state of a finding that is not mentioned.
-ABSENT = len(POLARITIES)
-#: Numbers of each case; None: a case without them.
-Counts = list[list[int] | None]
 #: Column of affirmed findings -> column of the texts in which the rules read them.
 #: ``frontal_report``: the reference of the same study in the context without the lateral view.
 TEXTS = {
@@ -43,53 +40,11 @@ _PRIOR, _REFERENCE, _FRONTAL = map(
 )
 
 
-def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
-    """Return what the rules read in each text, as three columns of lists, ``{side}_{polarity}``."""
-    anchors = [extract_anchor(text).as_dict() for text in texts]
-    lists = {polarity: [anchor[polarity] for anchor in anchors] for polarity in POLARITIES}
-    return [
-        pl.Series(f"{side}_{polarity}", lists[polarity], dtype=pl.List(pl.String))
-        for polarity in POLARITIES
-    ]
-
-
-def contradictions(cases: pl.DataFrame) -> list[tuple[str, ...] | None]:
-    """Return the findings of which a report and its commitment say the opposite, by case; None
-    without a commitment."""
-    sides = (
-        cases.select(pl.col(f"{side}_{name}" for name in POLARITIES)).iter_rows()
-        for side in ("anchor", "report")
-    )
-    return [
-        None if listed[0] is None else Anchor.of(*listed).contradicted(Anchor.of(*read))
-        for listed, read in zip(*sides, strict=True)
-    ]
-
-
-def states(cases: pl.DataFrame, side: str) -> np.ndarray:
-    """Return the state of each finding ``[n, 13]``, an index into :data:`POLARITIES` or
-    :data:`ABSENT`, from the lists ``{side}_{polarity}``. Positive takes precedence over uncertain,
-    and uncertain over negative."""
-
-    def state(finding: str) -> pl.Expr:
-        stated = (
-            pl.when(pl.col(f"{side}_{polarity}").list.contains(finding)).then(
-                POLARITIES.index(polarity)
-            )
-            for polarity in ("positive", "uncertain", "negative")
-        )
-        return pl.coalesce(*stated, ABSENT).alias(finding)
-
-    return cases.select(map(state, FINDINGS)).to_numpy()
-
-
 def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
     """Return hits, findings of a ``side`` and findings of the reference with one polarity, by case,
-    ``[n, 39]``; 0 where the side has no lists."""
-    state = POLARITIES.index(polarity)
-    rows = label_counts(*(states(cases, of) == state for of in ("reference", side)))
-    rows[cases[f"{side}_positive"].is_null().to_numpy()] = 0
-    return rows
+    ``[n, 3]``; 0 where the side has no lists."""
+    stated, wanted = pl.col(f"{side}_{polarity}"), pl.col(f"reference_{polarity}")
+    return list_rows(cases, stated.list.set_intersection(wanted), stated, wanted)
 
 
 def is_read(cases: pl.DataFrame) -> bool:
@@ -123,33 +78,8 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 def cells(cases: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities and whether the reference affirms, [n, 13] each."""
-    return np.array(cases["present"].to_list()), states(cases, "reference") == POLARITIES.index(
-        "positive"
-    )
-
-
-def attribute_counts(
-    cases: pl.DataFrame, reports: str = "hypothesis", mirrored: bool = False
-) -> Counts:
-    """Return for each case how often a report agrees with ``reference``, or that of a ``mirrored``
-    picture, in each of :data:`KINDS`, over findings that both affirm, then how often the reference
-    names it, ``[n, 6]``; None where the column ``reports`` has none."""
-    turned = {"left": "right", "right": "left"} if mirrored else {"left": "left", "right": "right"}
-    counts: Counts = []
-    for reference, report in zip(
-        cases["reference"], cases.get_column(reports, default=[None] * len(cases))
-    ):
-        both = set(extract_anchor(reference).positive) & set(extract_anchor(report or "").positive)
-        expected, stated = read_attributes(reference), read_attributes(report or "")
-        sides = {
-            finding: frozenset(turned[side] for side in expected[finding].side) for finding in both
-        }
-        pairs = (
-            (expected[finding]._replace(side=side), stated[finding])
-            for finding, side in sides.items()
-        )
-        counts.append(None if report is None else _counts(pairs))
-    return counts
+    affirmed = (pl.col("reference_positive").list.contains(one).alias(one) for one in FINDINGS)
+    return np.array(cases["present"].to_list()), cases.select(affirmed).to_numpy()
 
 
 def side_switches(report: str) -> list[str]:
@@ -166,20 +96,6 @@ def side_switches(report: str) -> list[str]:
     ]
 
 
-def _counts(pairs: Iterable[tuple[Attributes, Attributes]]) -> list[int]:
-    """Count agreement, then names, over pairs of what is expected and what is stated. The sides
-    must be the same; a severity, and a course, among those expected."""
-    counts = np.zeros((2, len(KINDS)), dtype=int)
-    for expected, stated in pairs:
-        named = np.array([bool(one) for one in expected])
-        among = [
-            bool(one) and one <= known for one, known in zip(stated[1:], expected[1:], strict=True)
-        ]
-        agreed = [expected.side == stated.side, *among]
-        counts += named & np.array([agreed, named])
-    return counts.ravel().tolist()
-
-
 def attribute_share(sums: np.ndarray, kind: str | None = None) -> np.ndarray:
     """Return the share that agrees from sums of :func:`attribute_counts`, ``[..., 6]`` ->
     ``[...]``; without a ``kind`` the mean over the kinds that the references name; NaN without
@@ -193,27 +109,28 @@ def attribute_share(sums: np.ndarray, kind: str | None = None) -> np.ndarray:
 
 
 def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
-    """Return the same sums over a generated corpus: how often a report names an attribute of a
-    present finding as the truth has it (``states``), and how often it names one. Only contexts with
-    a previous report have a course."""
-    total = np.zeros(2 * len(KINDS), dtype=int)
-    for report, context, states in cases.select("hypothesis", "context", "states").iter_rows():
-        stated = read_attributes(report)
-        affirmed = {
-            state["finding"]: state
+    """Return sums over a generated corpus: how often a report names an attribute of a present
+    finding as the truth has it (``states``), and how often it names one. Only contexts with a
+    previous report have a course."""
+    stated = read_findings(cases["hypothesis"])
+    without_prior = [not availability(context)[1] for context in cases["context"]]
+    course = pl.when(~pl.lit(pl.Series(without_prior)).gather("row")).then("course")
+    truth = listed_findings([_latent(states) for states in cases["states"]])
+    rows = compared(stated.with_columns(course=course), truth)
+    return attribute_counts(rows, len(cases)).sum(axis=0)
+
+
+def _latent(states: Iterable[Mapping[str, Any]]) -> Anchor:
+    """Return the true findings of a study with their attributes."""
+    sides = {"bilateral": ("left", "right")}
+    return Anchor(
+        Anchor.of(positive=[state["finding"] for state in states]).positive,
+        attributes={
+            state["finding"]: Attributes(
+                *(frozenset(filter(None, sides.get(state[kind], (state[kind],)))) for kind in KINDS)
+            )
             for state in states
-            if state["finding"] in extract_anchor(report).positive
-        }
-        if not availability(context)[1]:
-            stated = {finding: one._replace(course=frozenset()) for finding, one in stated.items()}
-        total += _counts((stated[finding], _latent(state)) for finding, state in affirmed.items())
-    return total
-
-
-def _latent(state: dict[str, str | None]) -> Attributes:
-    side = ("left", "right") if state["side"] == "bilateral" else (state["side"],)
-    return Attributes(
-        *(frozenset(filter(None, one)) for one in (side, (state["severity"],), (state["course"],)))
+        },
     )
 
 
@@ -274,13 +191,12 @@ def affirmed(cases: pl.DataFrame, column: str) -> list[tuple[str, ...] | None]:
     return [None if text is None else extract_anchor(text).positive for text in texts]
 
 
-def stated_rows(cases: pl.DataFrame, kind: SourceKind, stated: pl.Expr) -> np.ndarray:
-    """Return by case, ``[n, 3]``, the findings of a kind that are stated, all that are stated, and
-    all of the kind; 0 where one of the lists is null."""
-    both = kind.findings.list.set_intersection(stated)
+def list_rows(cases: pl.DataFrame, right: pl.Expr, stated: pl.Expr, wanted: pl.Expr) -> np.ndarray:
+    """Return by case, ``[n, 3]``, how many findings are in each of three lists: those that are
+    stated rightly, that are stated, and that should be; 0 where the first list is null."""
     counts = [
-        pl.when(both.is_not_null()).then(one.list.len()).otherwise(0)
-        for one in (both, stated, kind.findings)
+        pl.when(right.is_not_null()).then(one.list.len()).otherwise(0)
+        for one in (right, stated, wanted)
     ]
     return np.stack(
         [cases.select(count).to_series().to_numpy() for count in counts], axis=1

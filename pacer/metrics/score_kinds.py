@@ -1,9 +1,9 @@
 """What a score is: its row in the registry, how it is computed from cases, and from sums over
 cases."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -50,15 +50,6 @@ class Sums:
     counted: tuple[int, ...] = ()
 
 
-class Column(NamedTuple):
-    """A column of ``cases.parquet`` of type ``kind`` that a score needs; ``values``: of all cases,
-    null without one."""
-
-    name: str
-    kind: pl.DataType
-    values: Callable[[pl.DataFrame], Iterable[Any]]
-
-
 @dataclass(frozen=True)
 class Score:
     """One score of a context.
@@ -74,8 +65,6 @@ class Score:
             value.
         decimals: as it is printed; 0: a number of records, which has no mean over contexts.
         beside: its heading beside scores of other tables. short: that of studies.
-        case_column: made for it before scores are computed, from the texts and what the rules read
-            in them.
     """
 
     key: str
@@ -92,7 +81,6 @@ class Score:
     decimals: int = 3
     beside: str = ""
     short: str = ""
-    case_column: Column | None = None
 
     def of(self, context: Context) -> Numbers:
         """Return its value, None if undefined, by its key; empty if it does not apply."""

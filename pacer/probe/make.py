@@ -17,8 +17,6 @@ import polars as pl
 from PIL import Image, ImageOps
 
 from pacer.commitments.anchor import FINDINGS, normalize_finding
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, hash_json, write_json
@@ -28,6 +26,7 @@ from pacer.data.radiographs import open_image
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.tables import open_table
 from pacer.decoding.controls import without
+from pacer.metrics.ledger import read_findings
 
 #: What the thorax fills of a radiograph, and how far a box may reach across the midline of a
 #: frontal one.
@@ -336,21 +335,14 @@ def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
 def _affirmed(records: pl.DataFrame, states: pl.DataFrame | None) -> pl.DataFrame:
     """Return a row for each record and finding that its report affirms, with ``finding``, ``side``
     and ``severity``."""
-    findings = [list(extract_anchor(report).positive) for report in records["report"]]
-    rows = records.with_columns(pl.Series("finding", findings, pl.List(pl.String))).explode(
-        "finding"
-    )
-    rows = rows.drop_nulls("finding")
-    if states is not None:
-        return rows.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
-    read = [
-        read_attributes(report)[finding]
-        for report, finding in rows.select("report", "finding").iter_rows()
-    ]
-    return rows.with_columns(
-        pl.Series(name, [" ".join(sorted(getattr(one, name))) for one in read])
-        for name in ("side", "severity")
-    )
+    described = pl.col("side", "severity").list.join(" ")
+    read = read_findings(records["report"]).filter(state="positive")
+    read = read.select("row", "finding", described)
+    rows = records.with_row_index("row").join(read, on="row", maintain_order="left_right")
+    if states is None:
+        return rows.drop("row")
+    known = rows.drop("row", "side", "severity")
+    return known.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
 
 
 #: Pictures to write, by id: the image, and the region that is covered in it; None: it is mirrored.

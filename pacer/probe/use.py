@@ -22,9 +22,11 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.data.exchange import exchange
 from pacer.data.hygiene import EMPTY_CELL
-from pacer.metrics.cases import UNKNOWN, check_pairs
-from pacer.metrics.commitments import KINDS, anchor_columns, attribute_counts
-from pacer.metrics.report_files import reports_of
+from pacer.data.ids import check_pairs
+from pacer.data.reports import reports_of
+from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.commitments import KINDS
+from pacer.metrics.ledger import attribute_counts, compared, lists_by_row, read_findings
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.halves import Difference, Key, Summed, by_unit, differences, holm
 from pacer.metrics.statistics.intervals import Units, gains, units_of
@@ -56,6 +58,8 @@ _RESAMPLES = 5_000
 _F1 = "report_positive_f1"
 #: The comparison with another patient's reference: what a report that fits any patient would reach.
 CHANCE = "chance"
+#: The texts of each side.
+_SIDES = {"reference": "reference", "report": "hypothesis"}
 #: Splits for an interval of a gain; a probe has one for each kind of twin and score.
 _FEWER_RESAMPLES = 2_000
 
@@ -322,18 +326,24 @@ def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl
     rows = read.rows.select(pl.col("id").alias("probe_id"), texts.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
-    expected, stated = (
-        anchor_columns(cases["reference"], "reference"),
-        anchor_columns(cases["hypothesis"], "report"),
+    read = [(f"{side}_", read_findings(cases[texts])) for side, texts in _SIDES.items()]
+    return cases.with_columns(
+        lists_by_row(rows, pl.col("state") == polarity, len(cases)).alias(side + polarity)
+        for side, rows in read
+        for polarity in POLARITIES
     )
-    return cases.with_columns(expected + stated)
 
 
 def _with_attributes(cases: pl.DataFrame, mirrored: bool = False) -> pl.DataFrame:
     """Add counts of attributes, in one context, since references without a previous report have no
-    course."""
-    counts = pl.Series("attributes", attribute_counts(cases, mirrored=mirrored), pl.List(pl.Int64))
-    return cases.with_columns(counts, pl.lit(UNKNOWN).alias("context"))
+    course; ``mirrored``: the references are those of mirrored pictures."""
+    reference, report = (read_findings(cases[texts]) for texts in _SIDES.values())
+    if mirrored:
+        turned = pl.element().replace({"left": "right", "right": "left"})
+        reference = reference.with_columns(pl.col("side").list.eval(turned).list.sort())
+    counts = attribute_counts(compared(reference, report), len(cases)).tolist()
+    counted = pl.Series("attributes", counts, pl.List(pl.Int64))
+    return cases.with_columns(counted, pl.lit(UNKNOWN).alias("context"))
 
 
 def _use(

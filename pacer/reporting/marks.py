@@ -1,44 +1,42 @@
 """Marks in texts: a report is cut into spans by whether another text makes the same statement.
 
 A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an
-earlier examination (:mod:`pacer.data.wording`). That is identified by the findings of its sentence
-and their course, else by its rule and direction. A phrase is **matching** if the other text says
-the same. It is **reference-only** if a reference says it and the generated report does not. It is
-**unverified** if a generated report says it and the reference, or the preceding commitment, does
-not. It is **opposite** if one text affirms the finding and the other denies it, and **less
-certain** if one of them leaves it uncertain. It has a **wrong side** or an **other severity** if
-both affirm the finding or leave it uncertain, with different sides (by all that each says of it) or
-severities (of the phrase's sentence, if it has any, against all that the other text says). It
-**contradicts** where the report affirms what its own commitment denies, or the reverse, or has
-another side. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the findings
-with their polarity, and :mod:`pacer.commitments.attributes` their sides, severities and courses.
+earlier examination (:mod:`pacer.data.wording`), identified by the findings of its sentence and
+their course, else by its rule and direction. Mentions have the marks of the verdict on their
+finding (:mod:`pacer.metrics.ledger`): **matching** if it is correct, or only something is left out;
+**wrong side** or **other severity** if the texts contradict each other there; **less certain** if
+only one of them is uncertain; **opposite**; **reference-only** in a reference, and **unverified**
+in a generated report, if the other text does not state it. A denial of what the same text affirms
+elsewhere, as of one side, has no mark. Beside its commitment a report **contradicts** where it
+affirms what that denies, or the reverse, or has another side.
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pacer.commitments.anchor import POLARITIES, VALUES, Anchor, Attributes, words
+import polars as pl
+
+from pacer.commitments.anchor import Anchor, Attributes, words
 from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
+from pacer.commitments.rules.extract import Mention, find_mentions
 from pacer.data.wording import find_wording
+from pacer.metrics.ledger import compared, listed_findings, read_findings
 
 #: Kind of text that a text is compared with.
 Other = Literal["reference", "generated", "commitment"]
-
-#: A finding and its polarity, side or severity; or a rule of comparison with its direction, and
-#: :data:`LONGITUDINAL`.
-Statement = tuple[str, str]
+#: What the ledger says of a finding in two texts.
+Row = Mapping[str, Any]
 LONGITUDINAL = "longitudinal"
-#: The words of a kind of description that marks compare.
-_DESCRIPTIONS = {"side": ("left", "right", "bilateral"), "severity": VALUES["severity"]}
+#: The marks of phrases that another text states, from the least to the most; where phrases overlap,
+#: the last one holds. One that it does not state stands before ``wrong-side``.
+_MARKS = ("matching", "other-severity", "less-certain", "", "wrong-side", "opposite")
 #: Rules of wording that names an earlier study, and says nothing of a finding.
 _OF_STUDIES = ("comparison", "prior study", "since", "interval")
 #: The end of a sentence of a cleaned or raw report.
 _SENTENCE = re.compile(r"[.;](?=\s|$)|\n")
-_OPPOSITE = {"positive": "negative", "negative": "positive"}
 #: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not
 #: the same.
 _DIRECTION = re.compile(
@@ -56,6 +54,14 @@ _COMPARED_WITH: Mapping[Other, tuple[str, str, str]] = {
 }
 
 
+class Said(NamedTuple):
+    """What a text, or a list, says: its ``findings``, and the meanings of its wording of
+    comparison."""
+
+    findings: pl.DataFrame
+    wording: frozenset[str] = frozenset()
+
+
 class Span(NamedTuple):
     """Characters of a report with the same marks, which are classes of ``style.css``; ``tooltip``:
     what is said, and by which texts. A phrase that another text is compared with has one of
@@ -69,30 +75,20 @@ class Span(NamedTuple):
     tooltip: str = ""
 
 
-def statements(report: str) -> frozenset[Statement]:
-    """Return a text's findings with their polarities, sides and severities, and the rules of
-    comparison that match."""
-    findings = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
-    return frozenset(
-        findings
-        | _described(read_attributes(report))
-        | {statement for _, _, statement in _wording(report)}
-    )
+def said(text: str) -> Said:
+    """Return what a text says."""
+    return Said(read_findings([text]), frozenset(meaning for _, _, meaning in _wording(text)))
 
 
-def committed(commitment: Anchor) -> frozenset[Statement]:
-    """Return the findings of a commitment with their polarities, sides and severities."""
-    findings = {(finding, name) for name in POLARITIES for finding in getattr(commitment, name)}
-    return frozenset(findings | _described(commitment.attributes))
+def said_in(commitment: Anchor) -> Said:
+    """Return what a commitment says, which makes no comparisons."""
+    return Said(listed_findings([commitment]))
 
 
-def _described(attributes: Mapping[str, Attributes]) -> set[Statement]:
-    """Return each finding with each word for its side and severity, of :data:`_DESCRIPTIONS`."""
-    return {
-        (name, word)
-        for name, known in attributes.items()
-        for word in words(known.only(_DESCRIPTIONS))
-    }
+def verdicts(reference: Said, report: Said) -> dict[str, Row]:
+    """Return the verdict on each finding that either side states."""
+    rows = compared(reference.findings, report.findings)
+    return {row["finding"]: row for row in rows.iter_rows(named=True)}
 
 
 def _sentence(report: str, at: int) -> str:
@@ -102,22 +98,8 @@ def _sentence(report: str, at: int) -> str:
     return report[ends[place - 1] if place else 0 : ends[place] if place < len(ends) else None]
 
 
-def _described_near(described: Collection[Statement], sentence: str) -> set[Statement]:
-    """Return the descriptions of a report, with the severities of one sentence where that has
-    any."""
-    severities = {
-        (name, word) for name, known in read_attributes(sentence).items() for word in known.severity
-    }
-    named = {name for name, _ in severities}
-    return severities | {
-        (name, word)
-        for name, word in described
-        if name not in named or word in _DESCRIPTIONS["side"]
-    }
-
-
-def _wording(report: str) -> list[tuple[int, int, Statement]]:
-    """Return the start, end and statements of each wording of comparison: the course of each
+def _wording(report: str) -> list[tuple[int, int, str]]:
+    """Return the start, end and meanings of each wording of comparison: the course of each
     finding in its sentence; for a finding without one, and a sentence without a finding, the rule
     with its direction."""
     phrases = []
@@ -132,138 +114,144 @@ def _wording(report: str) -> list[tuple[int, int, Statement]]:
         for finding in findings if findings and rule not in _OF_STUDIES else ("",):
             courses = sorted(known[finding].course) if finding in known else []
             says = " and ".join(courses) or compared
-            phrases.append((start, end, (f"{finding} {says}".strip(), LONGITUDINAL)))
+            phrases.append((start, end, f"{finding} {says}".strip()))
     return phrases
 
 
 def spans(
     report: str,
     compared_with: Other,
-    other: Collection[Statement] | None,
-    first: Collection[Statement] | None = None,
+    others: Mapping[str, Said],
+    first: Said | None = None,
     commitment: Anchor | None = None,
-    named: Mapping[str, frozenset[Statement]] | None = None,
 ) -> list[Span]:
     """Cut a report into spans, which joined give the report.
 
     A mention includes the cue that decides its polarity ("no evidence of" pneumothorax), unless
     another mention lies between them. If phrases overlap, one without support determines the mark.
     A commitment makes no comparisons, so wording of comparison is not checked against it.
-    ``other``: statements of the text that ``compared_with`` names; None if there is none, or for a
-    commitment. ``first``: :func:`statements` of the report in the first context; None in that
-    context itself. ``commitment``: the report's own. ``named``: statements of several texts that
-    make up ``other``, by name; the tooltip says which of them match.
+    ``others``: what the texts say that ``compared_with`` names; of several, by name, the one that
+    agrees best determines the mark, and the tooltip says which match; none: nothing is checked.
+    ``first``: what the report in the first context says; None in that context itself.
+    ``commitment``: the report's own.
     """
-    mentions = [m for m in find_mentions(report) if m.polarity is not None]
-    phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(
-        report
-    )
+    own = said(report)
     unsupported, with_support, without_support = _COMPARED_WITH[compared_with]
-    tooltips = {
-        "matching": with_support,
-        unsupported: without_support,
-        "opposite": "the other report says the opposite",
-        "less-certain": "uncertain in one report only",
-        "changed": "differs from the first context",
+    is_reference, text = compared_with == "generated", "generated report"
+    text = text if is_reference else compared_with
+    rows = {
+        name: verdicts(own, other) if is_reference else verdicts(other, own)
+        for name, other in others.items()
     }
-    read, listed = extract_anchor(report), commitment or Anchor()
-    opposed, own = (
-        {(name, read.polarity(name)) for name in listed.contradicted(read)},
-        committed(listed),
+    committed = {} if commitment is None else verdicts(said_in(commitment), own)
+    before = (
+        {} if first is None else {r["finding"]: r for r in first.findings.iter_rows(named=True)}
     )
-    if compared_with == "commitment":
-        other, own = None if commitment is None else own, frozenset()
-    described, marked = _described(read_attributes(report)), []
-    edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
-    for start, end in pairwise(edges):
-        here = [statement for left, right, statement in phrases if left <= start and end <= right]
-        near = _described_near(described, _sentence(report, start)) if here else set()
-        known = {statement for statement in near if statement[0] in {name for name, _ in here}}
-        compared = [s for s in here if compared_with != "commitment" or s[1] != LONGITUDINAL]
-        checked = bool(compared) and other is not None
-        mark, difference = (
-            _compare(compared, near, other or (), compared_with) if checked else ("", "")
-        )
-        against = "" if opposed.isdisjoint(here) else "the commitment says the opposite"
-        against = against or _difference("side", here, described, own, "commitment")
-        applies = {
-            mark or unsupported: checked,
-            LONGITUDINAL: any(kind == LONGITUDINAL for _, kind in here),
-            "contradicts": bool(against),
-            "changed": first is not None and not {*here, *known} <= {*first},
-        }
-        marks = [mark for mark, holds in applies.items() if holds]
-        about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
-        meanings = tooltips | {
-            "wrong-side": difference,
-            "other-severity": difference,
-            "contradicts": against,
-        }
-        about += [meanings[mark] for mark in marks if mark in meanings]
-        if named and checked:
-            marks_by_text = {
-                name: _compare(compared, near, others, "reference")
-                for name, others in named.items()
-            }
-            matching = sorted(
-                name
-                for name, (mark, _) in marks_by_text.items()
-                if mark in ("matching", "other-severity")
+    now = {row["finding"]: row for row in own.findings.iter_rows(named=True)}
+    mentions = [
+        m
+        for m in find_mentions(report)
+        if m.finding in now and m.polarity in (now[m.finding]["state"], "positive", "uncertain")
+    ]
+    phrases = [(*_extent(m, mentions), m.finding, str(m.polarity)) for m in mentions]
+    phrases += [(*phrase, LONGITUDINAL) for phrase in _wording(report)]
+    edges = sorted({0, len(report)} | {edge for start, end, *_ in phrases for edge in (start, end)})
+    marked = []
+
+    def mark_in(name: str, here: Collection[tuple[str, str]]) -> tuple[str, str]:
+        """Return the mark of a piece by one of the other texts, and how that differs."""
+        found = [
+            (
+                ("matching" if what in others[name].wording else "", "")
+                if kind == LONGITUDINAL
+                else _mark(rows[name].get(what), text, is_reference)
             )
-            about.append(f"said by {' and '.join(matching) or 'none'}")
-        marked.append(Span(report[start:end], marks, "; ".join(about)))
+            for what, kind in here
+        ]
+        mark = max((mark for mark, _ in found), key=_MARKS.index)
+        return mark, "; ".join(dict.fromkeys(filter(None, (words for _, words in found))))
+
+    for start, end in pairwise(edges):
+        here = [(what, kind) for a, b, what, kind in phrases if a <= start and end <= b]
+        findings = [what for what, kind in here if kind != LONGITUDINAL]
+        checked = [one for one in here if compared_with != "commitment" or one[1] != LONGITUDINAL]
+        marks, about = [], [", ".join(dict.fromkeys(": ".join(one) for one in here))]
+        if checked and others:
+            by_name = {name: mark_in(name, checked) for name in others}
+            mark, difference = min(by_name.values(), key=lambda one: _MARKS.index(one[0]))
+            marks.append(mark or unsupported)
+            about.append(_tooltip(mark, difference, with_support, without_support))
+            if set(others) != {""}:
+                agreeing = [n for n, (m, _) in by_name.items() if m in _MARKS[:2]]
+                about.append(f"said by {' and '.join(sorted(agreeing)) or 'none'}")
+        if any(kind == LONGITUDINAL for _, kind in here):
+            marks.append(LONGITUDINAL)
+        against = _contradiction([committed[one] for one in findings if one in committed])
+        if (against and compared_with != "commitment") or "opposite" in against:
+            marks.append("contradicts")
+            about.append(against)
+        if first is not None and any(
+            what not in first.wording
+            if kind == LONGITUDINAL
+            else _adds(now[what], before.get(what))
+            for what, kind in here
+        ):
+            marks.append("changed")
+            about.append("differs from the first context")
+        marked.append(Span(report[start:end], marks, "; ".join(filter(None, about))))
     return marked
 
 
-def _compare(
-    phrase: Collection[Statement],
-    described: Collection[Statement],
-    other: Collection[Statement],
-    compared_with: Other,
-) -> tuple[str, str]:
-    """Return the mark of a phrase that is compared with another text, empty if that text does not
-    support it, and what is different about its side or severity."""
-    against_list = compared_with == "commitment"
-    if not against_list and any(
-        (name, _OPPOSITE.get(kind, "")) in other for name, kind in set(phrase).difference(other)
-    ):
+def _tooltip(mark: str, difference: str, with_support: str, without_support: str) -> str:
+    return {
+        "": without_support,
+        "matching": "; ".join(filter(None, (with_support, difference))),
+        "opposite": "the other report says the opposite",
+        "less-certain": "uncertain in one report only",
+    }.get(mark, difference)
+
+
+def _mark(row: Row | None, text: str, is_reference: bool) -> tuple[str, str]:
+    """Return the mark of a finding by the verdict on it, empty if the other text does not state it,
+    and the sides or severities in which both differ; ``text``: the name of the other one."""
+    if row is None or row["reference_state"] is None or row["report_state"] is None:
+        return "", ""
+    if text == "commitment" and row["reference_state"] != row["report_state"]:
+        return "", ""
+    if row["verdict"] == "opposite":
         return "opposite", ""
-    side, severity = (
-        _difference(kind, phrase, described, other, compared_with) for kind in _DESCRIPTIONS
+    if "state" in row["wrong"]:
+        return "less-certain", ""
+    side, severity = (_difference(row, kind, text, is_reference) for kind in ("side", "severity"))
+    mark = "wrong-side" if side else "other-severity" if severity else "matching"
+    return mark, "; ".join(filter(None, (side, severity)))
+
+
+def _difference(row: Row, kind: str, text: str, is_reference: bool) -> str:
+    """Say which side or severity both texts have, if they contradict each other."""
+    said = (
+        " and ".join(words(Attributes(**{kind: frozenset(row[f"{of}_{kind}"])})))
+        for of in ("reference", "report")
     )
-    if side:
-        return "wrong-side", "; ".join(filter(None, (side, severity)))
-    if not all(statement in other for statement in phrase):
-        polarities = [
-            {kind for named, kind in other if named == name}.intersection(POLARITIES)
-            for name, _ in phrase
-        ]
-        return "less-certain" if all(polarities) and not against_list else "", ""
-    return ("other-severity", severity) if severity else ("matching", "")
+    there, here = reversed([*said]) if is_reference else said
+    if kind not in row["wrong"] or not here or not there:
+        return ""
+    return f"{kind}: {here} here, {there} in the {text}"
 
 
-def _difference(
-    kind: str,
-    phrase: Collection[Statement],
-    described: Collection[Statement],
-    other: Collection[Statement],
-    compared_with: Other,
-) -> str:
-    """Say which sides or severities another text has of findings that a phrase does not deny, where
-    none of them is the report's; empty: there is no such finding."""
-    differences, text = [], "generated report" if compared_with == "generated" else compared_with
-    for finding in sorted({finding for finding, polarity in phrase if polarity != "negative"}):
-        here, there = (
-            sorted(
-                word for name, word in statements if name == finding and word in _DESCRIPTIONS[kind]
-            )
-            for statements in (described, other)
-        )
-        if here and there and not {*here} & {*there}:
-            differences.append(
-                f"{kind}: {' and '.join(here)} here, {' and '.join(there)} in the {text}"
-            )
-    return "; ".join(differences)
+def _contradiction(rows: Sequence[Row]) -> str:
+    """Say how a report contradicts its commitment in one of its findings; empty: it does not."""
+    if any(row["verdict"] == "opposite" for row in rows):
+        return "the commitment says the opposite"
+    sides = (_difference(row, "side", "commitment", is_reference=False) for row in rows)
+    return next(filter(None, sides), "")
+
+
+def _adds(row: Row, before: Row | None) -> bool:
+    """Return whether a text says more of a finding than the text before, or another state."""
+    if before is None or row["state"] != before["state"]:
+        return True
+    return any({*row[kind]} - {*before[kind]} for kind in ("side", "severity"))
 
 
 def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from pacer.display.numbers import number, score_cell
 from pacer.display.tables import Heading, Table
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
-from pacer.metrics.signature import read_result
+from pacer.metrics.result import Result
 from pacer.metrics.statistics.halves import Interval
 from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
 from pacer.probe.use import (
@@ -32,7 +32,7 @@ from pacer.probe.use import (
 )
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import data_uri, read_grey, render
-from pacer.reporting.marks import Statement, spans, statements
+from pacer.reporting.marks import Said, said, spans
 
 _NOTES = (
     "Gain: score with the record as given minus score with the changed source, over the same "
@@ -274,24 +274,44 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
     return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
 
 
-def show_study(
-    study: str,
+def show_studies(
+    studies: Sequence[str],
     systems: Sequence[tuple[str, Path]],
     contexts: Sequence[str],
     records: Path,
     images: Path,
     out: Path,
-) -> Path:
-    """Write the page of a study, or of one examination, into ``out``, and return its path.
+) -> list[Path]:
+    """Write the page of each study, or examination, into ``out``, and return their paths.
     ``contexts``: to show; none: all in which every system has a report. ``records``, ``images``:
     tables of the corpus, for radiographs and previous reports. Raises a DataError if a system has
     no report in a context, or several, or references differ."""
-    of_study = _of_study(read_records(records), study) if records.is_file() else []
-    corpus = {row["record_id"]: row for row in of_study}
-    by_system = [_reports(folder, study) for _, folder in systems]
+    corpus = read_records(records) if records.is_file() else None
+    cases = [(name, place, Result.read(place, whole=False).cases) for name, place in systems]
+    pages = [_study_page(study, cases, contexts, corpus, images) for study in studies]
+    paths = []
+    for study, page in zip(studies, pages, strict=True):
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
+        paths.append(
+            out / f"study-{name if name == study else f'{name}-{hash_json(study)[:8]}'}.html"
+        )
+        write_text(paths[-1], page)
+    return paths
+
+
+def _study_page(
+    study: str,
+    systems: Sequence[tuple[str, Path, pl.DataFrame]],
+    contexts: Sequence[str],
+    records: pl.DataFrame | None,
+    images: Path,
+) -> str:
+    """Return the page of one study; ``systems``: name, folder and cases of each."""
+    corpus = {} if records is None else {row["record_id"]: row for row in _of_study(records, study)}
+    by_system = [_reports(cases, folder, study) for _, folder, cases in systems]
     shared = [name for name in (*CONTEXTS, UNKNOWN) if all(name in rows for rows in by_system)]
     contexts = contexts or shared or list(by_system[0])[:1]
-    for rows, (_, folder) in zip(by_system, systems, strict=True):
+    for rows, (_, folder, _) in zip(by_system, systems, strict=True):
         if missing := [context for context in contexts if context not in rows]:
             known = ", ".join(rows)
             raise DataError(
@@ -300,25 +320,23 @@ def show_study(
             )
     reports = [[rows[context] for context in contexts] for rows in by_system]
     readings: list[dict[str, Any]] = []
-    first: list[frozenset[Statement]] = []
+    first: list[Said | None] = [None] * (len(systems) + 1)
     for context, *rows in zip(contexts, *reports, strict=True):
         texts = [rows[0]["reference"], *(row["hypothesis"] for row in rows)]
         if any(row["reference"] != texts[0] for row in rows):
-            names = " and ".join(name for name, _ in systems)
+            names = " and ".join(name for name, *_ in systems)
             raise DataError(
                 f"{names} have different references for study {study} in context {context}; score "
                 "both against the same references"
             )
-        reference, *generated = stated = [statements(text) for text in texts]
-        first = first or stated
-        by_name = dict(zip((name for name, _ in systems), generated, strict=True))
+        stated = [said(text) for text in texts]
+        by_name = dict(zip((name for name, *_ in systems), stated[1:], strict=True))
+        others = [by_name, *[{"": stated[0]}] * len(systems)]
         marked = [
-            spans(texts[0], "generated", frozenset().union(*generated), first[0], named=by_name)
+            spans(text, "reference" if place else "generated", other, before)
+            for place, (text, other, before) in enumerate(zip(texts, others, first, strict=True))
         ]
-        marked += [
-            spans(text, "reference", reference, before)
-            for text, before in zip(texts[1:], first[1:], strict=True)
-        ]
+        first = first if first[0] else [*stated]
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(
             {
@@ -332,20 +350,14 @@ def show_study(
         [corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images
     )
     with_lateral = [context.upper() for context in contexts if context in WITH_SOURCE[1]]
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
-    path = out / f"study-{name if name == study else f'{name}-{hash_json(study)[:8]}'}.html"
-    write_text(
-        path,
-        render(
-            "show.html",
-            study=study,
-            systems=systems,
-            views=views,
-            given=with_lateral,
-            readings=readings,
-        ),
+    return render(
+        "show.html",
+        study=study,
+        systems=systems,
+        views=views,
+        given=with_lateral,
+        readings=readings,
     )
-    return path
 
 
 def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
@@ -355,10 +367,10 @@ def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
     ).to_dicts()
 
 
-def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
+def _reports(cases: pl.DataFrame, place: Path, study: str) -> dict[str, dict[str, Any]]:
     """Return a system's case of the study by context."""
     by_context: dict[str, dict[str, Any]] = {}
-    for row in _of_study(read_result(place, with_scores=False).cases, study):
+    for row in _of_study(cases, study):
         other = by_context.setdefault(row["context"], row)
         if other is not row:
             several = f"{other['record_id']} and {row['record_id']}"

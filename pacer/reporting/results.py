@@ -21,11 +21,11 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
 from pacer.display.numbers import number
-from pacer.metrics.signature import Signature, read_result
 from pacer.metrics.statistics.halves import LEAST_UNITS, PERCENT, too_few
-from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
+from pacer.metrics.statistics.intervals import UNITS
+from pacer.metrics.system import Scores
 from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
-from pacer.reporting.marks import Span, Statement, spans, statements
+from pacer.reporting.marks import Said, Span, said, spans
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,7 @@ class Results:
     predictions: Mapping[str, dict]
     decoding: Mapping[str, Any]
     routing: Mapping[str, np.ndarray]
-    scores: Mapping[str, Any]
-    signature: Signature
-    cases: pl.DataFrame
+    scored: Scores
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
@@ -56,18 +54,9 @@ class Results:
         return decoded
 
     @property
-    def convention(self) -> str:
-        return self.signature.convention or "llm-rg4"
-
-    @cached_property
-    def intervals(self) -> Intervals:
-        """Confidence intervals of the scores, by context."""
-        return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
-
-    @property
     def resampling(self) -> str:
         """How the intervals were made, in words."""
-        intervals = self.intervals
+        intervals = self.scored.intervals
         units = UNITS[intervals.unit]
         note = f" {intervals.note}." if intervals.note else ""
         if intervals.units < LEAST_UNITS:
@@ -89,7 +78,7 @@ def read_results(
 ) -> Results:
     """Read the output folders of the stages of these names. Raises a DataError if a file is missing
     or malformed."""
-    scores, cases, signature = read_result(metrics)
+    scored = Scores.read(metrics)
     generated = [
         path for context in CONTEXTS if (path := predictions / f"{context}.jsonl").exists()
     ]
@@ -113,9 +102,7 @@ def read_results(
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
         routing=load_file(routing) if routed else {},
-        scores=scores,
-        signature=signature,
-        cases=cases,
+        scored=scored,
     )
 
 
@@ -169,19 +156,19 @@ def study_case(results: Results, study: str) -> ExampleCase:
     """Return one decoded study, its reports in the order of contexts; raises a DataError if an
     image is missing."""
     scores = {
-        row["record_id"]: row for row in results.cases.filter(study_id=study).iter_rows(named=True)
+        row["record_id"]: row
+        for row in results.scored.cases.filter(study_id=study).iter_rows(named=True)
     }
     rows = sorted(
         results.decoded.filter(study_id=study).to_dicts(),
         key=lambda row: CONTEXTS.index(row["context"]),
     )
     reports = []
-    first: tuple[frozenset[Statement], ...] = ()
+    first: tuple[Said, Said] | tuple[None, None] = (None, None)
     for row in rows:
         prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
         wanted, written = row["report"], prediction["report"]
-        reference, generated = stated = statements(wanted), statements(written)
-        first = first or stated
+        reference, generated = said(wanted), said(written)
         commitment = None if prediction["anchor"] is None else Anchor.of_lists(prediction["anchor"])
         reports.append(
             ContextReport(
@@ -190,10 +177,11 @@ def study_case(results: Results, study: str) -> ExampleCase:
                 prediction,
                 score,
                 commitment,
-                reference=spans(wanted, "generated", generated, first[0]),
-                generated=spans(written, "reference", reference, first[1], commitment),
+                reference=spans(wanted, "generated", {"": generated}, first[0]),
+                generated=spans(written, "reference", {"": reference}, first[1], commitment),
             )
         )
+        first = first if first[0] else (reference, generated)
     pictures = [
         _image(name, rows, results)
         for name in ("frontal", "lateral")

@@ -14,19 +14,14 @@ from markupsafe import Markup
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
 from pacer.display.tables import Table
-from pacer.metrics.cases import by_context, contexts_of
+from pacer.metrics.cases import by_context, contexts_of, is_labelled
 from pacer.metrics.commitments import is_read
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
 from pacer.metrics.statistics.halves import LEAST_UNITS
-from pacer.metrics.statistics.intervals import (
-    UNITS,
-    group_scores,
-    label_intervals,
-    reliability,
-    warnings,
-)
+from pacer.metrics.statistics.intervals import UNITS, group_scores, label_intervals, reliability
 from pacer.reporting import charts, score_tables
+from pacer.reporting.findings import of_systems, verdict_table
 from pacer.reporting.html import render
 from pacer.reporting.results import ExampleCase, Results, example_cases
 
@@ -91,7 +86,7 @@ def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") 
 
 def scores(results: Results) -> Section:
     """Scores with their intervals, below the reasons not to trust them."""
-    values, signature = results.scores, results.signature
+    values, signature = results.scored.scores, results.scored.signature
     split = ", ".join(sorted(set(results.decoded["split"])))
     table = score_tables.score_table(
         values,
@@ -101,7 +96,7 @@ def scores(results: Results) -> Section:
         f"Compare models within a "
         "context, but not contexts with each other: references state what the sources of their "
         "context show.",
-        intervals=results.intervals,
+        intervals=results.scored.intervals,
         notes=(
             f"{results.resampling} CIDEr has no interval: its word weights depend on all reports "
             "in a context.",
@@ -123,7 +118,7 @@ def scores(results: Results) -> Section:
             for name in signature.score_columns
         ),
         counted=signature.counted,
-        intervals=results.intervals,
+        intervals=results.scored.intervals,
     )
     parts: list[Part] = [
         *(
@@ -131,7 +126,7 @@ def scores(results: Results) -> Section:
             if (note := score_tables.caution(signature))
             else []
         ),
-        *(Text(line, "note") for line in warnings(values, results.cases, results.convention)),
+        *(Text(line, "note") for line in results.scored.warnings),
         TableBlock("scores", table),
         *shown("conventions", conventions, folded="By label convention"),
         *_placed(
@@ -163,7 +158,7 @@ def scores(results: Results) -> Section:
 def _placed(results: Results, place: Place, caption: str, title: str = "") -> list[Part]:
     """Return the table of the scores that the registry puts in a place, named after it."""
     table = score_tables.score_table(
-        results.scores, scores_at(place), caption, counted=results.signature.counted
+        results.scored.scores, scores_at(place), caption, counted=results.scored.signature.counted
     )
     return shown(place, table, title)
 
@@ -171,12 +166,13 @@ def _placed(results: Results, place: Place, caption: str, title: str = "") -> li
 def sources(results: Results) -> Section:
     """How scores change with other sources, and whether the reports vary."""
     controls = score_tables.control_table(
-        results.scores,
+        results.scored.scores,
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the "
         "share of reports that stay the same; a model that ignores its sources loses nothing.",
     )
     intervals = {
-        context: results.intervals.scores[context] for context in contexts_of(results.cases)
+        context: results.scored.intervals.scores[context]
+        for context in contexts_of(results.scored.cases)
     }
     caption = (
         "Findings that the reports affirm, by what the sources say about them. Persisting: the "
@@ -203,26 +199,43 @@ def sources(results: Results) -> Section:
     return Section("sources", "Use of the sources", parts)
 
 
-def observations(results: Results) -> Section:
-    """Scores of each observation of the labeller."""
-    labels = label_intervals(results.cases, results.convention)
+def observations(results: Results) -> Section | None:
+    """Scores of each observation of the labeller; None without one."""
+    if not is_labelled(results.scored.cases):
+        return None
+    labels = label_intervals(results.scored.cases, results.scored.convention)
     table = score_tables.label_table(
         labels,
         "Clinical efficacy by observation over all contexts together, and F1 in each; many more "
         "records in reports than in references mean over-reporting, many fewer mean omission.",
     )
     return Section(
-        "findings", "By observation", [TableBlock("observations", _with_resampling(table, results))]
+        "observations",
+        "By observation",
+        [TableBlock("observations", _with_resampling(table, results))],
     )
+
+
+def findings(results: Results) -> Section:
+    """How often the reports are right about each finding."""
+    rows = of_systems({"reports": results.scored.findings})
+    table = verdict_table(
+        rows,
+        "What the rules read in references and reports, finding by finding, over all contexts "
+        "together.",
+    )
+    return Section("findings", "By finding", [TableBlock("findings", table)])
 
 
 def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
     table = score_tables.group_table(
-        group_scores(results.cases, results.convention, results.signature.groups),
+        group_scores(
+            results.scored.cases, results.scored.convention, results.scored.signature.groups
+        ),
         "F1 by view, and by the text columns of the file score.columns, over all contexts "
         f"together; groups differ in their findings, and those with fewer than {LEAST_UNITS} "
-        f"{UNITS[results.intervals.unit]} have no interval.",
+        f"{UNITS[results.scored.intervals.unit]} have no interval.",
     )
     parts = [TableBlock("groups", _with_resampling(table, results))]
     return Section("groups", "By group", parts) if table.rows else None
@@ -234,11 +247,13 @@ def cases(results: Results) -> Section | None:
     return Section("cases", "Example cases", cases=studies) if studies else None
 
 
-def findings(results: Results) -> Section | None:
+def probabilities(results: Results) -> Section | None:
     """Whether the probabilities of findings are right; None without probabilities."""
-    if not is_read(results.cases):
+    if not is_read(results.scored.cases):
         return None
-    curves = {context: reliability(part) for context, part in by_context(results.cases).items()}
+    curves = {
+        context: reliability(part) for context, part in by_context(results.scored.cases).items()
+    }
     caption = (
         "Share of findings that the reference affirms, by predicted probability, in ten "
         "bins of equal size"
@@ -273,17 +288,18 @@ def signature(results: Results) -> Section:
     return Section(
         "signature",
         "Signature",
-        [Text(text), Text(score_tables.signature_line(results.signature), "signature")],
+        [Text(text), Text(score_tables.signature_line(results.scored.signature), "signature")],
     )
 
 
 SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     scores,
     sources,
+    findings,
     observations,
     groups,
     cases,
-    findings,
+    probabilities,
     corpus,
     signature,
 )
@@ -294,8 +310,8 @@ def build_report(results: Results, out: Path) -> None:
     ``figures/`` (SVG). Raises a DataError if an image of an example is missing, or nothing was
     decoded."""
     line, note = (
-        score_tables.signature_line(results.signature),
-        score_tables.caution(results.signature),
+        score_tables.signature_line(results.scored.signature),
+        score_tables.caution(results.scored.signature),
     )
     present = set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}

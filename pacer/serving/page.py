@@ -23,9 +23,8 @@ from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor, Attributes, r
 from pacer.core.contexts import SOURCES, availability
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.reading.maps import CLASSES
-from pacer.reporting import html
+from pacer.reporting import html, marks
 from pacer.reporting.html import LONGEST_EDGE, data_uri, routing_overlay
-from pacer.reporting.marks import committed, spans, statements
 from pacer.serving.case import MAX_BYTES, MAX_CHARACTERS, NOTICE, Case, Result, load_image, notes_of
 from pacer.serving.reporter import Reporter
 
@@ -91,10 +90,14 @@ def result_page(
     ]
     # none if there is no commitment, or no report after it
     commitment = None if result.fallback else result.commitment
-    uncommitted = (
-        [] if commitment is None else sorted(statements(result.report) - committed(commitment))
-    )
-    marked = spans(result.report, "commitment", None, commitment=commitment)
+    lists = {} if commitment is None else {"": marks.said_in(commitment)}
+    marked = marks.spans(result.report, "commitment", lists, commitment=commitment)
+    uncommitted = [
+        (finding, row["report_state"])
+        for own in lists.values()
+        for finding, row in marks.verdicts(own, marks.said(result.report)).items()
+        if row["report_state"] not in (None, row["reference_state"])
+    ]
     listed, generated = result.findings(), model or result.commitment or Anchor()
     rows = {
         finding: {"model": generated.polarity(finding) or "", "person": listed.get(finding, "")}
@@ -147,7 +150,7 @@ def result_page(
             (finding, chance) for chance, finding in sorted(read, reverse=True) if chance >= SHOWN
         ],
         shown_from=SHOWN,
-        unlisted=[(finding, kind) for finding, kind in uncommitted if kind in POLARITIES],
+        unlisted=sorted(uncommitted),
         notes=notes_of([result]),
     )
 

@@ -20,9 +20,10 @@ from pacer.core.io import write_text
 from pacer.display.numbers import number, p_value
 from pacer.display.tables import MARKS, Heading, Mark, Table, first_cell_changes
 from pacer.metrics.cases import MEAN
+from pacer.metrics.result import read_scores, scores_of
 from pacer.metrics.score_kinds import Direction
 from pacer.metrics.scores import score_of
-from pacer.metrics.signature import Signature, read_scores, scores_of
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.halves import Difference, holm
 from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import caution, context_mean, contexts_in

@@ -15,12 +15,15 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
-from pacer.config.decode import Score
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.core.io import read_json
-from pacer.metrics.cases import contexts_of, read_cases
+from pacer.metrics.annotate import read_pairs
+from pacer.metrics.cases import contexts_of
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
+from pacer.metrics.options import Scoring
+from pacer.metrics.predictions import read_cases
 from pacer.metrics.score import score_cases
-from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs
+from pacer.metrics.signature import Origin
 
 WORDS = (
     *("the", "heart", "lungs", "are", "is", "clear", "normal", "no", "effusion"),
@@ -65,6 +68,32 @@ def small_config() -> BertConfig:
         intermediate_size=32,
         initializer_range=0.8,
     )
+
+
+def read_texts(
+    references: Sequence[str],
+    reports: Sequence[str],
+    commitments: Sequence[Anchor | None] | None = None,
+    **columns: Any,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Cases of these texts with what is read in them, and their findings."""
+    listed = list(commitments or [None] * len(references))
+    lists = [None if one is None else one.as_dict() for one in listed]
+    cases = pl.DataFrame(
+        {
+            "record_id": list(map(str, range(len(references)))),
+            "context": "sn",
+            "reference": list(references),
+            "report_raw": list(references),
+            "hypothesis": list(reports),
+        }
+        | columns
+    ).with_columns(
+        pl.Series(f"anchor_{name}", [one and one.get(name) for one in lists], pl.List(pl.String))
+        for name in (*POLARITIES, "attributes")
+    )
+    read, findings = read_pairs(cases)
+    return cases.hstack(read), findings
 
 
 def random_texts(seed: int, count: int = 40, least: int = 0) -> list[str]:
@@ -151,16 +180,15 @@ def score_predictions(
     records: pl.DataFrame,
     predictions: Path,
     out: Path,
-    inputs: ScoreInputs,
-    settings: Score = DEFAULTS,
+    options: Scoring,
     *,
     about: dict | None = None,
 ) -> dict[str, dict]:
     """Score predictions of records that stand in no file."""
-    cases = read_cases(records, predictions, inputs.anchors)
+    cases = read_cases(records, predictions, options.anchors)
     manifest = predictions / "manifest.json"
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None
-    return score_cases(
-        cases, out, inputs, settings, Origin(files, about or {}, manifest=made)
-    ).scores
+    result = score_cases(cases, options, Origin(files, about or {}, manifest=made))
+    result.write(out)
+    return result.scores

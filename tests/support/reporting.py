@@ -20,6 +20,7 @@ from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
+from pacer.metrics.ledger import findings_of, read_findings
 from tests.support.corpus import files_config, record
 from tests.support.profiles import profile
 
@@ -59,6 +60,8 @@ def _make_run(
     test = records.filter(pl.col("split") == "test").sort("study_id", maintain_order=True)
     cases = _predictions(root / "predictions", test, random, bare)
     cases.write_parquet(root / "metrics" / "cases.parquet")
+    read = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
+    findings_of(cases, *read).drop("row").write_parquet(root / "metrics" / "findings.parquet")
     _write_scores(root / "metrics", contexts, bare)
     return run
 

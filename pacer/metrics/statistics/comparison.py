@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -14,23 +13,22 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
+from pacer.data.ids import check_pairs
 from pacer.display.numbers import IN_BRACKETS, number, score_cell, signed
 from pacer.display.tables import Displayed, Table, first_cell_changes
-from pacer.metrics.cases import MEAN, check_pairs, contexts_of, row_name
+from pacer.metrics.cases import MEAN, row_name
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.scores import SCORES, score_of, summed_scores
-from pacer.metrics.signature import Signature, read_result, reading_notes
+from pacer.metrics.scores import score_of, summed_scores
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics import halves
 from pacer.metrics.statistics.halves import PERCENT, Difference, Key, Summed, differences, holm
 from pacer.metrics.statistics.intervals import (
     UNITS,
-    Intervals,
     Units,
     context_sums,
-    score_intervals,
     units_of,
-    warnings,
 )
+from pacer.metrics.system import Scores
 
 _STANDIN = (
     "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
@@ -141,59 +139,6 @@ def _both(one: Difference) -> list[str]:
         score_cell(value, count=count)
         for value, count in zip((one.first, one.second), one.counts, strict=True)
     ]
-
-
-@dataclass(frozen=True, repr=False)
-class Scores(Displayed):
-    """The scores of one system. ``scores``: context (``all`` unless the references name the four)
-    -> score -> number. ``cases``: one row per case. ``signature``: what each number means and was
-    computed from."""
-
-    scores: dict[str, dict[str, Any]]
-    cases: pl.DataFrame
-    signature: Signature
-    convention: str
-
-    def table(self) -> Table:
-        """Return the scores by context."""
-        contexts = {
-            name: self.scores[name]
-            for name in (*contexts_of(self.cases), MEAN)
-            if name in self.scores
-        }
-        known = [score for score in SCORES if score.place in ("scores", "contents")]
-
-        def cell(name: str, key: str) -> str:
-            counted = self.signature.counted.get(name, {})
-            return (
-                score_cell(contexts[name][key], count=counted.get(key))
-                if key in contexts[name]
-                else "–"
-            )
-
-        rows = [
-            (score.heading, *(cell(name, score.key) for name in contexts))
-            for score in [*known, *map(score_of, self.signature.score_columns)]
-            if any(values.get(score.key) is not None for values in contexts.values())
-        ]
-        notes = (f"{IN_BRACKETS}; more in .scores, .intervals, .cases and .notes",)
-        return Table(("score", *contexts), tuple(rows), notes=notes)
-
-    @property
-    def notes(self) -> list[str]:
-        """How the reports were read, and what to check before trusting a score."""
-        units = units_of(self.cases)
-        return [
-            *reading_notes(self.signature),
-            *filter(None, [units.note]),
-            *warnings(self.scores, self.cases, self.convention),
-        ]
-
-    @cached_property
-    def intervals(self) -> Intervals:
-        """Intervals (95 %) of the scores that are sums over cases; computed when first asked
-        for."""
-        return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
 
 
 @dataclass(frozen=True)
@@ -394,7 +339,7 @@ def compare_repeats(
     interval and the p value therefore generalise to other patients with these models, not to other
     models.
     """
-    convention = read_result(runs[0][0], with_scores=False).signature.convention or "llm-rg4"
+    convention = Scores.read(runs[0][0], whole=False).convention
     repeats = [_paired(first, second, convention) for first, second in runs]
     records = [
         repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id")
@@ -433,12 +378,11 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
         "first" if isinstance(one, Scores) else one,
         "second" if isinstance(other, Scores) else other,
     )
-    (_, cases, signature), (_, other_cases, other_signature) = (
-        (run.scores, run.cases, run.signature)
-        if isinstance(run, Scores)
-        else read_result(run, with_scores=False)
-        for run in (one, other)
+    run, other_run = (
+        run if isinstance(run, Scores) else Scores.read(run, whole=False) for run in (one, other)
     )
+    cases, signature = run.cases, run.signature
+    other_cases, other_signature = other_run.cases, other_run.signature
     check_pairs(
         cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second)
     )

@@ -21,7 +21,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import parse_yaml, read_json, read_jsonl
 from pacer.metrics.calls import score
 from pacer.metrics.nlg import MeteorError
-from pacer.metrics.signature import read_result
+from pacer.metrics.system import Scores
 from tests.support.cli import REPOSITORY, Outcome
 from tests.support.world import World, rehashed
 
@@ -307,6 +307,40 @@ def test_a_case_of_two_files_is_shown(pacer: Callable[..., Outcome], files: Path
     assert refused.error == (
         "error: scores has no report for study z; pass the id of a study or record in its cases\n"
     )
+    several = pacer("show", "A=scores", "--study", "a", "--study", "c")
+    assert several.out == "written to shown/study-a.html\nwritten to shown/study-c.html\n"
+    assert ">A<" in Path("shown/study-a.html").read_text()
+    assert "at least one folder" in pacer("show", "c").error
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of a printed table, without its head and its notes."""
+    return [re.split(r" {2,}| (?=\d)", line.strip()) for line in text.splitlines()[1:]]
+
+
+def test_findings_are_counted_listed_and_ranked(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
+    pl.DataFrame({"id": ["a", "b", "c", "d"], "report": REFERENCES}).write_csv("same.csv")
+    other = [
+        argument.replace(FILES[1], "same.csv").replace("scores", "same") for argument in stated()
+    ]
+    assert pacer(*other).code == 0
+    counted = {row[0]: row[1:8] for row in rows_of(pacer("findings", "scores").out)}
+    # affirmed in references and in reports; correct, partly, opposite, missed, invented
+    assert counted["edema"] == ["1", "0", "0", "0", "1", "0", "0"]
+    assert counted["pleural effusion"] == ["1", "1", "3", "0", "0", "0", "0"]
+    assert counted["all findings"][2:] == ["4", "0", "1", "0", "0"]
+    both = json.loads(pacer("findings", "scores", "B=same", "--json").out)
+    edema = [(row["system"], row["correct"]) for row in both if row["finding"] == "edema"]
+    assert edema == [("scores", 0), ("B", 1)]
+    listed = pacer("findings", "scores", "--verdict", "opposite", "--finding", "Edema").out
+    said = "c edema opposite positive, mild: edema negative: edema"
+    assert [" ".join(line.split()) for line in listed.splitlines()[1:]] == [said]
+    [worst] = json.loads(pacer("findings", "scores", "--worst", "5", "--json").out)
+    assert (worst["record_id"], worst["opposite"], worst["missed"]) == ("c", 1, 0)
+    assert pacer("findings", "scores", "B=same", "--worst", "1").code == 0
+    refused = pacer("findings", "scores", "--finding", "nodules")
+    assert refused.code == 1 and "--finding nodules: expected one of atelectasis" in refused.error
 
 
 def test_without_meteor_everything_else_is_written(
@@ -327,7 +361,8 @@ def test_without_meteor_everything_else_is_written(
         assert outcome.code == 0 and (f"meteor is left out: {reason}" in outcome.out) == (
             further == ()
         )
-        scores, _, signature = read_result("scores")
+        result = Scores.read("scores")
+        scores, signature = result.scores, result.signature
         left_out = {"meteor", *further[3:]}
         assert scores["all"] == {key: value for key, value in whole.items() if key not in left_out}
         assert set(signature.left_out) == left_out and signature.left_out["meteor"] == reason

@@ -24,7 +24,8 @@ import pytest
 from pacer.cli.command import app
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, yaml_beside
-from pacer.metrics.signature import ScoreResult, Signature, read_result, write_result
+from pacer.metrics.result import Result
+from pacer.metrics.signature import Signature
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
@@ -297,16 +298,18 @@ def is_killed(job: Callable[[], object], number: int = 0) -> bool:
 
 def write(out: Path, value: int) -> None:
     cases = pl.DataFrame({"record_id": ["a", "b"], "value": [value, value]})
-    write_result(out, ScoreResult.signed({"all": {"n": 2, "value": value}}, cases, Signature()))
+    scores = {"all": {"n": 2, "value": value}}
+    Result.signed(scores, cases, Signature(), cases.rename({"value": "found"})).write(out)
 
 
 def read(out: Path) -> Any:
-    """The value in scores and cases, or the reason why there is none."""
+    """The value in scores, cases and findings, or the reason why there is none."""
     try:
-        scores, cases, _ = read_result(out)
+        result = Result.read(out)
     except DataError as error:
         return str(error)
-    return [scores["all"]["value"], *cases["value"].unique()]
+    values = [*result.cases["value"].unique(), *result.findings["found"].unique()]
+    return [result.scores["all"]["value"], *values]
 
 
 def write_folder(out: Path, value: int) -> None:
@@ -361,7 +364,7 @@ def killed_runs(kind: str, folder: Path) -> Iterator[tuple[str, Any, Any]]:
 #: By what is written: the old and the new content, and how a reader refuses the rest.
 CASES = {
     "folder": (["1", "1"], ["2", "2"], ()),
-    "result": ([1, 1], [2, 2], ("has no cases.parquet", "come from different runs")),
+    "result": ([1, 1, 1], [2, 2, 2], ("has no cases.parquet", "come from different runs")),
 }
 
 

@@ -13,7 +13,6 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.commitments import states
 from pacer.metrics.nlg import meteor, meteor_columns, meteor_statistics, with_overlap
 from pacer.metrics.statistics.comparison import (
     Comparison,
@@ -327,8 +326,11 @@ def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame
         assert scores["meteor"].value == meteor(
             meteor_statistics(own["meteor_statistics"].to_list()).sum(axis=0)
         )
-        for state, name in enumerate(("positive", "negative")):
-            both = ((states(own, side) == state).ravel() for side in ("reference", "report"))
+        for name in ("positive", "negative"):
+            both = (
+                [one in found for found in own[f"{side}_{name}"] for one in FINDINGS]
+                for side in ("reference", "report")
+            )
             assert scores[f"report_{name}_f1"].value == pytest.approx(f1_score(*both))
     for scores in found.scores.values():
         assert all(

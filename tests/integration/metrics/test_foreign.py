@@ -10,7 +10,8 @@ from pacer import score
 from pacer.backbones.chexbert import CheXbert
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
-from pacer.metrics.signature import DEFAULTS, ScoreInputs, reading_notes
+from pacer.metrics.options import DEFAULTS, Scoring
+from pacer.metrics.signature import reading_notes
 from tests.integration.metrics.test_scoring import records_of
 from tests.support.metrics import random_texts, score_predictions
 
@@ -85,9 +86,7 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
     ]
     write_jsonl(tmp_path / "predictions/sn.jsonl", reports)
     chexbert, labels = chexbert_directory(), tmp_path / "labels.parquet"
-    own = score_predictions(
-        records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert)
-    )
+    own = score_predictions(records, tmp_path / "predictions", tmp_path / "own", Scoring(chexbert))
     for kept in (
         None,
         labels,
@@ -98,7 +97,7 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
         assert foreign.scores == own
     assert (
         score_predictions(
-            records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert, labels)
+            records, tmp_path / "predictions", tmp_path / "own", Scoring(chexbert, labels)
         )
         == own
     )
@@ -113,9 +112,9 @@ def test_scores_are_the_same_for_any_number_of_cores(files, monkeypatch, capfd):
     )
     references, hypotheses = sides
     whole = score(references, hypotheses)
-    monkeypatch.setattr("pacer.metrics.score._ROWS", 9)
+    monkeypatch.setattr("pacer.metrics.annotate._ROWS", 9)
     for cores in (1, 2):
-        monkeypatch.setattr("pacer.metrics.score.core_count", lambda cores=cores: cores)
+        monkeypatch.setattr("pacer.metrics.annotate.core_count", lambda cores=cores: cores)
         parts = score(references, hypotheses)
         assert parts.scores == whole.scores and parts.cases.equals(whole.cases)
         assert "reading reports: 100% 50/50" in capfd.readouterr().err

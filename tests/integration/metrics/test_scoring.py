@@ -29,8 +29,9 @@ from pacer.metrics.nlg import (
     meteor_run,
     meteor_statistics,
 )
-from pacer.metrics.score import decoded_records
-from pacer.metrics.signature import DEFAULTS, ScoreInputs, Signature
+from pacer.metrics.options import DEFAULTS, Scoring
+from pacer.metrics.predictions import decoded_records
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.reporting.score_tables import signature_line
 from tests.integration.core.test_stops import STRANGE
@@ -99,18 +100,18 @@ class Case:
         write_json(self.predictions / "manifest.json", {"step": 3})
 
     def score(self, **changes) -> dict:
-        """``changes``: of the inputs, of the settings, or of what :func:`score_predictions` takes
+        """``changes``: of the options, of the settings, or of what :func:`score_predictions` takes
         by name."""
-        inputs, settings = (
+        options, settings = (
             {name: changes.pop(name) for name in [*changes] if name in kind.__annotations__}
-            for kind in (ScoreInputs, Score)
+            for kind in (Scoring, Score)
         )
+        settings = DEFAULTS.model_copy(update=settings)
         arguments = {
             "records": self.records,
             "predictions": self.predictions,
             "out": self.folder / "metrics",
-            "inputs": ScoreInputs(self.chexbert, **inputs),
-            "settings": DEFAULTS.model_copy(update=settings),
+            "options": Scoring(self.chexbert, settings=settings, **options),
         }
         return score_predictions(**(arguments | changes))
 
@@ -329,8 +330,8 @@ def scored(
     def score(own: Texts, other: Texts) -> tuple[dict, pl.DataFrame]:
         write_jsonl(tmp_path / "sn.jsonl", lines("sn", own))
         write_jsonl(tmp_path / "controls/another_patient/sn.jsonl", lines("sn", other))
-        inputs = ScoreInputs(chexbert_directory())
-        scores = score_predictions(records, tmp_path, tmp_path / "scores", inputs)
+        options = Scoring(chexbert_directory())
+        scores = score_predictions(records, tmp_path, tmp_path / "scores", options)
         return scores, pl.read_parquet(tmp_path / "scores/cases.parquet")
 
     return score

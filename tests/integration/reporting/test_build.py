@@ -12,7 +12,7 @@ import pytest
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
-from pacer.reporting.pages import show_study
+from pacer.reporting.pages import show_studies
 from pacer.reporting.results import read_results
 from pacer.reporting.score_tables import corpus_table
 from pacer.reporting.sections import build_report
@@ -94,7 +94,8 @@ def test_the_whole_page(whole: Page):
         "no previous report was given",  # the made-up wording of comparison, without a prior
     ):
         assert shown in whole.text, shown
-    sections = {"scores", "sources", "cases", "findings", "groups", "corpus", "signature"}
+    sections = {"scores", "sources", "findings", "observations", "groups", "cases", "corpus"}
+    sections.add("signature")
     assert {link.removeprefix("#") for link in whole.anchors} == sections <= set(whole.ids)
     assert len(whole.ids) == len(set(whole.ids))
     figures = {path.name for path in (whole.out / "figures").iterdir()}
@@ -391,8 +392,8 @@ def both(tmp_path: Path) -> list[tuple[str, Path]]:
 
 def columns(systems, out: Path, study: str = "s1", contexts=("sn", "sw")) -> list[str]:
     """The page's texts as HTML, those of the reference and of both systems in each context."""
-    page = show_study(
-        study,
+    [page] = show_studies(
+        [study],
         systems,
         contexts,
         Path("nowhere/records.parquet"),

@@ -20,20 +20,18 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
-import polars as pl
 import pytest
 from PIL import Image
 
 from pacer.commitments.anchor import Anchor, read_list
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.errors import ConfigError
-from pacer.metrics import commitments as metrics
 from pacer.reading.maps import AttributeChances
 from pacer.serving import page as view
 from pacer.serving.case import Case, Result
 from pacer.serving.page import MAX_BODY, Page
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
+from tests.support.metrics import read_texts
 from tests.support.world import ROOT
 
 
@@ -299,21 +297,15 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
 def test_a_result_says_where_its_report_departs_from_its_commitment(
     result: Result, report: str, departures: dict[str, str | None], contradictions: list[str]
 ) -> None:
-    """As the scores do (:mod:`pacer.metrics.commitments`), and the page in words."""
+    """As the scores do (:mod:`pacer.metrics.ledger`), and the page in words."""
     departs = replace(result, report=report, commitment=COMMITMENT, fallback=False)
     opposite = {"positive": "negative", "negative": "positive"}
     departures |= {
         finding: opposite[COMMITMENT.polarity(finding) or ""] for finding in contradictions
     }
     assert departs.departures() == departures and [*departs.contradictions()] == contradictions
-    sides = {"anchor": COMMITMENT, "report": extract_anchor(report)}
-    row = {
-        f"{side}_{name}": [found]
-        for side, anchor in sides.items()
-        for name, found in anchor.as_dict().items()
-    }
-    cases = pl.DataFrame(row, schema=dict.fromkeys(row, pl.List(pl.String)))
-    assert metrics.contradictions(cases) == [tuple(contradictions)]
+    cases, _ = read_texts([""], [report], [COMMITMENT])
+    assert cases["contradictions"].to_list() == [contradictions]
     shown = view.result_page(departs)
     assert ("The report agrees with its commitment." in shown) is (not departures)
     assert shown.count("the report says the opposite)") == len(contradictions)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from pacer.core.io import yaml_beside
-from pacer.metrics.columns import read_score_columns
+from pacer.data.columns import read_columns
 from tests.integration.cli.test_installed import ROOT, TEXTS, clone
 
 GIVEN = yaml_beside(__file__, "radeval.yaml")
@@ -56,7 +56,7 @@ def test_its_file_is_one_of_columns(recorded, tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.startswith("RadEval 2.2.1: 2 records written"), (
         done.stderr
     )
-    found = read_score_columns(tmp_path / "radeval.parquet", ["b", "a"])
+    found = read_columns(tmp_path / "radeval.parquet", ["b", "a"])
     assert found.columns == [f"radeval_{name}" for values in RECORDED.values() for name in values]
     assert found["radeval_rouge2"].to_list() == [1.0, 0.25] and found[
         "radeval_crimson"

@@ -13,8 +13,8 @@ from pacer.config.decode import Score
 from pacer.config.params import load_profile, profile_text
 from pacer.core.errors import ConfigError
 from pacer.core.io import yaml_beside
+from pacer.metrics.annotate import ORIGINALS
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.score import ORIGINALS
 from pacer.studies.study import load_published
 from tests.support.cases import listed_cases
 from tests.support.profiles import profile

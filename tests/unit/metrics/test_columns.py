@@ -15,10 +15,11 @@ import pytest
 import pacer
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
-from pacer.metrics.columns import check_names, column_scores, names_by_kind, read_score_columns
+from pacer.data.columns import read_columns
+from pacer.metrics.columns import check_names, column_scores, names_by_kind
+from pacer.metrics.options import DEFAULTS
 from pacer.metrics.score import mean_of_contexts
 from pacer.metrics.scores import score_of
-from pacer.metrics.signature import DEFAULTS
 from pacer.metrics.statistics.halves import LEAST_UNITS
 from pacer.metrics.statistics.intervals import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table, score_table
@@ -35,19 +36,19 @@ def test_numbers_and_texts_are_read_by_record(
     tmp_path: Path, name: str, text: str, columns: dict[str, Any]
 ) -> None:
     (tmp_path / name).write_text(text)
-    found = read_score_columns(tmp_path / name, IDS)
+    found = read_columns(tmp_path / name, IDS)
     assert found.to_dict(as_series=False) == columns
     typed = pl.DataFrame({"record_id": IDS} | columns)
     typed = typed.with_columns(urgent=pl.col("urgent") == "true") if "urgent" in columns else typed
     typed.write_parquet(tmp_path / "columns.parquet")
-    assert read_score_columns(tmp_path / "columns.parquet", IDS).equals(found)
+    assert read_columns(tmp_path / "columns.parquet", IDS).equals(found)
 
 
 @pytest.mark.parametrize(("text", "sentence"), listed_cases(__file__, "refused"))
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "columns.csv").write_text(text)
     with pytest.raises(DataError, match=sentence):
-        read_score_columns(tmp_path / "columns.csv", IDS)
+        read_columns(tmp_path / "columns.csv", IDS)
 
 
 def test_too_many_texts_are_refused(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_too_many_texts_are_refused(tmp_path: Path) -> None:
         DataError,
         match=r"column age has 21 distinct values; use numbers \(a score\), or up to 20 groups",
     ):
-        read_score_columns(tmp_path / "columns.csv", ids)
+        read_columns(tmp_path / "columns.csv", ids)
 
 
 def test_a_column_of_numbers_is_a_score_with_a_count() -> None:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.commitments import attribute_counts, contradictions, states
 from pacer.metrics.nlg import repetition
 from pacer.metrics.score_kinds import Context
-from pacer.metrics.scores import CASE_COLUMNS, context_counts, score_of
+from pacer.metrics.scores import context_counts, score_of
 from pacer.metrics.statistics.intervals import warnings
 from tests.support.cases import listed_cases
+from tests.support.metrics import read_texts
 
 #: A score of reports and one of commitments.
 COMMITMENTS = ("report_positive_f1", "anchor_positive_f1")
@@ -38,13 +38,6 @@ def scored(cases: pl.DataFrame, *keys: str) -> dict[str, float | None]:
     return {key: value for name in keys for key, value in score_of(name).of(context).items()}
 
 
-def with_case_columns(cases: pl.DataFrame, *names: str) -> pl.DataFrame:
-    columns = (CASE_COLUMNS[name] for name in names)
-    return cases.with_columns(
-        pl.Series(name, list(values(cases)), kind) for name, kind, values in columns
-    )
-
-
 def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
     columns = {
         f"{side}_{polarity}": [None if one is None else one[polarity] for one in anchors]
@@ -58,7 +51,7 @@ def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
     st.lists(st.lists(st.integers(0, 3), min_size=13, max_size=13), min_size=1, max_size=8),
     st.integers(0, 2**31),
 )
-def test_states_and_their_f1(rows: list[list[int]], seed: int):
+def test_f1_of_denied_findings(rows: list[list[int]], seed: int):
     expected, found = np.array(rows), np.random.default_rng(seed).integers(0, 4, (len(rows), 13))
     sides = {}
     for side, matrix in (("reference", expected), ("report", found)):
@@ -69,9 +62,6 @@ def test_states_and_their_f1(rows: list[list[int]], seed: int):
             }
             for row in matrix
         ]
-        np.testing.assert_array_equal(states(table(**sides), side), matrix)
-    twice = table(report=[anchor(positive=["edema"], negative=["edema"])])
-    assert states(twice, "report")[0, FINDINGS.index("edema")] == POLARITIES.index("positive")
     both, used = ((expected == 1) & (found == 1)).sum(), (expected == 1).sum() + (found == 1).sum()
     f1 = pytest.approx(2 * both / used) if used else None
     assert scored(table(**sides), "report_negative_f1") == {"report_negative_f1": f1}
@@ -109,16 +99,23 @@ def read(states: str) -> dict[str, list[str]]:
     return NOTHING | {signs[one[0]]: [names[one[1]]] for one in states.split()}
 
 
+def stated(states: str) -> str:
+    """A text with these findings."""
+    words = {"positive": "{} .", "negative": "no {} .", "uncertain": "possible {} ."}
+    lists = read(states).items()
+    return " ".join(words[state].format(name) for state, names in lists for name in names)
+
+
 @pytest.mark.parametrize(
     ("commitment", "report", "expected"), listed_cases(__file__, "contradictions")
 )
 def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(
     commitment: str | None, report: str, expected: list[str] | None
 ):
-    cases = table(anchor=[commitment and read(commitment)], report=[read(report)])
-    cases = cases.with_columns(
-        pl.Series("contradictions", contradictions(cases), pl.List(pl.String))
-    )
+    listed = None if commitment is None else Anchor.of_lists(read(commitment))
+    cases, findings = read_texts([""], [stated(report)], [listed])
+    for finding, state in findings.select("finding", "committed_state").iter_rows():
+        assert state == (None if listed is None else listed.polarity(finding))
     assert cases["contradictions"].to_list() == [expected]
     rate = {} if expected is None else {"contradiction_rate": float(bool(expected))}
     assert scored(cases, "contradiction_rate") == rate
@@ -128,29 +125,23 @@ def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(
 def test_attributes_that_the_reference_names_are_compared(
     reference: str, report: str, counts: list[int]
 ) -> None:
-    assert attribute_counts(pl.DataFrame({"reference": [reference], "hypothesis": [report]})) == [
-        counts
-    ]
+    cases, _ = read_texts([reference], [report])
+    assert cases["attributes"].to_list() == [counts]
 
 
 def test_attributes_have_those_of_another_patients_report_beside_them() -> None:
     """The mean and the number are over the cases whose control was decoded."""
-    texts = {
-        "context": "sn",
-        "reference": ["left effusion ."] * 2,
-        "hypothesis": ["left effusion ."] * 2,
-    }
-    cases = pl.DataFrame(texts | {"another_patient_hypothesis": ["right effusion .", None]})
-    for table, chance in (
-        (cases, {"attributes_side_chance": 0.0}),
-        (cases.drop("another_patient_hypothesis"), {}),
+    texts = ["left effusion ."] * 2
+    for others, chance in (
+        ({"another_patient_hypothesis": ["right effusion .", None]}, {"attributes_side_chance": 0}),
+        ({}, {}),
     ):
-        made = with_case_columns(table, "attributes", "chance_attributes")
+        made, _ = read_texts(texts, texts, **others)
         assert (
             scored(made, "attributes_side", "attributes_side_chance")
             == {"attributes_side": 1.0} | chance
         )
-        counted = context_counts(made, "llm-rg4", [])
+        counted = context_counts(made.with_columns(hypothesis_labels=None), "llm-rg4", [])
         assert (counted["attributes_side"], counted.get("attributes_side_chance")) == (
             2,
             1 if chance else None,
@@ -161,8 +152,7 @@ def test_attributes_have_those_of_another_patients_report_beside_them() -> None:
 def test_two_sides_of_one_finding_in_two_sentences_are_found(
     text: str, findings: list[str]
 ) -> None:
-    cases = pl.DataFrame({"hypothesis": [text], "reference": ["left effusion . right effusion ."]})
-    cases = with_case_columns(cases, "hypothesis_side_switches", "reference_side_switches")
+    cases, _ = read_texts(["left effusion . right effusion ."], [text])
     assert sorted(cases["hypothesis_side_switches"][0]) == sorted(findings)
     keys = ("side_switch_rate", "reference_side_switch_rate")
     assert scored(cases, *keys) == dict(zip(keys, (float(bool(findings)), 1.0), strict=True))

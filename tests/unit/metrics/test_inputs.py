@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.metrics.cases import read_predictions
-from pacer.metrics.pairing import Protocol, pair_reports, without_repeats
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
+from pacer.data.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
+from pacer.data.sources import Source
+from pacer.metrics.options import Pairing
+from pacer.metrics.pair import pair_reports, without_repeats
+from pacer.metrics.predictions import read_predictions
 from tests.support.cases import listed_cases
 from tests.support.repository import ROOT
 
@@ -29,7 +31,7 @@ def paired(
     references: Source, hypotheses: Source, **protocol: Any
 ) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
     """Reference and report of each case, and the counts of what was done."""
-    chosen = Protocol(**protocol)
+    chosen = Pairing(**protocol)
     expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
     given = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
     cases, counts = pair_reports(expected, given, chosen)
@@ -196,6 +198,10 @@ def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     assert (whole["fallback"], whole["gate"]) == (False, 0.5)
     said = ("hypothesis", "anchor_positive", "fallback", "gate")
     assert [bare[name] for name in said] == ["x", None, False, None]
+    twice = LINE | {"anchor": LISTS | {"negative": ["edema"], "uncertain": ["edema", "fracture"]}}
+    path.write_text(json.dumps(twice) + "\n")
+    [row] = read_predictions(path, ["sn-1"]).to_dicts()  # positive before uncertain before negative
+    assert [row[f"anchor_{name}"] for name in LISTS] == [["edema"], [], ["fracture"]]
 
 
 @pytest.mark.parametrize(("change", "problem"), listed_cases(__file__, "wrong"))
@@ -251,7 +257,7 @@ def test_a_systems_files_come_to_their_records(
         exec(RECIPES[case["recipe"]], {})
     references = reports_of("references.parquet", REFERENCE_COLUMNS, case.get("id"))
     paired, counts = pair_reports(
-        references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Protocol()
+        references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Pairing()
     )
     assert paired["report"].to_list() == [f"reference {n} ." for n in range(3)]
     assert paired["hypothesis"].to_list() == TEXTS and counts["missing_hypotheses"] == 0
@@ -275,7 +281,7 @@ def test_reports_of_all_four_contexts_come_into_one_file(tmp_path: Path, monkeyp
     exec(RECIPES["recipe 6"], {})
     references = reports_of("records.parquet", REFERENCE_COLUMNS)
     paired, _ = pair_reports(
-        references, reports_of("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Protocol()
+        references, reports_of("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Pairing()
     )
     assert paired["hypothesis"].to_list() == [
         f"{context} {text}" for context in contexts for text in TEXTS

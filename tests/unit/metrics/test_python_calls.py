@@ -11,7 +11,7 @@ import pytest
 
 import pacer
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.pairing import Protocol
+from pacer.metrics.options import Pairing
 
 REFERENCES = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 REPORTS = {"c": "a tube .", "a": "no effusion . no edema .", "b": "the heart is normal ."}
@@ -52,7 +52,7 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
 
 def test_the_keywords_of_score_are_the_fields_of_the_protocol() -> None:
     keywords = inspect.signature(pacer.score).parameters
-    for name, field in Protocol.model_fields.items():
+    for name, field in Pairing.model_fields.items():
         assert keywords[name].default == field.default and keywords[name].annotation not in (
             "",
             "Any",

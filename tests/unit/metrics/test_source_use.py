@@ -13,11 +13,13 @@ from pacer.core.errors import DataError
 from pacer.core.io import write_jsonl
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
+from pacer.metrics.annotate import with_truth
 from pacer.metrics.commitments import TEXTS
-from pacer.metrics.score import score_decoded, truth_scores, with_truth
+from pacer.metrics.options import Scoring
+from pacer.metrics.predictions import read_run
+from pacer.metrics.score import score_cases, truth_scores
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import SCORES
-from pacer.metrics.signature import DEFAULTS, ScoreInputs
 from pacer.metrics.statistics.halves import intervals
 from pacer.metrics.statistics.intervals import context_sums, units_of, warnings
 from tests.support.cases import listed_cases
@@ -108,8 +110,9 @@ def test_sources_in_the_scores_of_decoded_reports_and_of_any_others(tmp_path, qu
             write_jsonl(tmp_path / "predictions" / folder / f"{context}.jsonl", [line])
 
     def decoded(*contexts: str) -> dict:
-        folders = tmp_path / "records.parquet", tmp_path / "predictions", tmp_path / "scores"
-        return score_decoded(*folders, ScoreInputs(None), DEFAULTS, contexts=contexts).scores
+        folders = tmp_path / "records.parquet", tmp_path / "predictions"
+        cases, origin = read_run(*folders, contexts=contexts)
+        return score_cases(cases, Scoring(), origin).scores
 
     whole, part = decoded(), decoded("mn", "mw")
     assert not KEYS & set(whole["sn"]) and whole["mw"] == part["mw"]

@@ -2,7 +2,7 @@
 
 import evidence
 
-from pacer.metrics.signature import read_scores
+from pacer.metrics.result import read_scores
 from tests.support import documented_scores
 from tests.support.repository import ROOT
 

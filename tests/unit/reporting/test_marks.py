@@ -18,7 +18,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.errors import DataError
 from pacer.reporting import charts
 from pacer.reporting.html import LONGEST_EDGE, data_uri, read_grey, routing_overlay, square_overlay
-from pacer.reporting.marks import Other, committed, spans, statements
+from pacer.reporting.marks import Other, said, said_in, spans, verdicts
 from tests.support.cases import listed_cases
 
 SENTENCES = (
@@ -48,8 +48,9 @@ def test_phrases_are_marked_by_what_the_other_text_says(
     first: str | None,
     expected: dict[str, str],
 ):
-    against, known = (None if text is None else statements(text) for text in (other, first))
     own = extract_anchor(other) if other is not None and compared_with == "commitment" else None
+    against = {} if other is None else {"": said(other) if own is None else said_in(own)}
+    known = None if first is None else said(first)
     found = {
         s.text: " ".join(s.marks)
         for s in spans(report, compared_with, against, known, own)
@@ -66,9 +67,9 @@ def test_phrases_are_marked_by_what_the_other_text_says(
 def test_spans_are_the_report_and_agree_with_the_other_text(
     report: str, other: str, first: str | None
 ):
-    said, theirs = statements(report), statements(other)
-    assert committed(extract_anchor(report)) <= said
-    found = spans(report, "reference", theirs, None if first is None else statements(first))
+    own, theirs = said(report), said(other)
+    before = None if first is None else said(first)
+    found = spans(report, "reference", {"": theirs}, before)
     marks = {mark for span in found for mark in span.marks}
     assert "".join(span.text for span in found) == report
     compared = {
@@ -80,12 +81,18 @@ def test_spans_are_the_report_and_agree_with_the_other_text(
         "other-severity",
     }
     assert marks <= compared | {"longitudinal", "changed"}
-    assert not (compared - {"matching"}) & marks or said - theirs
-    assert "matching" not in marks or said & theirs
-    assert bool(compared & marks) == bool(said) and all(
-        len(compared & {*span.marks}) <= 1 for span in found
-    )
-    assert ("changed" in marks) == bool(first is not None and said - statements(first))
+    assert all(len(compared & {*span.marks}) <= 1 for span in found)
+    rows = verdicts(theirs, own)
+    stated = [row for row in rows.values() if row["report_state"] is not None]
+    assert bool(compared & marks) == bool(stated)
+    assert ("opposite" in marks) == any(row["verdict"] == "opposite" for row in stated)
+    assert ("less-certain" in marks) == any("state" in row["wrong"] for row in stated)
+    silent = [row for row in stated if row["reference_state"] is None]
+    assert ("unverified" in marks) == bool(silent)
+    if "matching" not in marks:
+        assert not any(row["verdict"] == "correct" for row in stated)
+    if first is None or (report == first):
+        assert "changed" not in marks
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def test_spans_are_the_report_and_agree_with_the_other_text(
 def test_a_phrase_says_which_text_has_it(against: Other, known: str, unknown: str):
     effusion = Anchor.of(positive=["pleural effusion"])
     found = spans(
-        "small effusion . possible edema .", against, committed(effusion), commitment=effusion
+        "small effusion . possible edema .", against, {"": said_in(effusion)}, commitment=effusion
     )
     told = ["pleural effusion: positive; " + known, "edema: uncertain; " + unknown]
     assert [span.tooltip for span in found if span.marks] == told
@@ -113,7 +120,7 @@ def test_a_finding_on_another_side_is_marked_with_both_sides(
 ):
     found = [
         span
-        for span in spans(report, compared_with, statements(other))
+        for span in spans(report, compared_with, {"": said(other)})
         if "wrong-side" in span.marks
     ]
     assert {span.text: span.tooltip.partition("; side: ")[2] for span in found} == expected
@@ -127,44 +134,39 @@ def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(describe
     own = Anchor.of_lists(
         {"positive": ["pleural effusion"], "attributes": [f"{described} pleural effusion"]}
     )
-    said = f"side: left here, {described} in the commitment"
+    words = f"side: left here, {described} in the commitment"
     alone = next(
         span
-        for span in spans("left effusion .", "commitment", None, None, own)
+        for span in spans("left effusion .", "commitment", {"": said_in(own)}, None, own)
         if span.text == "effusion"
     )
     assert [*alone.marks] == ["wrong-side" if here else "matching"] and (
-        said in alone.tooltip
+        words in alone.tooltip
     ) is here
     beside = next(
         s
-        for s in spans("left effusion .", "reference", statements("left effusion ."), None, own)
+        for s in spans("left effusion .", "reference", {"": said("left effusion .")}, None, own)
         if s.marks
     )
     assert [*beside.marks] == ["matching", *["contradicts"] * here] and (
-        said in beside.tooltip
+        words in beside.tooltip
     ) is here
 
 
 def test_a_reference_is_on_the_wrong_side_where_no_system_has_its_side():
-    systems = {"A": statements("right effusion ."), "B": statements("left effusion .")}
-    for names, marks, said in (
+    systems = {"A": said("right effusion ."), "B": said("left effusion .")}
+    for names, marks, who in (
         ("A", ["wrong-side"], "said by none"),
         ("AB", ["matching"], "said by B"),
     ):
         named = {name: systems[name] for name in names}
-        union = frozenset[tuple[str, str]]().union(*named.values())
-        [found] = [
-            span for span in spans("left effusion .", "generated", union, named=named) if span.marks
-        ]
-        assert [*found.marks] == marks and found.tooltip.endswith(said)
+        [found] = [span for span in spans("left effusion .", "generated", named) if span.marks]
+        assert [*found.marks] == marks and found.tooltip.endswith(who)
 
 
 @pytest.mark.parametrize(("one", "other", "same"), listed_cases(__file__, "directions"))
 def test_wording_of_one_direction_is_the_same_whatever_its_form(one: str, other: str, same: bool):
-    kinds = [
-        {rule for rule, kind in statements(text) if kind == "longitudinal"} for text in (one, other)
-    ]
+    kinds = [said(text).wording for text in (one, other)]
     assert all(kinds) and (kinds[0] == kinds[1]) is same
 
 
@@ -175,10 +177,13 @@ def test_what_the_reports_own_commitment_says_otherwise_is_marked(
 ):
     own, other = (
         Anchor.of(positive=["pneumothorax"], negative=["pleural effusion"]),
-        statements("small effusion ."),
+        said("small effusion ."),
     )
+    other = said_in(own) if against == "commitment" else other
     found = [
-        span for span in spans(report, against, other, None, own) if "contradicts" in span.marks
+        span
+        for span in spans(report, against, {"": other}, None, own)
+        if "contradicts" in span.marks
     ]
     assert sorted({span.text for span in found}) == expected
     assert all("the commitment says the opposite" in span.tooltip for span in found)

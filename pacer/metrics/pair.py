@@ -3,19 +3,21 @@ are scored."""
 
 import re
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
 from pacer.commitments.rules.plain import without_prompt
-from pacer.config import Strict
-from pacer.config.corpus import Cleaner
-from pacer.core.contexts import CONTEXTS, Context
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
 from pacer.data.hygiene import ANY_RESIDUE
-from pacer.metrics.cases import PREDICTIONS, UNKNOWN, check_pairs, named
-from pacer.metrics.report_files import ALSO, IS_ID, NAME_INDEX, Reports, says_nothing
+from pacer.data.ids import check_pairs, format_ids
+from pacer.data.reports import ALSO, IS_ID, Reports, says_nothing
+from pacer.data.sources import NAME_INDEX
+from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.options import Pairing
+from pacer.metrics.predictions import PREDICTIONS
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.
@@ -44,31 +46,14 @@ _NOT_SAID = (
     "anchor_positive",
     "anchor_negative",
     "anchor_uncertain",
+    "anchor_attributes",
     "gate",
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
-class Protocol(Strict):
-    """How reports are read, paired and changed; the signature has it. Fields: see
-    :func:`pacer.metrics.calls.score`."""
-
-    missing: Literal["error", "empty"] = "error"
-    missing_references: Literal["error", "leave-out"] = "error"
-    extract: Literal["none", "boxed"] = "none"
-    deduplicate: bool = False
-    clean_references: Literal["none", Cleaner] = "none"
-    clean_hypotheses: Literal["none", Cleaner] = "none"
-    split: str | None = None
-    context: Context | None = None
-    reference_id: str | None = None
-    reference_text: str | None = None
-    hypothesis_id: str | None = None
-    hypothesis_text: str | None = None
-
-
 def pair_reports(
-    references: Reports, hypotheses: Reports, protocol: Protocol
+    references: Reports, hypotheses: Reports, options: Pairing
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Return the cases, in the order of the references, and counts of what was done to the reports.
     Raises a DataError if only one side has ids; an id is missing, extra or repeated; a text is
@@ -82,16 +67,16 @@ def pair_reports(
             f"{without.path} has no ids, but {other.path} does; add ids{hint}, or drop them if the "
             "rows are in the same order"
         )
-    expected, name = _select(references, protocol)
+    expected, name = _select(references, options)
     unwritten = [
         key
         for key, text in expected.select("id", "text").iter_rows()
         if text is None or says_nothing(text)
     ]
-    if unwritten and protocol.missing_references == "error":
+    if unwritten and options.missing_references == "error":
         raise DataError(
-            f"{references.path}: the references for {named(unwritten)} are blank or placeholders "
-            "such as nan; correct the file, or leave these pairs out, in Python with "
+            f"{references.path}: the references for {format_ids(unwritten)} are blank or "
+            "placeholders such as nan; correct the file, or leave these pairs out, in Python with "
             'missing_references="leave-out"'
         )
     expected, offered = (
@@ -104,33 +89,33 @@ def pair_reports(
         expected,
         [offered, given],
         (name, str(hypotheses.path)),
-        missing=protocol.missing == "empty",
+        missing=options.missing == "empty",
     )
-    if protocol.reference_id is None and protocol.hypothesis_id is None:
+    if options.reference_id is None and options.hypothesis_id is None:
         _check_other_columns(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
     if absent := cases.filter(pl.col("hypothesis").is_null())["id"].to_list():
-        counts["absent_hypotheses"] = f"{len(absent)} ({named(absent)})"
+        counts["absent_hypotheses"] = f"{len(absent)} ({format_ids(absent)})"
     # counted before cleaning, which breaks it up; only files that have some get an entry
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
             counts[f"residue_{side}"] = residue
-    generated = [_extracted(text, protocol) for text in cases["hypothesis"].fill_null("")]
+    generated = [_extracted(text, options) for text in cases["hypothesis"].fill_null("")]
     reports = list(map(without_prompt, generated))
     if cut := {
         key: report for key, text, report in zip(cases["id"], generated, reports) if text != report
     }:
-        counts["prompt_hypotheses"] = f"{len(cut)} ({named([*cut])})"
+        counts["prompt_hypotheses"] = f"{len(cut)} ({format_ids([*cut])})"
         counts["only_prompt_hypotheses"] = sum(not report for report in cut.values())
     clean, clean_report = (
-        CLEANERS.get(name, str) for name in (protocol.clean_references, protocol.clean_hypotheses)
+        CLEANERS.get(name, str) for name in (options.clean_references, options.clean_hypotheses)
     )
-    reports = [without_repeats(text) if protocol.deduplicate else text for text in reports]
+    reports = [without_repeats(text) if options.deduplicate else text for text in reports]
     cases = cases.select(
         pl.col("id").alias("record_id"),
-        pl.Series("context", _contexts(cases, references, protocol)),
+        pl.Series("context", _contexts(cases, references, options)),
         *("study_id", "subject_id", "findings_original", "view", "prior_report"),
         pl.Series("report", [clean(text) for text in cases["text"]]),
         pl.coalesce("report_raw", "text").alias("report_raw"),
@@ -142,8 +127,8 @@ def pair_reports(
         ),
         pl.lit(False).alias("fallback"),
     )
-    if blank := [key for key, text in written.iter_rows() if not _extracted(text, protocol)]:
-        counts["blank_hypotheses"] = f"{len(blank)} ({named(blank)})"
+    if blank := [key for key, text in written.iter_rows() if not _extracted(text, options)]:
+        counts["blank_hypotheses"] = f"{len(blank)} ({format_ids(blank)})"
     if unwritten:
         counts["left_out_references"] = len(unwritten)
     if 2 * (equal := int((cases["report"] == cases["hypothesis"]).sum())) > len(cases):
@@ -156,10 +141,10 @@ def pair_reports(
     return cases, counts
 
 
-def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
+def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:
     """Return the references of the requested split and context, and a name for this selection."""
     rows, name = file.rows, str(file.path)
-    for column, wanted in (("split", protocol.split), ("context", protocol.context)):
+    for column, wanted in (("split", options.split), ("context", options.context)):
         if wanted is None or (column, wanted) == ("split", "all"):
             continue
         if not rows[column].count():
@@ -236,23 +221,23 @@ def _check_other_columns(
             )
 
 
-def _contexts(cases: pl.DataFrame, references: Reports, protocol: Protocol) -> list[str]:
+def _contexts(cases: pl.DataFrame, references: Reports, options: Pairing) -> list[str]:
     """Return the context of each reference; :data:`UNKNOWN` for all if the file does not name the
     four contexts."""
     contexts = cases["context"].to_list()
     if set(contexts) <= set(CONTEXTS):
         return contexts
-    if protocol.context is None and any(contexts):
+    if options.context is None and any(contexts):
         raise DataError(
             f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row"
         )
     return [UNKNOWN] * len(cases)
 
 
-def _extracted(text: str, protocol: Protocol) -> str:
+def _extracted(text: str, options: Pairing) -> str:
     """Return the report in a generated text; empty if that is blank, or a placeholder such as
     ``nan`` or ``[]``."""
-    report = last_box(text) if protocol.extract == "boxed" else text
+    report = last_box(text) if options.extract == "boxed" else text
     return "" if says_nothing(report) else report
 
 

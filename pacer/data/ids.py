@@ -1,0 +1,40 @@
+"""Ids of two sides that must pair one to one."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pacer.core.errors import DataError
+from pacer.data.hygiene import LONGEST_ID
+from pacer.data.values import quoted
+
+
+def check_pairs(
+    expected: Sequence[str],
+    given: Sequence[str],
+    expected_name: str,
+    given_name: str,
+    *,
+    missing: bool = False,
+) -> None:
+    """Raise a :class:`~pacer.core.errors.DataError` unless both sides hold the same ids, each once,
+    in any order. With ``missing``, ``given`` may lack some ids of ``expected``."""
+    problems = []
+    for ids, name in ((expected, expected_name), (given, given_name)):
+        if repeated := [key for key, count in Counter(ids).items() if count > 1]:
+            problems.append(f"repeated in {name}: {format_ids(repeated)}")
+    known, present = set(expected), set(given)
+    if not missing and (lacking := [key for key in expected if key not in present]):
+        problems.append(f"missing in {given_name}: {format_ids(lacking)}")
+    if extra := [key for key in given if key not in known]:
+        problems.append(f"in {given_name} but not in {expected_name}: {format_ids(extra)}")
+    if problems:
+        raise DataError(
+            f"ids of {expected_name} and {given_name} do not match; {'; '.join(problems)}"
+        )
+
+
+def format_ids(ids: Sequence[str], most: int = 3) -> str:
+    """Return the first of ``ids`` as text, with the number of the others. Sentences may be report
+    text: hidden."""
+    first = ", ".join(quoted(str(key), LONGEST_ID) for key in ids[:most])
+    return first + (f" and {len(ids) - most} more" if len(ids) > most else "")

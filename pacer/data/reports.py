@@ -1,0 +1,223 @@
+"""Files and objects in Python with reports of any system (docs/evaluation.md lists them), read
+strictly: any source -> texts by id.
+
+The caller names the columns, or they are looked up in the lists below. Several possible text
+columns are an error.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.data.hygiene import is_absent, is_empty
+from pacer.data.sources import (
+    ALONE,
+    FORMS,
+    ID_COLUMNS,
+    NAME_INDEX,
+    Source,
+    open_source,
+    shown_names,
+)
+from pacer.data.tables import Table, is_index, other_separator
+from pacer.data.values import shown
+
+#: Names of columns of texts, in any case; only one text column is allowed.
+REFERENCE_COLUMNS = (
+    "reference",
+    "report",
+    "ground_truth",
+    "findings",
+    "text",
+    "gt",
+    "gts",
+    "caption",
+)
+HYPOTHESIS_COLUMNS = (
+    *(
+        "hypothesis",
+        "report",
+        "prediction",
+        "generated",
+        "text",
+        "model_prediction",
+        "pred",
+        "res",
+        "caption",
+    ),
+)
+REPORT_COLUMNS = tuple(dict.fromkeys((*REFERENCE_COLUMNS, *HYPOTHESIS_COLUMNS)))
+#: Optional columns of a file of references.
+EXTRA_COLUMNS = (
+    *("context", "split", "report_raw", "study_id", "subject_id"),
+    *("findings_original", "view", "prior_report"),
+)
+#: Names of columns that say what a row belongs to: where both files have one, it must agree within
+#: a pair.
+IS_ID = re.compile(
+    r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE
+)
+#: Prefix of further columns among the rows of :class:`Reports`.
+ALSO = "also "
+
+
+class Reports(NamedTuple):
+    """The rows of a file in file order: ``id`` (the row number from 1 if the file has no ids),
+    ``text`` (null: missing) and :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such
+    column); ``also NAME``: all columns of text or numbers but ``id`` and ``text``. ``columns``:
+    those used as ``id`` (if the file has ids) and ``text``."""
+
+    path: Path
+    rows: pl.DataFrame
+    columns: dict[str, str]
+
+
+def reports_of(
+    source: Source,
+    text_columns: Sequence[str],
+    id_column: str | None = None,
+    text_column: str | None = None,
+) -> Reports:
+    """Read a file of reports, whose suffix determines the format, or reports in memory. Columns are
+    found by name: the texts by ``text_columns`` (:data:`REFERENCE_COLUMNS`,
+    :data:`HYPOTHESIS_COLUMNS`, or both), unless ``id_column`` and ``text_column`` name them. Raises
+    a DataError if the file is missing, damaged or of another kind, a column is missing or
+    ambiguous, or a row holds something other than text."""
+    side = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}.get(
+        tuple(text_columns), "hypothesis"
+    )
+    if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
+        raise DataError(
+            f"{side}: expected the path of a file, a list of texts or texts by id, got "
+            f"{shown(source)}"
+        )
+    ids = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
+    name = "references" if side == "reference" else "hypotheses"
+    table = open_source(source, name, REPORT_COLUMNS, ids)
+    path = table.path
+    names = [name for name in table.columns if not is_index(name)]
+    if len(set(names)) != len(names):
+        raise DataError(f"{path} has duplicate column names")
+    if not table.rows:
+        raise DataError(f"{path} contains no reports")
+    candidates = _named(names, text_column, (*text_columns, ALONE))
+    if len(candidates) > 1:
+        several = shown_names(candidates)
+        raise DataError(
+            f"{path} has several possible report columns: {several}; choose one with "
+            f"{side}_text (--{side}-text)"
+        )
+    ids = _named(names, id_column, ID_COLUMNS)
+    # `pacer label` and `pacer probe score` have options of their own
+    id_option = f"{side}_id (--{side}-id)"
+    if tuple(text_columns) in (REFERENCE_COLUMNS, HYPOTHESIS_COLUMNS):
+        id_option = f"`--id`, in Python {side}_id"
+    text_option = f"{side}_text (--{side}-text)"
+    absent = [] if candidates else [_absent("reports", text_column, text_columns, text_option)]
+    if not ids and (id_column or len(table.columns) > 1):
+        absent.append(
+            _absent("ids", id_column, ID_COLUMNS, id_option) + NAME_INDEX * (not path.suffix)
+        )
+    if absent and table.kind == "csv" and len(table.columns) == 1:
+        usual = "tab" if ".tsv" in path.name.lower() else "comma"
+        other = other_separator(table.columns, usual)
+        absent.append(
+            f"separate cells with {usual}s, not {other}"
+            if other
+            else "its first line must be a column name"
+        )
+    if absent:
+        raise DataError(f"{path} has the columns {shown_names(table.columns)}: {'; '.join(absent)}")
+    columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}
+    return Reports(path, _rows(table, columns, names), columns)
+
+
+def id_columns(
+    references: Table, hypotheses: Table, name: str | None
+) -> tuple[str | None, str | None]:
+    """Return the column of ids of each table: ``name`` if the table has such a column, else None.
+    Raises a DataError if neither has it."""
+    columns = [table.columns for table in (references, hypotheses)]
+    if name is not None and not any(name in names for names in columns):
+        first, second = map(shown_names, columns)
+        raise DataError(
+            f"no column is named {name}: {references.path} has the columns {first}, and "
+            f"{hypotheses.path} has {second}; choose one of them with `--id`"
+        )
+    of_references, of_hypotheses = (name if name in names else None for names in columns)
+    return of_references, of_hypotheses
+
+
+def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.DataFrame:
+    """Return the rows of :class:`Reports`; ``names``: the table's columns that are data."""
+    text_name, id_name = columns["text"], columns.get("id", "")
+    keys = table.values(id_name) if id_name else list(range(1, len(table.rows) + 1))
+    for place, text, key in zip(table.places, table.values(text_name), keys, strict=True):
+        if text is not None and not isinstance(text, str):
+            several = isinstance(text, list) and all(isinstance(part, str) for part in text)
+            way = (
+                "; if these are texts of one id, score one of them, and the others in separate runs"
+                * several
+            )
+            raise DataError(
+                f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}; "
+                f"{FORMS}{way}"
+            )
+        if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
+            decimal = (
+                "; a missing value made the column decimal, so write ids as text"
+                * isinstance(key, float)
+            )
+            raise DataError(
+                f"{table.path}, {place}, {id_name}: expected an id (text or a whole number), got "
+                f"{shown(key)}{decimal}"
+            )
+    known = {name.strip().lower(): name for name in names}
+    if patient := known.get("patient_id"):
+        known.setdefault("subject_id", patient)
+    further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
+    owners = [further[name] for name in ("study_id", "subject_id") if name in further]
+    table.check_ids([id_name, *owners] if id_name else owners)
+    others = [name for name in names if name not in columns.values()]
+    also = [
+        name for name in others if {*map(type, table.values(name))} <= {str, int, float, type(None)}
+    ]
+    cells = table.frame(list({text_name, *further.values(), *also}))
+    text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
+    content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
+    for name in EXTRA_COLUMNS:
+        values = cells[further[name]] if name in further else [None] * len(keys)
+        written = [None if value is None or is_empty(value) else value for value in values]
+        content[name] = pl.Series(written, dtype=pl.String)
+    for name in also:
+        content[f"{ALSO}{name}"] = (
+            cells[name].str.strip_chars().str.replace(r"(\d)\.0+$", "$1").replace("", None)
+        )
+    return pl.DataFrame(content)
+
+
+def says_nothing(text: str) -> bool:
+    """Return whether a text is blank or a placeholder such as ``nan``."""
+    return not text.strip() or is_absent(text)
+
+
+def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> str:
+    """Say that the column ``given`` by ``option``, or any of the ``known`` ones, is not there."""
+    if given is not None:
+        return f"none is named {given}; choose one of them with {option}"
+    names = ", ".join(known)
+    return (
+        f"no column of {what} found; expected one of {names}; rename yours, or choose it with "
+        f"{option}"
+    )
+
+
+def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> list[str]:
+    """Return the column with the name ``given``, else all columns with a ``known`` name."""
+    if given is not None:
+        return [name for name in names if name == given]
+    return [name for wanted in known for name in names if name.strip().lower() == wanted]

@@ -1,0 +1,231 @@
+"""What is known of each pair of texts before it is scored: the only place where columns are added
+to the cases, and where their findings are made.
+
+Texts are put on one line, labelled (if there is a labeller), read by the rules, and compared word
+by word. METEOR's program runs beside all this.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from pacer.commitments.anchor import POLARITIES
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.config.decode import Score
+from pacer.core.errors import DataError
+from pacer.core.machine import core_count
+from pacer.core.progress import Ticker
+from pacer.data.cleaning import CLEANERS
+from pacer.data.columns import read_columns
+from pacer.data.findings import FINDINGS
+from pacer.data.ids import format_ids
+from pacer.data.schemas import TRUTH_SCHEMA, read_table
+from pacer.data.values import mapped
+from pacer.data.wording import prior_wording
+from pacer.metrics.cases import ALL_COLUMNS, DERIVED, LABELS, controls_of
+from pacer.metrics.columns import check_names, metric_columns, metrics_of
+from pacer.metrics.commitments import TEXTS, affirmed, side_switches
+from pacer.metrics.ledger import (
+    CONTRADICTS,
+    IS_EXACT,
+    WORDS,
+    attribute_counts,
+    compared,
+    findings_of,
+    lists_by_row,
+    read_findings,
+    with_states_of,
+)
+from pacer.metrics.nlg import MeteorError, meteor_beside, repetition, single_line, with_overlap
+from pacer.metrics.options import Scoring
+from pacer.metrics.scores import SCORE_OF
+
+#: Rows that a process reads at a time; fewer reports are read sooner than processes start.
+_ROWS = 2_000
+#: The form of original findings by ``score.originals``, with its name. The paper does not say which
+#: it used.
+ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
+    **{name: (clean, f"cleaned by {name}") for name, clean in CLEANERS.items()},
+    "as_is": (lambda text: " ".join(text.split()), "spaces collapsed, case and punctuation kept"),
+    "lowercase": (
+        lambda text: " ".join(text.lower().split()),
+        "spaces collapsed, lower-cased, punctuation kept",
+    ),
+}
+#: The control whose reports say what agrees by chance.
+_CHANCE = "another_patient_hypothesis"
+#: Names that would be mistaken for ids or row numbers, or that scoring itself computes.
+_TAKEN = {"threshold", "states", "bleu_statistics", "id", "ids", "image_id", "case", "index"}
+_TAKEN |= {"level_0", "rownames", "row_nr"}
+
+
+class Annotated(NamedTuple):
+    """Cases with all their columns. ``findings``: their ledger. ``originals``: the cases that have
+    original findings, with these as references. ``own``: the user's columns, with what their
+    functions' ``meanings`` are. ``failed``: scores that could not be computed, with the reason."""
+
+    cases: pl.DataFrame
+    findings: pl.DataFrame
+    originals: pl.DataFrame
+    own: pl.DataFrame
+    meanings: dict[str, str]
+    failed: dict[str, str]
+
+
+def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = None) -> Annotated:
+    """Return paired cases with everything that scores need. ``threshold``: from which probability
+    on findings count as present."""
+    cases, failed = _with_single_line_texts(cases), {}
+    originals = _against_originals(cases, options.settings)
+    with nullcontext() if "meteor" in options.without else meteor_beside(cases) as finish_meteor:
+        own, meanings = _own_columns(cases, options)
+        cases = _with_labels(cases, options)
+        cases = cases.with_columns(pl.lit(threshold, pl.Float64).alias("threshold"))
+        columns, findings = _read(cases)
+        cases = cases.hstack(columns).hstack(own)
+        if options.truth is not None:
+            cases = with_truth(cases, options.truth)
+        if finish_meteor is not None:
+            try:
+                cases = cases.with_columns(finish_meteor())
+            except MeteorError as error:
+                failed["meteor"] = str(error)
+    return Annotated(cases, findings, originals, own, meanings, failed)
+
+
+def _with_single_line_texts(cases: pl.DataFrame) -> pl.DataFrame:
+    """Put every text on one line, the reference as ``reference``, and add which controls gave the
+    same report."""
+    sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
+    cases = cases.with_columns(
+        mapped(source, single_line).alias(name) for name, source in sources.items()
+    )
+    same = {
+        f"{name}_unchanged": pl.col(f"{name}_hypothesis") == pl.col("hypothesis")
+        for name in controls_of(cases)
+    }
+    return cases.with_columns(**same)
+
+
+def _hypotheses(cases: pl.DataFrame) -> list[str]:
+    return ["hypothesis", *(f"{control}_hypothesis" for control in controls_of(cases))]
+
+
+def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
+    """Return the cases that have original findings, with these as references in the form that the
+    settings name."""
+    form, _ = ORIGINALS[settings.originals]
+    written = cases.filter(pl.col("findings_original").fill_null("") != "")
+    originals = mapped("findings_original", lambda text: single_line(form(text)))
+    return with_overlap(written.with_columns(reference=originals))
+
+
+def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the user's columns of the cases, those of the file and of the functions, and what the
+    functions' mean."""
+    path, ids = options.settings.columns, cases["record_id"].to_list()
+    read = pl.DataFrame() if path is None else read_columns(path, ids)
+    functions = {**metrics_of(options.settings.metrics), **options.metrics}
+    taken = {*_TAKEN, *ALL_COLUMNS, *DERIVED, *cases.columns, *SCORE_OF}
+    check_names([*read.columns, *functions], taken)
+    numbers, meanings = metric_columns(functions, cases)
+    return pl.DataFrame([*read, *numbers]), meanings
+
+
+def _with_labels(cases: pl.DataFrame, options: Scoring) -> pl.DataFrame:
+    """Add CheXbert's labels of every text; null columns without a labeller. Labels of the
+    references come from the file ``options.labels`` if given; it is created if it does not
+    exist."""
+    if options.chexbert is None:
+        return cases.with_columns(
+            pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis")
+        )
+    # imports torch, which no other score needs
+    from pacer.backbones.chexbert import CheXbert, known_labels, label_references
+
+    sides = _hypotheses(cases)
+    if options.labels is None:
+        sides.append("reference")
+    else:
+        if not options.labels.is_file():
+            label_references(cases, options.chexbert, options.labels)
+        known = known_labels(options.labels, cases, options.chexbert)
+        cases = cases.with_columns(pl.Series("reference_labels", known, dtype=LABELS))
+    return cases.with_columns(CheXbert(options.chexbert).columns(cases, sides))
+
+
+def _read(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the new columns and the findings of :func:`read_pairs`, which do not depend on the
+    number of cores that make them."""
+    if len(cases) <= _ROWS:
+        return read_pairs(cases)
+    # small tables need no processes, which do not run the main module
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
+
+    parts, slices = [], (delayed(read_pairs)(part) for part in cases.iter_slices(_ROWS))
+    with Ticker("reading reports", len(cases)) as ticker:
+        for part in Parallel(core_count(), return_as="generator")(slices):
+            parts.append(part)
+            ticker.advance(len(part[0]))
+    get_reusable_executor().shutdown()  # the idle processes would keep their memory for minutes
+    columns, findings = (pl.concat(frames, rechunk=True) for frames in zip(*parts, strict=True))
+    return columns, findings
+
+
+def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return what each pair of texts gives by itself: the columns :data:`~cases.DERIVED` and those
+    of words in common, and the ledger."""
+    known, count = cases, len(cases)
+    if "reference_positive" not in cases.columns:
+        anchors = [extract_anchor(text) for text in cases["report_raw"]]
+        cases = cases.with_columns(
+            pl.Series(f"reference_{name}", [getattr(one, name) for one in anchors], WORDS)
+            for name in POLARITIES
+        )
+    reference, report = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
+    findings = findings_of(cases, reference, report)
+    made: dict[str, Iterable[Any]] = {
+        f"report_{name}": lists_by_row(report, pl.col("state") == name, count)
+        for name in POLARITIES
+    }
+    made["exact_positive"] = lists_by_row(findings, IS_EXACT, count)
+    made["copy_positive"] = lists_by_row(reference, pl.col("state") == "positive", count)
+    made["attributes"] = attribute_counts(findings, count).tolist()
+    if _CHANCE in cases.columns:
+        expected = with_states_of(cases, reference)
+        chance = attribute_counts(compared(expected, read_findings(cases[_CHANCE])), count)
+        absent = cases[_CHANCE].is_null()
+        made["chance_attributes"] = [
+            None if no else row for no, row in zip(absent, chance.tolist())
+        ]
+    has_list = cases["anchor_positive"].is_not_null()
+    opposed = lists_by_row(findings, CONTRADICTS, count)
+    made["contradictions"] = [one if has else None for has, one in zip(has_list, opposed)]
+    made |= {name: affirmed(cases, name) for name in TEXTS}
+    for side in ("hypothesis", "reference"):
+        made[f"{side}_wording"] = [list(prior_wording(text)) for text in cases[side]]
+        made[f"{side}_side_switches"] = map(side_switches, cases[side])
+        made[f"{side}_repetition"] = map(repetition, cases[side])
+    columns = [
+        pl.Series(name, list(made.get(name, [None] * count)), kind)
+        for name, kind in DERIVED.items()
+    ]
+    cases = with_overlap(cases.with_columns(columns)).drop(known.columns)
+    return cases, findings.drop("row")
+
+
+def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
+    """Add the latent findings of each case's study, ``truth``, and their ``states``. Raises a
+    DataError, as :func:`~pacer.data.schemas.read_table`; or a study is missing."""
+    table = read_table(path, TRUTH_SCHEMA)
+    if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
+        raise DataError(f"{path} does not contain study {format_ids(missing, 1)}")
+    stated = pl.concat_list(
+        pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS
+    ).list.drop_nulls()
+    latent = table.select("study_id", stated.alias("truth"), "states")
+    return cases.join(latent, on="study_id", how="left", maintain_order="left")

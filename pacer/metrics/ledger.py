@@ -1,0 +1,218 @@
+"""The ledger of findings: what a text says of each finding, and whether the report is right about
+it.
+
+A mention is a place in a text that names a finding. The mentions of a text are grouped to one row
+for each finding that it states (:func:`read_findings`), and the rows of a reference and of a report
+are compared finding by finding (:func:`compared`). Everything that is said of single findings comes
+from these rows: scores, the table *By finding*, marks on pages, and the probe.
+
+The verdict on a finding:
+
+- ``correct``: both texts have the same state. If both affirm it, or leave it uncertain, the report
+  also has each side, severity and course that the reference names.
+- ``partly``: the state is the same, but one of these is contradicted or left out; or only one of
+  the texts is uncertain. ``wrong`` names what is wrong.
+- ``opposite``: one text affirms what the other denies.
+- ``missed``, ``invented``: only the reference, or only the report, affirms it or leaves it
+  uncertain.
+- null: one text denies it, and the other does not mention it.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+
+from pacer.commitments.anchor import KINDS, POLARITIES, VALUES, Anchor, Attributes
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.data.findings import FINDINGS
+
+WORDS = pl.List(pl.String)
+PLACES = pl.List(pl.Struct({"start": pl.Int32, "end": pl.Int32, "words": pl.String}))
+#: The verdicts, from right to wrong.
+VERDICTS = ("correct", "partly", "opposite", "missed", "invented")
+#: The rows of :func:`read_findings`: ``row`` is the index of the text.
+READ = pl.Schema(
+    {"row": pl.UInt32(), "finding": pl.String(), "state": pl.String()}
+    | dict.fromkeys(KINDS, WORDS)
+    | {"places": PLACES}
+)
+#: The rows of :func:`mentions`.
+MENTIONS = pl.Schema(
+    {"row": pl.UInt32(), "finding": pl.String(), "state": pl.String()}
+    | {"start": pl.Int32(), "end": pl.Int32(), "words": pl.String(), "cue": pl.String()}
+)
+#: The columns of ``findings.parquet``.
+FINDINGS_SCHEMA = pl.Schema(
+    dict.fromkeys(("record_id", "context", "finding"), pl.String())
+    | dict.fromkeys(("reference_state", "report_state", "verdict"), pl.String())
+    | {"wrong": WORDS}
+    | {f"{side}_{kind}": WORDS for side in ("reference", "report") for kind in KINDS}
+    | {f"{side}_places": PLACES for side in ("reference", "report")}
+    | {"committed_state": pl.String()}
+    | {f"committed_{kind}": WORDS for kind in KINDS}
+    | {"doubtful": pl.Boolean()}
+)
+_KEY = ["row", "finding"]
+_REFERENCE, _REPORT = pl.col("reference_state"), pl.col("report_state")
+_BOTH_AFFIRM = (_REFERENCE == "positive") & (_REPORT == "positive")
+#: Findings that both texts affirm, and the report describes as the reference does.
+IS_EXACT = _BOTH_AFFIRM & (pl.col("verdict") == "correct")
+_COMMITTED = pl.col("committed_state")
+#: Findings of which a report and its commitment state the opposite.
+CONTRADICTS = ((_COMMITTED == "positive") & (_REPORT == "negative")) | (
+    (_COMMITTED == "negative") & (_REPORT == "positive")
+)
+
+
+def mentions(texts: Iterable[str | None]) -> pl.DataFrame:
+    """Return the mentions of findings: the ``row`` of the text, the ``finding``, its ``state``
+    (null: not stated), the place in characters, the words there, and those of the ``cue`` that
+    decided the state (null: none)."""
+    rows = [
+        (row, m.finding, m.polarity, m.start, m.end, text[m.start : m.end], text[slice(*m.cue)])
+        if m.cue
+        else (row, m.finding, m.polarity, m.start, m.end, text[m.start : m.end], None)
+        for row, text in enumerate(texts)
+        if text is not None
+        for m in find_mentions(text)
+    ]
+    return pl.DataFrame(rows, MENTIONS, orient="row")
+
+
+def read_findings(texts: Iterable[str | None]) -> pl.DataFrame:
+    """Return a row for each finding that a text states, in the vocabulary's order, as in
+    :data:`READ`: its state, the side, severity and course over all its mentions, and the places of
+    these. A text that is None has no rows."""
+    texts = list(texts)
+    rows = [
+        (row, finding, state, *map(_values, attributes.get(finding, Attributes())))
+        for row, text in enumerate(texts)
+        if text is not None
+        for attributes in [read_attributes(text)]
+        for finding, state in _states(extract_anchor(text))
+    ]
+    read = pl.DataFrame(rows, {name: READ[name] for name in READ if name != "places"}, orient="row")
+    places = mentions(texts).drop_nulls("state")
+    places = places.group_by(_KEY).agg(places=pl.struct("start", "end", "words"))
+    return read.join(places, on=_KEY, how="left", maintain_order="left").cast(READ)
+
+
+@lru_cache(maxsize=1 << 12)
+def _values(words: frozenset[str]) -> list[str]:
+    """Return words of one kind in the order of :data:`VALUES`."""
+    return [value for values in VALUES.values() for value in values if value in words]
+
+
+@lru_cache(maxsize=1 << 12)
+def _states(anchor: Anchor) -> list[tuple[str, str]]:
+    return [(one, state) for one in FINDINGS if (state := anchor.polarity(one))]
+
+
+def listed_findings(commitments: Sequence[Anchor | None]) -> pl.DataFrame:
+    """Return the rows of lists of findings, which have no places: of commitments and of the truth.
+    None has no rows."""
+    rows = [
+        (row, finding, state, *map(_values, one.attributes.get(finding, Attributes())), [])
+        for row, one in enumerate(commitments)
+        if one is not None
+        for finding, state in _states(one)
+    ]
+    return pl.DataFrame(rows, READ, orient="row")
+
+
+def compared(reference: pl.DataFrame, report: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each finding that either side states, in the order of the texts and of the
+    vocabulary: the columns of :data:`READ` of both, as ``reference_…`` and ``report_…``, the
+    ``verdict``, and what is ``wrong``."""
+    first, second = (
+        side.rename({name: f"{prefix}_{name}" for name in side.columns if name not in _KEY})
+        for prefix, side in (("reference", reference), ("report", report))
+    )
+    both = first.join(second, on=_KEY, how="full", coalesce=True)
+    lists = [pl.col(name).fill_null([]) for name, kind in both.schema.items() if kind == pl.List]
+    both = both.with_columns(lists).sort("row", pl.col("finding").cast(pl.Enum(FINDINGS)))
+    same, in_both = _REFERENCE == _REPORT, _REFERENCE.is_not_null() & _REPORT.is_not_null()
+    unsure = in_both & ~same & ((_REFERENCE == "uncertain") | (_REPORT == "uncertain"))
+    described = same & (_REFERENCE != "negative")
+    wrong = [pl.when(described & _is_wrong(kind)).then(pl.lit(kind)) for kind in KINDS]
+    wrong.append(pl.when(unsure).then(pl.lit("state")))
+    both = both.with_columns(wrong=pl.concat_list(wrong).list.drop_nulls())
+    verdict = (
+        pl.when(pl.col("wrong").list.len() > 0)
+        .then(pl.lit("partly"))
+        .when(same)
+        .then(pl.lit("correct"))
+        .when(in_both)
+        .then(pl.lit("opposite"))
+        .when(_REFERENCE != "negative")
+        .then(pl.lit("missed"))
+        .when(_REPORT != "negative")
+        .then(pl.lit("invented"))
+    )
+    return both.with_columns(verdict=verdict)
+
+
+def _is_wrong(kind: str) -> pl.Expr:
+    """Return whether the report contradicts or leaves out what the reference names: the sides must
+    be the same; a severity, and a course, among those of the reference."""
+    reference, report = pl.col(f"reference_{kind}"), pl.col(f"report_{kind}")
+    if kind == "side":
+        agrees = reference == report
+    else:
+        further = report.list.set_difference(reference).list.len()
+        agrees = (report.list.len() > 0) & (further == 0)
+    return (reference.list.len() > 0) & ~agrees
+
+
+def anchors_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
+    """Return the findings that ``cases`` list for a ``side`` in ``{side}_positive`` and so on, with
+    their attributes if they have any; None where there are no lists."""
+    names = [f"{side}_{name}" for name in (*POLARITIES, "attributes")]
+    lists = cases.select(name for name in names if name in cases.columns).rows()
+    keys = (*POLARITIES, "attributes")
+    return [None if row[0] is None else Anchor.of_lists(dict(zip(keys, row))) for row in lists]
+
+
+def with_states_of(cases: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the references' texts with the states that the cases list for them, in
+    ``reference_positive`` and so on."""
+    listed = listed_findings(anchors_of(cases, "reference")).select(*_KEY, "state")
+    return listed.join(reference.drop("state"), on=_KEY, how="left").select(reference.columns)
+
+
+def findings_of(cases: pl.DataFrame, reference: pl.DataFrame, report: pl.DataFrame) -> pl.DataFrame:
+    """Return the ledger of cases, with the ``row`` of the case, from what was read in both texts.
+    A reference has the states that the cases list for it; its attributes and places are those of
+    its text."""
+    rows = compared(with_states_of(cases, reference), report)
+    listed = listed_findings(anchors_of(cases, "anchor")).drop("places")
+    committed = listed.rename({name: f"committed_{name}" for name in ("state", *KINDS)})
+    ids = cases.select("record_id", "context").with_row_index("row")
+    for further, on in ((committed, _KEY), (ids, ["row"])):
+        rows = rows.join(further, on=on, how="left", maintain_order="left")
+    return rows.with_columns(doubtful=False).select("row", *FINDINGS_SCHEMA)
+
+
+def lists_by_row(rows: pl.DataFrame, chosen: pl.Expr, count: int) -> pl.Series:
+    """Return the findings of the ``chosen`` rows for each of ``count`` texts."""
+    lists = rows.filter(chosen).group_by("row", maintain_order=True).agg("finding")
+    every = pl.DataFrame({"row": range(count)}, {"row": pl.UInt32})
+    return every.join(lists, on="row", how="left", maintain_order="left")["finding"].fill_null([])
+
+
+def attribute_counts(rows: pl.DataFrame, count: int) -> np.ndarray:
+    """Return for each of ``count`` texts, over the findings that both sides affirm, how often they
+    agree in each of :data:`KINDS` that the reference names, then how often it names one, ``[n,
+    6]``."""
+    named = [pl.col(f"reference_{kind}").list.len() > 0 for kind in KINDS]
+    agreed = [
+        one & ~pl.col("wrong").list.contains(kind) for kind, one in zip(KINDS, named, strict=True)
+    ]
+    both = rows.filter(_BOTH_AFFIRM)
+    counts = np.zeros((count, 2 * len(KINDS)), dtype=int)
+    flags = both.select(one.alias(str(place)) for place, one in enumerate([*agreed, *named]))
+    np.add.at(counts, both["row"].to_numpy(), flags.to_numpy().astype(int))
+    return counts

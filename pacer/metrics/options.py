@@ -1,0 +1,62 @@
+"""The two sets of options: how references and reports are paired, and how pairs are scored."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pacer.config import Strict
+from pacer.config.corpus import Cleaner
+from pacer.config.decode import Score
+from pacer.core.contexts import Context
+from pacer.core.errors import ConfigError
+
+#: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
+DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
+#: References and reports in the same order, each on one line -> one number for each pair.
+Function = Callable[[list[str], list[str]], Iterable[float]]
+
+
+class Pairing(Strict):
+    """How reports are read, paired and changed; the signature has it. Fields: see
+    :func:`pacer.metrics.calls.score`."""
+
+    missing: Literal["error", "empty"] = "error"
+    missing_references: Literal["error", "leave-out"] = "error"
+    extract: Literal["none", "boxed"] = "none"
+    deduplicate: bool = False
+    clean_references: Literal["none", Cleaner] = "none"
+    clean_hypotheses: Literal["none", Cleaner] = "none"
+    split: str | None = None
+    context: Context | None = None
+    reference_id: str | None = None
+    reference_text: str | None = None
+    hypothesis_id: str | None = None
+    hypothesis_text: str | None = None
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How pairs are scored. ``chexbert``: the folder of the labeller; without it there are no
+    scores of labels. ``labels``: CheXbert labels of the references; without it they are labelled on
+    the spot. ``anchors``: reference anchors; without it the rules read ``report_raw``. ``truth``:
+    latent findings of every study. ``settings``: convention of the headline F1, form of the
+    original findings, and the user's columns. ``without``: keys of scores to leave out, each with
+    the same score against the original findings. ``metrics``: the user's functions by name, beside
+    those of the settings."""
+
+    chexbert: Path | None = None
+    labels: Path | None = None
+    anchors: Path | None = None
+    truth: Path | None = None
+    settings: Score = DEFAULTS
+    without: tuple[str, ...] = ()
+    metrics: Mapping[str, Function] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
+        if self.chexbert is None and (self.labels or self.truth):
+            raise ConfigError(
+                "reference labels and scores against the ground truth need a labeller; pass its "
+                "folder as chexbert (--chexbert)"
+            )

@@ -1,0 +1,142 @@
+"""A result: scores, the cases and findings that they were computed from, and the signature, which
+defines every number. It reads and writes itself.
+
+The files of a folder are ``scores.json``, ``cases.parquet``, ``findings.parquet`` and
+``signature.json``. The signature has the run id, a hash of cases, scores and signature, which both
+tables carry too, and the hash of the scores. So equal results are equal files, and a reader refuses
+files that do not belong together: they are of two runs, one of which was stopped while it wrote.
+"""
+
+import os
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.core.io import (
+    atomic_directory,
+    atomic_path,
+    hash_bytes,
+    hash_json,
+    read_json,
+    write_json,
+)
+from pacer.metrics.options import DEFAULTS
+from pacer.metrics.signature import Signature
+
+CASES, FINDINGS = "cases.parquet", "findings.parquet"
+SCORES, SIGNATURE = "scores.json", "signature.json"
+#: Name of the id in the metadata of the tables.
+_RUN = "run"
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The result of scoring one system. ``scores``: context (``all`` unless the references name the
+    four) -> score -> number. ``cases``: one row per case. ``signature``: what each number means and
+    was computed from. ``findings``: one row per finding that the reference or the report of a case
+    states, with the verdict on it (:mod:`pacer.metrics.ledger`)."""
+
+    scores: dict[str, dict[str, Any]]
+    cases: pl.DataFrame
+    signature: Signature
+    findings: pl.DataFrame
+
+    @classmethod
+    def signed(
+        cls,
+        scores: dict[str, Any],
+        cases: pl.DataFrame,
+        signature: Signature,
+        findings: pl.DataFrame,
+    ) -> Self:
+        """Return a result with its id and the hash of its scores in the signature."""
+        rows = hash_bytes(cases.write_ipc(None).getvalue())
+        signature = replace(signature, run=None, scores_hash=hash_json(scores))
+        run = hash_json([rows, signature.content()])[:16]
+        return cls(scores, cases, replace(signature, run=run), findings)
+
+    @classmethod
+    def read(cls, folder: str | Path, *, whole: bool = True) -> Self:
+        """Read the files of a folder of scores, or of one that has them in ``metrics/``. If not
+        ``whole``, there are no findings, and ``scores.json`` may be missing, as in a study's
+        folders. Raises a DataError if files are missing, damaged or of different runs."""
+        folder = Path(folder)
+        inside = folder if (folder / CASES).is_file() else folder / "metrics"
+        cases, run = _read_table(inside / CASES, folder)
+        has_scores = whole or (inside / SCORES).is_file()
+        scores, signature = (
+            read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE))
+        )
+        findings, same = _read_table(inside / FINDINGS, folder) if whole else (pl.DataFrame(), run)
+        for name, of_run in ((CASES, run), (FINDINGS, same)):
+            if of_run != signature.run:
+                raise _unlike(inside, name)
+        return cls(scores, cases, signature, findings)
+
+    def write(self, out: Path) -> None:
+        """Write the files; a folder with nothing else is replaced in one step, else the signature
+        is last."""
+        metadata = {_RUN: self.signature.run or ""}
+        with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
+            for name, table in ((FINDINGS, self.findings), (CASES, self.cases)):
+                with atomic_path(folder / name) as temporary:
+                    table.write_parquet(temporary, metadata=metadata)
+            write_json(folder / SCORES, self.scores)
+            write_json(folder / SIGNATURE, self.signature.content())
+
+    @property
+    def convention(self) -> str:
+        """The convention of F1; the default without a labeller."""
+        return self.signature.convention or DEFAULTS.convention
+
+
+def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
+    """Read ``scores.json`` and ``signature.json``; raises a DataError as :meth:`Result.read`."""
+    return scores_of(folder, *(read_json(folder / name) for name in (SCORES, SIGNATURE)))
+
+
+def scores_of(
+    place: Any, scores: dict[str, Any], signature: dict[str, Any]
+) -> tuple[dict[str, Any], Signature]:
+    """Return the same from the content of the two files at a ``place``."""
+    signed = Signature.of(signature)
+    if signed.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
+        raise _unlike(place, SCORES)
+    return scores, signed
+
+
+def _read_table(path: Path, given: Path) -> tuple[pl.DataFrame, str | None]:
+    """Return a table of the folder that was ``given``, and the run that it is of."""
+    if not path.is_file():
+        raise DataError(
+            f"{given} has no {path.name}; pass a folder written by `pacer score` or the `score` "
+            "stage of this version"
+        )
+    try:
+        with open(path, "rb") as file:
+            return pl.read_parquet(file), pl.read_parquet_metadata(file).get(_RUN)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(
+            f"{path} is damaged ({type(error).__name__}); score the run again"
+        ) from None
+
+
+def _is_for_results(out: Path) -> bool:
+    """Return whether a folder can be replaced: nothing else is in it, and it can be renamed."""
+    if out.is_symlink() or os.path.ismount(out) or out.resolve() == Path.cwd():
+        return False
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
+    parent_folder = next(parent for parent in out.absolute().parents if parent.exists())
+    known = {CASES, FINDINGS, SCORES, SIGNATURE}
+    return names <= known and os.access(parent_folder, os.W_OK)
+
+
+def _unlike(place: Any, name: str) -> DataError:
+    return DataError(
+        f"{place}: {name} and {SIGNATURE} come from different runs, or one of the files was "
+        "changed; score again, or run `dvc checkout`"
+    )

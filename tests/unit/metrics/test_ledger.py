@@ -1,0 +1,165 @@
+"""The ledger of findings: verdicts by hand, and scores that are sums over its rows."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pacer
+from pacer.commitments.anchor import KINDS, Anchor
+from pacer.commitments.attributes import sentence_attributes
+from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.core.errors import DataError
+from pacer.data.cleaning import CLEANERS
+from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
+from pacer.metrics.score_kinds import Context
+from pacer.metrics.scores import score_of
+from pacer.metrics.system import Scores
+from tests.support.cases import listed_cases
+from tests.support.metrics import read_texts
+
+SENTENCES = (
+    "no evidence of pneumothorax .",
+    "there is a small left pleural effusion .",
+    "no pleural effusion .",
+    "small right effusion , unchanged .",
+    "possible pneumonia at the right base .",
+    "the heart is mildly enlarged .",
+    "severe cardiomegaly , worse .",
+    "mild edema has improved .",
+    "no edema or consolidation .",
+    "effusion on the left .",
+    "there may be a left pneumothorax .",
+    "views are frontal .",
+)
+REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
+
+
+@pytest.mark.parametrize(
+    ("reference", "report", "finding", "verdict", "wrong"), listed_cases(__file__, "verdicts")
+)
+def test_verdicts(
+    reference: str, report: str, finding: str, verdict: str | None, wrong: list[str]
+) -> None:
+    _, findings = read_texts([reference], [report])
+    row = findings.row(by_predicate=pl.col("finding") == finding, named=True)
+    assert (row["verdict"], row["wrong"]) == (verdict, wrong)
+    assert row["doubtful"] is False and findings.schema == FINDINGS_SCHEMA
+
+
+def score(cases: pl.DataFrame, key: str) -> float | None:
+    return score_of(key).of(Context(cases, "llm-rg4")).get(key)
+
+
+def f1(right: int, stated: int, wanted: int) -> float | None:
+    return pytest.approx(2 * right / (stated + wanted)) if stated + wanted else None
+
+
+@given(st.lists(st.tuples(REPORTS, REPORTS, st.none() | REPORTS), min_size=1, max_size=4))
+def test_scores_are_sums_over_the_ledger(texts: list[tuple[str, str, str | None]]) -> None:
+    references, reports, lists = (list(side) for side in zip(*texts, strict=True))
+    listed = [None if text is None else extract_anchor(text) for text in lists]
+    cases, findings = read_texts(references, reports, listed)
+    assert set(findings["verdict"].drop_nulls()) <= {*VERDICTS}
+    assert not findings.select("record_id", "finding").is_duplicated().any()
+    rows = findings.to_dicts()
+    for polarity in ("positive", "negative", "uncertain"):
+        sides = (
+            [row[f"{side}_state"] == polarity for row in rows] for side in ("report", "reference")
+        )
+        stated, wanted = sides
+        right = sum(map(bool.__and__, stated, wanted))
+        expected = f1(right, sum(stated), sum(wanted))
+        assert score(cases, f"report_{polarity}_f1") == expected
+    affirmed = [row for row in rows if row["reference_state"] == row["report_state"] == "positive"]
+    counts = [
+        sum(row[f"{side}_state"] == "positive" for row in rows) for side in ("report", "reference")
+    ]
+    exact = sum(row["verdict"] == "correct" for row in affirmed)
+    assert score(cases, "exact_f1") == f1(exact, *counts)
+    for kind in KINDS:
+        named = [row for row in affirmed if row[f"reference_{kind}"]]
+        right = [row for row in named if kind not in row["wrong"]]
+        share = pytest.approx(len(right) / len(named)) if named else None
+        assert score(cases, f"attributes_{kind}") == share
+    opposite = {("positive", "negative"), ("negative", "positive")}
+    contradicted = {
+        row["record_id"]
+        for row in rows
+        if (row["committed_state"], row["report_state"]) in opposite
+    }
+    known = sum(one is not None for one in listed)
+    assert score(cases, "contradiction_rate") == (len(contradicted) / known if known else None)
+
+
+@given(REPORTS)
+def test_switches_of_side_are_counted_over_mentions(text: str) -> None:
+    """A finding switches sides if one sentence has it on the left, another on the right, and none
+    on both."""
+    cases, _ = read_texts([""], [text])
+    sides = {name: [one.side for one in said] for name, said in sentence_attributes(text).items()}
+    left, right = frozenset({"left"}), frozenset({"right"})
+    switched = {
+        n for n, one in sides.items() if left in one and right in one and left | right not in one
+    }
+    assert set(cases["hypothesis_side_switches"][0]) == switched
+
+
+@given(REPORTS)
+def test_places_are_those_of_the_mentions(text: str) -> None:
+    found = mentions([None, text])
+    expected = [(m.finding, m.polarity, m.start, m.end) for m in find_mentions(text)]
+    assert found.select("finding", "state", "start", "end").rows() == expected
+    assert set(found["row"]) <= {1}
+    _, findings = read_texts([""], [text])
+    for row in findings.iter_rows(named=True):
+        assert row["report_places"] and not row["reference_places"]
+        for place in row["report_places"]:
+            assert text[place["start"] : place["end"]] == place["words"]
+            assert (row["finding"], place["start"]) in {(one[0], one[2]) for one in expected}
+
+
+def test_a_commitment_stands_beside_what_the_texts_say() -> None:
+    listed = Anchor.of_lists(
+        {"positive": ["pleural effusion"], "attributes": ["left pleural effusion"]}
+    )
+    _, findings = read_texts(
+        ["effusion .", "edema ."], ["right effusion . no edema .", ""], [listed, None]
+    )
+    rows = findings.select("record_id", "finding", "committed_state", "committed_side").rows()
+    assert rows == [
+        ("0", "edema", None, None),
+        ("0", "pleural effusion", "positive", ["left"]),
+        ("1", "edema", None, None),
+    ]
+
+
+def test_findings_are_written_and_read_with_their_run(tmp_path, quick_meteor) -> None:
+    references = {"a": "Left effusion.", "b": "No edema."}
+    made = pacer.score(references, {"a": "right effusion .", "b": "edema ."}, out=tmp_path / "a")
+    other = pacer.score(references, references, out=tmp_path / "b")
+    assert made.findings.schema == FINDINGS_SCHEMA
+    assert made.findings["verdict"].to_list() == ["partly", "opposite"]
+    assert made.scores["all"]["exact_f1"] == 0 and other.scores["all"]["exact_f1"] == 1
+    read = Scores.read(tmp_path / "a")
+    assert read.findings.equals(made.findings) and read.scores == made.scores
+    (tmp_path / "b" / "findings.parquet").replace(tmp_path / "a" / "findings.parquet")
+    with pytest.raises(DataError, match=r"findings\.parquet and signature\.json come from differ"):
+        Scores.read(tmp_path / "a")
+    with pytest.raises(DataError, match=r"has no findings\.parquet; pass a folder written by"):
+        Scores.read(tmp_path / "b")
+    assert Scores.read(tmp_path / "b", whole=False).cases.equals(other.cases)
+
+
+def test_the_ceiling_is_what_cleaned_references_would_get(quick_meteor) -> None:
+    """The rules read a reference before it is cleaned, and a report after it."""
+    references = {"a": "No effusion\nPneumothorax on the right\nCardiomegaly", "b": "Edema."}
+    copies = {key: CLEANERS["upstream"](text) for key, text in references.items()}
+    found = pacer.score(references, copies, clean_references="upstream")
+    ceiling = found.scores["all"]["ceiling_f1"]
+    assert ceiling == found.scores["all"]["report_positive_f1"] == pytest.approx(4 / 5)
+    [told] = [note for note in found.notes if "cleaned references themselves" in note]
+    assert told.endswith("Positive F1 below 1: ALL 0.800.")
+    same = pacer.score(copies, copies)
+    assert same.scores["all"]["ceiling_f1"] == 1.0
+    assert not [note for note in same.notes if "cleaned references themselves" in note]
