@@ -215,18 +215,17 @@ def intervals(
     stack = _Stack(scores)
     observed = _with_mean(stack(stack.rows.sum(axis=0)))
     [halves] = _halves([stack], resamples, seed)
-    of_units = _with_mean({key: one.score(one.rows) for key, one in scores.items()})
-    units = _units(scores)
+    units, is_share = _units(scores), _fewest({key: _is_share(one) for key, one in scores.items()})
     alike = _fewest({key: float(as_many(one.counts)) for key, one in scores.items()})
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
     for key, drawn in _with_mean(halves).items():
-        value, own = float(observed[key]), of_units[key]
+        value = float(observed[key])
         low = high = None
         if _is_shown(value, drawn, units[key]):
-            if (own < 0).any() or (own > 1).any():
-                ends = interval_and_p(drawn)[:2]
-            else:
+            if is_share[key]:
                 ends = share_interval(value, variance(drawn), alike[key])
+            else:
+                ends = interval_and_p(drawn)[:2]
             low, high = map(float, ends)
         result[key[0]][key[1]] = Interval(_value(value), low, high)
     return result
@@ -248,7 +247,9 @@ def share_interval(
     units = np.maximum(units, 2.0)
     tail = (1 - LEVEL) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        cases = np.where(spread > 0, value * (1 - value) / spread * (units - 1) / units, units)
+        cases = np.where(
+            spread > _ROUNDING**2, value * (1 - value) / spread * (units - 1) / units, units
+        )
     cases = cases * (ndtri(tail) / stdtrit(units - 1, tail)) ** 2
     hits, misses = cases * value, cases * (1 - value)
     low = np.where(hits > 0, betaincinv(np.maximum(hits, _ROUNDING), misses + 1, tail), 0.0)
@@ -333,6 +334,12 @@ def _fewest(numbers: dict[Key, Any]) -> dict[Key, Any]:
         for _, name in numbers
     }
     return numbers | least
+
+
+def _is_share(score: Summed) -> bool:
+    """Return whether a score lies between 0 and 1 for every unit."""
+    of_units = score.score(score.rows)
+    return not ((of_units < -_ROUNDING) | (of_units > 1 + _ROUNDING)).any()
 
 
 def _is_shown(value: float, drawn: np.ndarray, units: int) -> bool:

@@ -171,6 +171,9 @@ def test_runs_without_labels_are_compared_without_f1(
     assert few in outcome.out.replace("\n", " ")
     assert re.search(r"ROUGE-L .* – +–$", outcome.out, re.MULTILINE)
     assert "4 records; 10,000 random splits of 4 records into halves" in outcome.out
+    without = pacer("compare", "scores", "others", "--max-loss", "rougeL=0.1")
+    assert without.code == 1 and without.out == outcome.out  # after the table
+    assert "4 records that count in both runs are too few; at least 10" in without.error
     signature = Path("others/signature.json")
     signature.write_text(signature.read_text().replace('"numpy": "', '"numpy": "0.'))
     told = pacer("compare", "scores", "others").out.replace("\n", " ")

@@ -191,6 +191,21 @@ def test_the_interval_of_a_share_is_the_exact_binomial_one():
     assert more.low == 0 and 0.5 < more.high < 0.8
 
 
+def test_an_interval_of_the_mean_of_numbers_is_none_of_a_share():
+    """No patient has both contexts, so none has a mean of its own."""
+    values = np.random.default_rng(8).normal(40, 5, 60)
+    odd = np.arange(60) % 2 == 1
+    contexts = means(sn=np.where(odd, values, np.nan), mw=np.where(odd, np.nan, values))
+    found = intervals({key: one._replace(counted=(1,)) for key, one in contexts.items()})
+    mean_of_both = found["mean"]["s"]
+    assert 36 < mean_of_both.low < mean_of_both.value < mean_of_both.high < 44
+
+
+def test_a_score_that_is_1_but_for_rounding_has_an_interval_with_a_width():
+    [found] = intervals(means(sn=1 - 1e-14 * np.random.default_rng(9).random(50)))["sn"].values()
+    assert 0.9 < found.low < 0.94 and found.high == pytest.approx(1)
+
+
 def test_the_mean_over_contexts_is_the_mean_of_their_scores():
     draw = np.random.default_rng(2)
     sides = (means(sn=draw.random(30), mw=draw.random(30)) for _ in range(2))
