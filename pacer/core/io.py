@@ -12,13 +12,11 @@ import json
 import logging
 import os
 import shutil
-import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from io import BufferedReader
-from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
