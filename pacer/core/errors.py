@@ -17,6 +17,10 @@ from pacer.core.stops import GO_ON, LAST_WORDS, Stopped
 
 _FULL = "the disk is full; free some space and run the same command again"
 _NO_MEMORY = "out of memory; docs/training.md lists how much each phase needs and how to reduce it"
+_PANIC = (
+    "a library failed in its native code; what was finished is kept. Run the same command with "
+    "--traceback to see which one, and check the input that was being read"
+)
 #: Advice for each phrase in an error of the system or a library; a thread that cannot start lacks
 #: memory.
 _ADVICE = {
@@ -81,6 +85,14 @@ def run_cleanly(main: Callable[[], None]) -> None:
         if show_traceback:
             traceback.print_exc()
         print(f"error: {message}", file=sys.stderr)
+        sys.exit(1)
+    except BaseException as error:
+        # native code, such as polars's, raises errors that are no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        if show_traceback:
+            traceback.print_exc()
+        print(f"error: {_PANIC}", file=sys.stderr)
         sys.exit(1)
 
 

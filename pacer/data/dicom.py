@@ -49,6 +49,9 @@ _MADE = (
     "DerivationDescription",
     "AcquisitionDeviceProcessingDescription",
 )
+#: Fields that name the view, and the words of frontal ones.
+_VIEWS = ("ViewPosition", "ViewCodeSequence")
+_FRONTAL = r"AP|PA|POSTERO-?ANTERIOR|ANTERO-?POSTERIOR"
 #: Fewer distinct values than this do not tell whether a window is for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
@@ -130,20 +133,27 @@ def read_dicom(file: BinaryIO) -> FileDataset:
 
 def header_view(file: BinaryIO) -> tuple[str, str]:
     """Return the view that a DICOM header names, and its words on how the image was made; empty in
-    other files."""
+    other files. A digital radiograph (DX) must state its view in ViewCodeSequence, and may leave
+    ViewPosition out."""
     is_dicom = file.read(132)[128:] == b"DICM"
     file.seek(0)
     try:
         if is_dicom:
             data = _pydicom().dcmread(
-                file, stop_before_pixels=True, specific_tags=["ViewPosition", *_MADE]
+                file, stop_before_pixels=True, specific_tags=[*_VIEWS, *_MADE]
             )
-            return str(data.get("ViewPosition") or ""), " ".join(
-                str(data.get(name) or "") for name in _MADE
-            )
+            return _view(data), " ".join(str(data.get(name) or "") for name in _MADE)
     except Exception:  # a damaged field can raise anything; the image itself may still be intact
         pass
     return "", ""
+
+
+def _view(data: FileDataset) -> str:
+    """Return the view as the header names it, by a code or in words."""
+    if position := str(data.get("ViewPosition") or "").strip():
+        return position
+    codes = data.get("ViewCodeSequence") or ()
+    return " ".join(str(code.get("CodeMeaning") or "") for code in codes)
 
 
 def dicom_image(data: FileDataset) -> Image.Image:
@@ -206,7 +216,7 @@ def _odd_orientation(data: FileDataset) -> str | None:
     shown = "\\".join(
         str(direction)[:1].upper() for direction in given
     )  # oblique: the main direction comes first
-    is_frontal = str(data.get("ViewPosition") or "").strip().upper() in ("AP", "PA")
+    is_frontal = re.fullmatch(_FRONTAL, _view(data).strip().upper()) is not None
     return None if shown in (("L\\F",) if is_frontal else ("L\\F", "A\\F", "P\\F")) else shown
 
 
@@ -233,9 +243,9 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     stored = (
         written << unused >> unused
     )  # sign extended, without bits outside the values (overlays of old files)
-    has_more_bits = (
-        (stored != written) & (written.view(f"u{written.itemsize}") >> data.BitsStored != 0)
-    ).any()
+    # as the processor orders bytes, which a big-endian file does not
+    bits = written.astype(written.dtype.newbyteorder("=")).view(f"u{written.itemsize}")
+    has_more_bits = ((stored != written) & (bits >> data.BitsStored != 0)).any()
     lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest
     values = np.arange(lowest, int(stored.max()) + 1)

@@ -49,6 +49,10 @@ _INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+#: A part of a number format: a digit, words in quotes, an escaped sign, or another sign.
+_FORMAT = re.compile(r'0|"[^"]*"|\\.|[-/ ()]')
+
+
 class CsvForm(NamedTuple):
     """The format of a CSV file, if it differs from the default for its name."""
 
@@ -74,6 +78,7 @@ class Table(NamedTuple):
     ]  # one value per column: text in CSV (None in a blank line), else of the type in the file
     of_32_bits: Collection[str] = ()  # columns of decimal numbers of 32 bits
     unread: Mapping[str, int] | None = None  # numbers of rows of the other sheets of a workbook
+    notes: Mapping[str, int] | None = None  # what was done to the file's form, and how often
 
     @property
     def places(self) -> list[str]:
@@ -144,8 +149,7 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
         if path.name.lower().endswith(".parquet"):
             return _read_parquet(path)
         if path.name.lower().endswith((".xlsx", ".xlsm")):
-            header, rows, unread = _read_sheet(path, sheet)
-            return Table(path, "xlsx", header, [*rows], [*rows.values()], unread=unread)
+            return _read_sheet(path, sheet)
         if not name.endswith((".jsonl", ".ndjson")):
             raise DataError(
                 f"{path} must be a table: .csv, .tsv, .jsonl (also .gz), .parquet or .xlsx; save a "
@@ -176,16 +180,19 @@ def _read_parquet(path: Path) -> Table:
     frame = pl.DataFrame(table)
     of_32_bits = frame.select(pl.col(pl.Float32)).columns
     return Table(
-        path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits
+        path,
+        "parquet",
+        frame.columns,
+        range(1, frame.height + 1),
+        frame.rows(),
+        of_32_bits,
     )
 
 
-def _read_sheet(
-    path: Path, name: str | None
-) -> tuple[list[str], dict[int, tuple[Any, ...]], dict[str, int]]:
-    """Return the header (the first row that is not empty), the other rows by their numbers, and the
-    numbers of rows of the other sheets. Formulas have the value that was saved, and all rows of a
-    merged cell its value.
+def _read_sheet(path: Path, name: str | None) -> Table:
+    """Read a sheet of a workbook, whose header is the first row with more than one filled cell, or
+    with one if no row has more: those above it are a title. Formulas have the value that was saved,
+    and all rows of a merged cell its value.
 
     Args:
         name: of the sheet; None: the first visible one.
@@ -230,7 +237,12 @@ def _read_sheet(
             sheet.cell(row, area.min_col, first.value).number_format = first.number_format
     rows = {cells[0].row: tuple(map(_cell_value, cells)) for cells in sheet.iter_rows()}
     rows = {number: row for number, row in rows.items() if any(value is not None for value in row)}
-    header = rows.pop(min(rows), ()) if rows else ()
+    filled = {number: sum(cell is not None for cell in row) for number, row in rows.items()}
+    first = next((number for number, cells in filled.items() if cells > 1), min(rows, default=0))
+    titles = [number for number in rows if number < first]
+    for number in titles:
+        del rows[number]
+    header = rows.pop(first, ())
     columns = [
         place
         for place, name in enumerate(header)
@@ -238,10 +250,14 @@ def _read_sheet(
     ]
     names = ["" if header[place] is None else str(header[place]) for place in columns]
     unread = {title: sheet.max_row for title, sheet in sheets.items() if sheet.max_row > 1}
-    return (
+    return Table(
+        path,
+        "xlsx",
         names,
-        {number: tuple(row[place] for place in columns) for number, row in rows.items()},
-        unread,
+        [*rows],
+        [tuple(row[place] for place in columns) for row in rows.values()],
+        unread=unread,
+        notes={f"row {number}: a title above the header, not used": 1 for number in titles},
     )
 
 
@@ -255,7 +271,26 @@ def _cell_value(cell: Any) -> Any:
         return value
     if abs(value) >= _EXCELS_LARGEST:
         return f"{value:e}"
-    return f"{int(value):0{len(form)}}" if re.fullmatch("0+", form) else value
+    return _as_formatted(value, form) if isinstance(value, int) or value.is_integer() else value
+
+
+def _as_formatted(value: float, form: str) -> Any:
+    """Return a whole number as a format of an id shows it: digits with zeros before them, and words
+    or signs between them, such as ``"P"0000`` and ``000-000``; with any other format the number."""
+    parts = re.findall(_FORMAT, form)
+    places = [part for part in parts if part == "0"]
+    if "".join(parts) != form or not places or value < 0:
+        return value
+    digits = f"{int(value):0{len(places)}}"
+    extra = len(digits) - len(places)  # stand in the first place
+    shown = ""
+    for part in parts:
+        if part == "0":
+            shown += digits[: extra + 1]
+            digits, extra = digits[extra + 1 :], 0
+        else:
+            shown += part.strip('"\\')
+    return shown
 
 
 def _read_csv(path: Path, form: CsvForm) -> Table:

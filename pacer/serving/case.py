@@ -8,9 +8,10 @@ quotes its content.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +27,7 @@ from pacer.data.dicom import header_view
 from pacer.data.hygiene import LINE_ENDS, fault_of, is_absent
 from pacer.data.radiographs import as_radiograph, read_image
 from pacer.data.readers.views import View, parse_view
+from pacer.data.values import shown
 from pacer.data.wording import find_wording
 from pacer.display.numbers import number
 from pacer.display.tables import Displayed, Table
@@ -104,6 +106,15 @@ GENERATED_NOTE = (
 )
 
 
+def _advice(source: object) -> str:
+    """Return how to pass an image that is given in another form."""
+    if hasattr(source, "read"):
+        return "; pass what its method `read` returns"
+    if isinstance(source, dict) and "bytes" in source:
+        return '; of a picture that Hugging Face has not decoded, pass the value of "bytes"'
+    return ""
+
+
 @dataclass(frozen=True)
 class Case:
     """The sources of one examination.
@@ -111,13 +122,15 @@ class Case:
     Attributes:
         frontal, lateral: a path, the bytes of a file or a Pillow image.
         prior: the previous report as written. indication, history: likewise. A text without a
-            visible character counts as absent.
+            visible character counts as absent, and so does an empty cell of pandas (NaN).
         view: of the frontal image, AP or PA. None: read from its DICOM file, else unknown
             (``other``).
         sections: those requested. None: those that the model was trained to write.
         commitment: findings that the report is written for, as
             :func:`~pacer.commitments.anchor.read_list` takes them. None: the model's.
         name: identifies the case in messages and results.
+
+    Raises a DataError if a source is of another kind.
     """
 
     frontal: ImageSource
@@ -129,6 +142,25 @@ class Case:
     sections: str | None = None
     name: str = "case"
     commitment: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            is_missing = isinstance(value, float) and math.isnan(value)
+            if is_missing and field.default is None:
+                object.__setattr__(self, field.name, None)
+            elif field.name == "frontal" and (value is None or is_missing):
+                raise DataError(f"{self.name}: the frontal image is missing")
+            elif value is None and field.default is None:
+                continue
+            elif field.name in ("frontal", "lateral"):
+                if not isinstance(value, ImageSource):
+                    raise DataError(
+                        f"{self.name}: {field.name} must be a path, the bytes of a file or an "
+                        f"image of Pillow, got {shown(value)}{_advice(value)}"
+                    )
+            elif not isinstance(value, str):
+                raise DataError(f"{self.name}: {field.name} must be text, got {shown(value)}")
 
     def images(self) -> dict[str, ImageSource]:
         """Return the images by name: ``frontal``, and ``lateral`` if there is one."""

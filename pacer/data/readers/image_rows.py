@@ -177,7 +177,7 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     )
     images = images.with_columns(
         id="study",
-        number_of_order=pl.col("order").str.extract(r"^([0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
+        number_of_order=pl.col("order").str.extract(r"^(-?[0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
         known_split=pl.col("split").str.to_lowercase().replace_strict(SPLITS, default=None),
     )
     return images.with_columns(
@@ -384,7 +384,7 @@ def _with_rank(
             parsed, view = seen, header
         elif seen and parsed and seen != parsed:
             note = (
-                f"ViewPosition {quoted(header)} contradicts {quoted(view)} in the table; the "
+                f"view {quoted(header)} in the header contradicts {quoted(view)} in the table; the "
                 "table is used"
             )
             contradictions.append((note, study or ""))

@@ -9,7 +9,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import polars as pl
 
@@ -28,7 +27,7 @@ from pacer.data.readers.image_rows import (
     WHOLE,
     studies_of,
 )
-from pacer.data.readers.views import parse_view
+from pacer.data.readers.views import may_be_dicom, parse_view
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
 from pacer.data.values import mapped, quoted
@@ -51,7 +50,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
     parts, have, unused = list[pl.DataFrame](), None, Counter[str]()
     for path in files:
-        table = open_table(path, form, settings.sheet)
+        table = _with_stripped_names(open_table(path, form, settings.sheet), account)
+        for note, number in (table.notes or {}).items():
+            account.count("table_form", "table", note, number)
         for name, rows in (table.unread or {}).items():
             account.count("unknown_fields", "table", f"sheet {quoted(name)}", rows)
         if have is not None and set(table.columns) != have:
@@ -60,7 +61,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
                 f"{path} and {files[0]} differ in the columns {differ}; all files of a table must "
                 "have the same columns"
             )
-        have, names = set(table.columns), _columns(path, table.columns, settings.columns)
+        have, names = set(table.columns), _columns(table, settings.columns)
+        table = _with_text(table, names.get("image"), account)
         if script := _script(table, names, str(source.files["file"]), str(source.images)):
             raise DataError(
                 f"{path} contains images or lists; run this script, then use the .files.parquet it "
@@ -80,8 +82,10 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             for name, cells in others.items()
             if len({*map(str, cells)}) <= _FEW
         }
-        images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
-        images.columns = list(names)
+        used = table.frame(
+            [*dict.fromkeys(names.values())], decimals=(settings.columns.get("time", "time"),)
+        )
+        images = used.select(pl.col(column).alias(name) for name, column in names.items())
         images = images.with_columns(
             pl.Series(f"column {name}", few[name], pl.String) for name in few
         )
@@ -190,7 +194,9 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     if "image" not in names:  # a row per study
         return None
     first = {
-        name: next(filter(None, table.values(names[name])), None) for name in ("image", "view")
+        name: next(filter(None, table.values(names[name])), None)
+        for name in ("image", "view")
+        if name in names
     }
     lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
     picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
@@ -198,16 +204,54 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     explode = f".explode({', '.join(lists)})" if lists else ""
     content = 'picture["bytes"] or b""' if isinstance(picture, dict) else "picture"
     return _SCRIPTS[kind].format(
-        files=files, folder=folder, explode=explode, content=content, image=names["image"]
+        files=files,
+        folder=folder,
+        explode=explode,
+        content=content,
+        image=names["image"],
+        read="read_ndjson" if table.kind == "jsonl" else "read_parquet",
     )
 
 
-def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, str]:
+def _with_stripped_names(table: Table, account: Account) -> Table:
+    """Remove the blanks around column names, and count them."""
+    stripped = [name.strip() for name in table.columns]
+    for name in stripped if stripped != table.columns else ():
+        if name not in table.columns:
+            account.count(
+                "table_form", "table", f"column {quoted(name)}: blanks around its name, removed"
+            )
+    return table._replace(columns=stripped)
+
+
+def _with_text(table: Table, image: str | None, account: Account) -> Table:
+    """Decode columns of bytes that are text, as Impala and old versions of Hive write it, and count
+    them; the column of images may have their content, so it is text only if all are file names."""
+    columns = {name: table.values(name) for name in table.columns}
+    for name, cells in columns.items():
+        written = [cell for cell in cells if cell is not None]
+        if not written or not all(isinstance(cell, bytes) for cell in written):
+            continue
+        try:
+            texts = [None if cell is None else cell.decode() for cell in cells]
+        except UnicodeDecodeError:
+            continue
+        if name == image and not all(re.search(r"\.\w+$", text or ".png") for text in texts):
+            continue
+        columns[name] = texts
+        note = f"column {quoted(name)}: bytes, which are read as UTF-8"
+        account.count("table_form", "table", note, len(written))
+    return table._replace(rows=list(zip(*columns.values(), strict=True)))
+
+
+def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
     """Map our column names to the table's names, for the columns that the table has.
 
     A name without a mapping maps to itself, unless the column of that name is mapped to another
-    name.
+    name. One column may be mapped to both ``subject`` and ``study``. The view may be missing if the
+    images are DICOM files, whose headers have it.
     """
+    path, have = table.path, table.columns
     # a column named order may hold anything
     known = (*COLUMNS, *_IMAGES)
     names = {name: name for name in known if name not in (*mapping.values(), "order")} | mapping
@@ -220,6 +264,12 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     for name in ("image",) if is_by_study else _IMAGES:
         names.pop(name, None)
     named = list(names.values())
+    if "subject" in mapping and names["subject"] == names["study"]:
+        named.remove(names["study"])
+    image = names.get("image")
+    paths = table.values(image) if image in have else []
+    if any(may_be_dicom(path) for path in paths if isinstance(path, str)):
+        required = tuple(name for name in required if name != "view")
     for name in dict.fromkeys((*required, *mapping)):
         if names.get(name) not in have:
             problems.append(f"no column {names.get(name, name)} for {name}")

@@ -99,9 +99,14 @@ def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, st
         except (OSError, ValueError):  # told when the images are inspected
             return "", ""
 
-    names = [image for image in images if not image.lower().endswith(_NO_DICOM)]
+    names = [image for image in images if may_be_dicom(image)]
     with ThreadPoolExecutor() as pool:
         return dict(zip(names, pool.map(read, names), strict=True))
+
+
+def may_be_dicom(image: str) -> bool:
+    """Return whether the name of an image is not that of another format."""
+    return not image.lower().endswith(_NO_DICOM)
 
 
 def image_key(name: str) -> str:

@@ -158,6 +158,28 @@ def test_broken_files(tmp_path: Path, name: str, content: str, expected: str) ->
     assert SECRET not in str(caught.value)
 
 
+def test_text_that_is_written_as_bytes_is_read_as_text(tmp_path: Path) -> None:
+    """Impala and old versions of Hive write Parquet so; the bytes of pictures stay bytes."""
+    rows = [row("p", "s", findings="Größe normal."), row("q", "t", findings=None)]
+    table = pl.DataFrame(rows).with_columns(pl.col(pl.String).cast(pl.Binary))
+    table.write_parquet(tmp_path / "t.parquet")
+    found, account = rows_of(tmp_path / "t.parquet")
+    studies = {entry["id"]: entry for entry in found}
+    assert (studies["s"]["subject_id"], studies["s"]["findings"]) == ("p", "Größe normal.")
+    notes = account.notes["table_form"]["table"]
+    assert notes["column findings: bytes, which are read as UTF-8"] == 1
+
+
+def test_the_script_for_lists_in_json_lines_reads_json_lines(tmp_path: Path) -> None:
+    lines = [row("p", "s", image=["1.png", "2.png"], view=["PA", "LL"])]
+    path = write(tmp_path / "t.jsonl", lines)
+    with pytest.raises(DataError, match="contains images or lists; run this script") as refused:
+        studies_of(path)
+    exec(str(refused.value).partition("\n")[2], {})
+    study = studies_of(tmp_path / "t.files.parquet")["s"]
+    assert (study["frontal"], study["lateral"]) == ("1.png", "2.png")
+
+
 @pytest.mark.parametrize(
     ("pictures", "views", "lines"),
     [
@@ -223,6 +245,7 @@ def test_a_workbook(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     )
     unread = account.notes.get("unknown_fields", {}).get("table", {})
     assert unread == case.get("unread", {})
+    assert account.notes.get("table_form", {}).get("table", {}) == case.get("form", {})
 
 
 @pytest.mark.parametrize("given", [{}, {"split": None}])

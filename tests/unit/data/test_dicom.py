@@ -14,6 +14,7 @@ from pydicom import uid
 from pydicom.dataset import Dataset
 
 from pacer.core.errors import DataError
+from pacer.data.dicom import dicom_image, header_view, read_dicom
 from pacer.data.greyscale import NOTES, ImageError
 from pacer.data.radiographs import image_header, open_image
 from tests.support.cases import cases
@@ -62,6 +63,35 @@ def test_transfer_syntaxes_that_need_no_plugin(tmp_path: Path, syntax: str) -> N
         data.compress(uid.RLELossless)
         data.save_as(path)
     np.testing.assert_array_equal(opened(path), stretched(RAMP, 0, 2047))
+
+
+def test_a_signed_big_endian_film_of_12_bits_has_no_note(tmp_path: Path) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP - 2048, signed=True, syntax=uid.ExplicitVRBigEndian)
+    with open(path, "rb") as file:
+        assert dicom_image(read_dicom(file)).info[NOTES] == ()
+
+
+@pytest.mark.parametrize(
+    ("position", "meanings", "view"),
+    [
+        (None, ["postero-anterior"], "postero-anterior"),
+        ("", ["antero-posterior"], "antero-posterior"),
+        ("LL", ["postero-anterior"], "LL"),
+        (None, [], ""),
+    ],
+)
+def test_the_view_is_that_of_the_position_else_of_the_code(
+    tmp_path: Path, position: str | None, meanings: list[str], view: str
+) -> None:
+    codes = []
+    for meaning in meanings:
+        codes.append(Dataset())
+        codes[-1].CodeMeaning = meaning
+    fields = {"ViewPosition": position, "ViewCodeSequence": codes or None}
+    given = {name: value for name, value in fields.items() if value is not None}
+    path = write_dicom(tmp_path / "a.dcm", RAMP, **given)
+    with open(path, "rb") as file:
+        assert header_view(file)[0] == view
 
 
 def lut(

@@ -24,7 +24,8 @@ from tests.support.real import real
 
 @cases(__file__)
 def test_a_strangers_table(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
-    root = real(f"field/tables/{case['field']}") if "field" in case else tmp_path
+    kind = case.get("folder", "tables")
+    root = real(f"field/{kind}/{case['field']}") if "field" in case else tmp_path
     if not root.is_dir() or root == tmp_path:
         content, root = _content(case) if root == tmp_path else root.read_bytes(), tmp_path
         (tmp_path / "t.csv").write_bytes(gzip.compress(content) if case.get("packed") else content)
@@ -100,7 +101,8 @@ def _draw(text: str, case: dict[str, Any], folder: Path) -> None:
     rows = csv.DictReader(
         io.StringIO(text, newline=""), delimiter=";" if ";" in text.partition("\n")[0] else ","
     )
-    named = [(row.get(column) or "").replace("\\", "/") for row in rows for column in columns]
+    stripped = [{name.strip(): cell for name, cell in row.items() if name} for row in rows]
+    named = [(row.get(column) or "").replace("\\", "/") for row in stripped for column in columns]
     for nth, name in enumerate(filter(None, named)):
         if "." in name and ".." not in name and name not in case.get("missing", []):
             name = (

@@ -1,0 +1,2 @@
+from tests.support.corpus import *
+from tests.support.dicom import *

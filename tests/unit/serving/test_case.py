@@ -1,0 +1,43 @@
+"""Sources of a case, as pandas, Hugging Face and files give them."""
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.serving.case import Case
+
+
+def test_an_empty_cell_is_an_absent_source() -> None:
+    nan: Any = math.nan
+    case = Case("f.png", lateral=nan, prior=nan, indication=nan, view=nan, sections=None)
+    assert case == Case("f.png") and list(case.images()) == ["frontal"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"frontal": None}, "case: the frontal image is missing"),
+        ({"frontal": math.nan}, "case: the frontal image is missing"),
+        (
+            {"frontal": io.BytesIO(b"x")},
+            "frontal must be .*, got a BytesIO; pass what its method `read` returns",
+        ),
+        (
+            {"frontal": {"bytes": b"x", "path": None}},
+            'got an object; of a picture that Hugging Face has not decoded, pass .* "bytes"',
+        ),
+        ({"lateral": ["a.png"]}, "lateral must be .*, got a list of length 1"),
+        ({"prior": ["Small effusion."]}, "prior must be text, got a list of length 1"),
+        ({"prior": Path("prior.txt")}, "prior must be text, got a PosixPath"),
+        ({"indication": 3.5}, r"indication must be text, got 3\.5"),
+        ({"commitment": {"positive": ["edema"]}}, "commitment must be text, got an object"),
+        ({"view": 2, "name": "x"}, "x: view must be text, got 2"),
+    ],
+)
+def test_a_source_of_another_kind_is_named(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        Case(**{"frontal": "f.png"} | given)
