@@ -211,11 +211,10 @@ def kept_files(repository: Repository, experiment: Finished) -> Path:
     DVC's cache; without cases if the cache lacks them."""
     folder = repository.results / "runs" / experiment.name
     if not (folder / CASES).is_file():
-        from dvc.api import DVCFileSystem  # takes a second to import
-
-        files = DVCFileSystem(str(repository.root), rev=experiment.commit)
         with atomic_directory(folder) as restored:
-            for file in (SIGNATURE, CASES):
-                with suppress(FileNotFoundError):
-                    files.get_file(f"{experiment.scores}/{file}", str(restored / file))
+            place = f"{experiment.scores}/{SIGNATURE}"
+            write_text(restored / SIGNATURE, repository.git("show", f"{experiment.commit}:{place}"))
+            source = (".", f"{experiment.scores}/{CASES}", "--rev", experiment.commit)
+            with suppress(PacerError):  # DVC says what its cache lacks
+                repository.dvc("get", "--quiet", *source, "--out", str(restored / CASES))
     return folder
