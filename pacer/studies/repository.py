@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,12 @@ class Repository:
 
 def end_processes(pid: int) -> None:
     """Terminate a process and all that it started, and kill those that remain after a second."""
-    parent = psutil.Process(pid)
-    family = [parent, *parent.children(recursive=True)]
+    family: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     for process in family:
-        process.terminate()
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
     for process in psutil.wait_procs(family, timeout=_GRACE)[1]:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -130,8 +130,9 @@ def _run(repository: Repository, run: Run, *options: str) -> None:
             write_text(repository.root / DEFINITION, run.pipeline)
         repository.dvc("exp", "run", *options, *run.options, run.target)
     finally:
+        repository.git("reset", "--quiet", "--", *_CHANGED)  # DVC stages what it changes
         tracked = repository.git("ls-files", "--", *_CHANGED).splitlines()
-        repository.git("checkout", "--quiet", "HEAD", "--", *tracked)
+        repository.git("checkout", "--quiet", "--", *tracked)
         repository.git("clean", "--force", "-d", "--quiet", "--", *_CHANGED)
 
 
