@@ -5,7 +5,7 @@ Texts are put on one line, labelled (if there is a labeller), read by the rules,
 by word. METEOR's program runs beside all this.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,16 +162,16 @@ def _read(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     number of cores that make them."""
     if len(cases) <= _ROWS:
         return read_pairs(cases)
-    from sklearn.utils.parallel import (
-        Parallel,
-        delayed,
-    )  # takes a second; its processes do not run the main module
+    # small tables need no processes, which do not run the main module
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
 
     parts, slices = [], (delayed(read_pairs)(part) for part in cases.iter_slices(_ROWS))
     with Ticker("reading reports", len(cases)) as ticker:
         for part in Parallel(core_count(), return_as="generator")(slices):
             parts.append(part)
             ticker.advance(len(part[0]))
+    get_reusable_executor().shutdown()  # the idle processes would keep their memory for minutes
     columns, findings = (pl.concat(frames, rechunk=True) for frames in zip(*parts, strict=True))
     return columns, findings
 
@@ -188,13 +188,13 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         )
     reference, report = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
     findings = findings_of(cases, reference, report)
-    made: dict[str, Iterable[Any]] = {
+    made: dict[str, pl.Series | list[Any]] = {
         f"report_{name}": lists_by_row(report, pl.col("state") == name, count)
         for name in POLARITIES
     }
     made["exact_positive"] = lists_by_row(findings, IS_EXACT, count)
     made["copy_positive"] = lists_by_row(reference, pl.col("state") == "positive", count)
-    made["attributes"] = attribute_counts(findings, count).tolist()
+    made["attributes"] = pl.Series(attribute_counts(findings, count))
     if _CHANCE in cases.columns:
         expected = with_states_of(cases, reference)
         chance = attribute_counts(compared(expected, read_findings(cases[_CHANCE])), count)
@@ -208,10 +208,12 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     made |= {name: affirmed(cases, name) for name in TEXTS}
     for side in ("hypothesis", "reference"):
         made[f"{side}_wording"] = [list(prior_wording(text)) for text in cases[side]]
-        made[f"{side}_side_switches"] = map(side_switches, cases[side])
-        made[f"{side}_repetition"] = map(repetition, cases[side])
+        made[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]
+        made[f"{side}_repetition"] = [repetition(text) for text in cases[side]]
     columns = [
-        pl.Series(name, list(made.get(name, [None] * count)), kind)
+        values.alias(name).cast(kind)
+        if isinstance(values := made.get(name), pl.Series)
+        else pl.Series(name, values or [None] * count, kind)
         for name, kind in DERIVED.items()
     ]
     cases = with_overlap(cases.with_columns(columns)).drop(known.columns)
