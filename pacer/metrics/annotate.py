@@ -25,7 +25,7 @@ from pacer.data.ids import format_ids
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped
 from pacer.data.wording import prior_wording
-from pacer.metrics.cases import ALL_COLUMNS, DERIVED, LABELS, controls_of
+from pacer.metrics.cases import COLUMNS, DERIVED, LABELS, OPTIONAL, controls_of
 from pacer.metrics.columns import check_names, metric_columns, metrics_of
 from pacer.metrics.commitments import TEXTS, affirmed, side_switches
 from pacer.metrics.ledger import (
@@ -129,7 +129,7 @@ def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, d
     path, ids = options.settings.columns, cases["record_id"].to_list()
     read = pl.DataFrame() if path is None else read_columns(path, ids)
     functions = {**metrics_of(options.settings.metrics), **options.metrics}
-    taken = {*_TAKEN, *ALL_COLUMNS, *DERIVED, *cases.columns, *SCORE_OF}
+    taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *SCORE_OF}
     check_names([*read.columns, *functions], taken)
     numbers, meanings = metric_columns(functions, cases)
     return pl.DataFrame([*read, *numbers]), meanings
