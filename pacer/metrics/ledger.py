@@ -172,11 +172,10 @@ def _is_wrong(kind: str) -> pl.Expr:
     be the same; a severity, and a course, among those of the reference."""
     reference, report = pl.col(f"reference_{kind}"), pl.col(f"report_{kind}")
     if kind == "side":
-        agrees = reference == report
-    else:
-        further = report.list.set_difference(reference).list.len()
-        agrees = (report.list.len() > 0) & (further == 0)
-    return (reference.list.len() > 0) & ~agrees
+        return (reference.list.len() > 0) & (reference != report)
+    further = (report.list.contains(v) & ~reference.list.contains(v) for v in VALUES[kind])
+    is_other = (report.list.len() == 0) | pl.any_horizontal(further)
+    return (reference.list.len() > 0) & is_other
 
 
 def anchors_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
