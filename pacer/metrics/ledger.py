@@ -211,7 +211,9 @@ def lists_by_row(rows: pl.DataFrame, chosen: pl.Expr, count: int) -> pl.Series:
     """Return the findings of the ``chosen`` rows for each of ``count`` texts."""
     lists = rows.filter(chosen).group_by("row", maintain_order=True).agg("finding")
     every = pl.DataFrame({"row": range(count)}, {"row": pl.UInt32})
-    return every.join(lists, on="row", how="left", maintain_order="left")["finding"].fill_null([])
+    joined = every.join(lists, on="row", how="left", maintain_order="left")["finding"]
+    # in one piece: polars fails on sets of two columns that are cut at different rows
+    return joined.fill_null([]).rechunk()
 
 
 def attribute_counts(rows: pl.DataFrame, count: int) -> np.ndarray:
