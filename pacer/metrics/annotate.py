@@ -5,7 +5,7 @@ Texts are put on one line, labelled (if there is a labeller), read by the rules,
 by word. METEOR's program runs beside all this.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from pacer.data.ids import format_ids
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped
 from pacer.data.wording import prior_wording
-from pacer.metrics.cases import ALL_COLUMNS, DERIVED, LABELS, controls_of
+from pacer.metrics.cases import COLUMNS, DERIVED, LABELS, OPTIONAL, controls_of
 from pacer.metrics.columns import check_names, metric_columns, metrics_of
 from pacer.metrics.commitments import TEXTS, affirmed, side_switches
 from pacer.metrics.ledger import (
@@ -129,7 +129,7 @@ def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, d
     path, ids = options.settings.columns, cases["record_id"].to_list()
     read = pl.DataFrame() if path is None else read_columns(path, ids)
     functions = {**metrics_of(options.settings.metrics), **options.metrics}
-    taken = {*_TAKEN, *ALL_COLUMNS, *DERIVED, *cases.columns, *SCORE_OF}
+    taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *SCORE_OF}
     check_names([*read.columns, *functions], taken)
     numbers, meanings = metric_columns(functions, cases)
     return pl.DataFrame([*read, *numbers]), meanings
@@ -188,13 +188,13 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         )
     reference, report = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
     findings = findings_of(cases, reference, report)
-    made: dict[str, Iterable[Any]] = {
+    made: dict[str, pl.Series | list[Any]] = {
         f"report_{name}": lists_by_row(report, pl.col("state") == name, count)
         for name in POLARITIES
     }
     made["exact_positive"] = lists_by_row(findings, IS_EXACT, count)
     made["copy_positive"] = lists_by_row(reference, pl.col("state") == "positive", count)
-    made["attributes"] = attribute_counts(findings, count).tolist()
+    made["attributes"] = pl.Series(attribute_counts(findings, count))
     if _CHANCE in cases.columns:
         expected = with_states_of(cases, reference)
         chance = attribute_counts(compared(expected, read_findings(cases[_CHANCE])), count)
@@ -208,10 +208,12 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     made |= {name: affirmed(cases, name) for name in TEXTS}
     for side in ("hypothesis", "reference"):
         made[f"{side}_wording"] = [list(prior_wording(text)) for text in cases[side]]
-        made[f"{side}_side_switches"] = map(side_switches, cases[side])
-        made[f"{side}_repetition"] = map(repetition, cases[side])
+        made[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]
+        made[f"{side}_repetition"] = [repetition(text) for text in cases[side]]
     columns = [
-        pl.Series(name, list(made.get(name, [None] * count)), kind)
+        values.alias(name).cast(kind)
+        if isinstance(values := made.get(name), pl.Series)
+        else pl.Series(name, values or [None] * count, kind)
         for name, kind in DERIVED.items()
     ]
     cases = with_overlap(cases.with_columns(columns)).drop(known.columns)

@@ -22,50 +22,39 @@ MEAN = "mean"
 _TEXTS = pl.List(pl.String)
 #: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
+#: Columns that are read in the texts. ``report_*``, ``prior_positive`` and so on: what the rules
+#: read in them; ``exact_positive``: affirmed findings that the report describes as the reference
+#: does; ``copy_positive``: those that the rules affirm in the cleaned reference; ``attributes``:
+#: how often side, severity and course agree, then how often the reference names them;
+#: ``chance_attributes``: the same for reports of another patient's sources; ``contradictions``:
+#: findings in which a report contradicts its commitment; ``*_wording``: rules of comparison that
+#: match.
+DERIVED: dict[str, pl.DataType] = {
+    **{f"report_{polarity}": _TEXTS for polarity in POLARITIES},
+    **dict.fromkeys(("reference_wording", "hypothesis_wording"), _TEXTS),
+    **dict.fromkeys(("hypothesis_side_switches", "reference_side_switches"), _TEXTS),
+    **dict.fromkeys(("attributes", "chance_attributes"), pl.List(pl.Int64)),
+    **dict.fromkeys(("contradictions", "exact_positive", "copy_positive"), _TEXTS),
+    **dict.fromkeys(("prior_positive", "no_prior_positive"), _TEXTS),
+    **dict.fromkeys(("frontal_positive", "no_lateral_positive"), _TEXTS),
+    **dict.fromkeys(("hypothesis_repetition", "reference_repetition"), pl.Float64()),
+}
 #: Columns that every ``cases.parquet`` has. ``anchor_*``: the generated commitment;
-#: ``reference_*``: the reference commitment; ``report_*``: what the rules read in the generated
-#: report; ``*_wording``: rules of comparison that match.
+#: ``reference_*``: the reference commitment.
 COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("record_id", "context", "study_id", "subject_id"), pl.String()),
     **dict.fromkeys(("reference", "hypothesis", "findings_original"), pl.String()),
     **dict.fromkeys(("reference_labels", "hypothesis_labels"), LABELS),
     **dict.fromkeys(("rougeL", "meteor"), pl.Float64()),
     "meteor_statistics": pl.List(pl.Float64),
-    **{
-        f"{side}_{polarity}": _TEXTS
-        for side in ("anchor", "reference", "report")
-        for polarity in POLARITIES
-    },
-    **dict.fromkeys(("reference_wording", "hypothesis_wording"), _TEXTS),
+    **{f"{side}_{name}": _TEXTS for side in ("anchor", "reference") for name in POLARITIES},
+    **DERIVED,
     "gate": pl.Float64(),
     "fallback": pl.Boolean(),
 }
-#: Also optional: findings in which a report contradicts its commitment, a property by which records
-#: can be grouped, the findings of a generated world, and the probabilities of findings.
-ALL_COLUMNS = (
-    *COLUMNS,
-    "contradictions",
-    "view",
-    "truth",
-    "present",
-    "absent",
-)
-_COUNTS = pl.List(pl.Int64)
-#: Columns that are read in the texts. ``report_*``, ``prior_positive`` and so on: what the rules
-#: read in them; ``exact_positive``: affirmed findings that the report describes as the reference
-#: does; ``copy_positive``: those that the rules affirm in the cleaned reference; ``attributes``:
-#: how often side, severity and course agree, then how often the reference names them;
-#: ``chance_attributes``: the same for reports of another patient's sources.
-DERIVED: dict[str, pl.DataType] = {
-    **{f"report_{polarity}": _TEXTS for polarity in POLARITIES},
-    **dict.fromkeys(("hypothesis_wording", "reference_wording"), _TEXTS),
-    **dict.fromkeys(("hypothesis_side_switches", "reference_side_switches"), _TEXTS),
-    **dict.fromkeys(("attributes", "chance_attributes"), _COUNTS),
-    **dict.fromkeys(("contradictions", "exact_positive", "copy_positive"), _TEXTS),
-    **dict.fromkeys(("prior_positive", "no_prior_positive"), _TEXTS),
-    **dict.fromkeys(("frontal_positive", "no_lateral_positive"), _TEXTS),
-    **dict.fromkeys(("hypothesis_repetition", "reference_repetition"), pl.Float64()),
-}
+#: Also optional: a property by which records can be grouped, the findings of a generated world, and
+#: the probabilities of findings.
+OPTIONAL = ("view", "truth", "present", "absent")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
@@ -74,7 +63,7 @@ def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     of_controls = [
         f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")
     ]
-    names = dict.fromkeys((*ALL_COLUMNS, *of_controls, *DERIVED, *columns))
+    names = dict.fromkeys((*COLUMNS, *OPTIONAL, *of_controls, *columns))
     return cases.select(name for name in names if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 

@@ -40,11 +40,19 @@ _PRIOR, _REFERENCE, _FRONTAL = map(
 )
 
 
-def polarity_rows(cases: pl.DataFrame, polarity: str, side: str) -> np.ndarray:
-    """Return hits, findings of a ``side`` and findings of the reference with one polarity, by case,
-    ``[n, 3]``; 0 where the side has no lists."""
-    stated, wanted = pl.col(f"{side}_{polarity}"), pl.col(f"reference_{polarity}")
-    return list_rows(cases, stated.list.set_intersection(wanted), stated, wanted)
+def lists(cases: pl.DataFrame, column: str) -> np.ndarray:
+    """Return which findings the lists of a column have, ``[n, 13]``; none where it is null."""
+    has = (pl.col(column).list.contains(one).fill_null(False).alias(one) for one in FINDINGS)
+    return cases.select(has).to_numpy()
+
+
+def agreement_rows(cases: pl.DataFrame, stated: str, wanted: str) -> np.ndarray:
+    """Return by case, ``[n, 3]``, how many findings are in the lists of both columns, in the stated
+    ones, and in the wanted ones; 0 where there is no stated list."""
+    found, expected = lists(cases, stated), lists(cases, wanted)
+    rows = np.stack([(found & expected).sum(1), found.sum(1), expected.sum(1)], axis=1)
+    rows[cases[stated].is_null().to_numpy()] = 0
+    return rows.astype(float)
 
 
 def is_read(cases: pl.DataFrame) -> bool:
@@ -78,8 +86,7 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 def cells(cases: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities and whether the reference affirms, [n, 13] each."""
-    affirmed = (pl.col("reference_positive").list.contains(one).alias(one) for one in FINDINGS)
-    return np.array(cases["present"].to_list()), cases.select(affirmed).to_numpy()
+    return np.array(cases["present"].to_list()), lists(cases, "reference_positive")
 
 
 def side_switches(report: str) -> list[str]:
@@ -198,6 +205,5 @@ def list_rows(cases: pl.DataFrame, right: pl.Expr, stated: pl.Expr, wanted: pl.E
         pl.when(right.is_not_null()).then(one.list.len()).otherwise(0)
         for one in (right, stated, wanted)
     ]
-    return np.stack(
-        [cases.select(count).to_series().to_numpy() for count in counts], axis=1
-    ).astype(float)
+    columns = [cases.select(count).to_series().to_numpy() for count in counts]
+    return np.stack(columns, axis=1).astype(float)

@@ -18,7 +18,7 @@ The verdict on a finding:
 - null: one text denies it, and the other does not mention it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -87,40 +87,52 @@ def read_findings(texts: Iterable[str | None]) -> pl.DataFrame:
     :data:`READ`: its state, the side, severity and course over all its mentions, and the places of
     these. A text that is None has no rows."""
     texts = list(texts)
-    rows = [
-        (row, finding, state, *map(_values, attributes.get(finding, Attributes())))
+    stated = _stated(
+        (row, extract_anchor(text), read_attributes(text))
         for row, text in enumerate(texts)
         if text is not None
-        for attributes in [read_attributes(text)]
-        for finding, state in _states(extract_anchor(text))
-    ]
-    read = pl.DataFrame(rows, {name: READ[name] for name in READ if name != "places"}, orient="row")
+    )
     places = mentions(texts).drop_nulls("state")
     places = places.group_by(_KEY).agg(places=pl.struct("start", "end", "words"))
-    return read.join(places, on=_KEY, how="left", maintain_order="left").cast(READ)
-
-
-@lru_cache(maxsize=1 << 12)
-def _values(words: frozenset[str]) -> list[str]:
-    """Return words of one kind in the order of :data:`VALUES`."""
-    return [value for values in VALUES.values() for value in values if value in words]
-
-
-@lru_cache(maxsize=1 << 12)
-def _states(anchor: Anchor) -> list[tuple[str, str]]:
-    return [(one, state) for one in FINDINGS if (state := anchor.polarity(one))]
+    return stated.join(places, on=_KEY, how="left", maintain_order="left").cast(READ)
 
 
 def listed_findings(commitments: Sequence[Anchor | None]) -> pl.DataFrame:
     """Return the rows of lists of findings, which have no places: of commitments and of the truth.
     None has no rows."""
+    stated = _stated(
+        (row, one, one.attributes) for row, one in enumerate(commitments) if one is not None
+    )
+    return stated.with_columns(places=pl.lit([], PLACES)).cast(READ)
+
+
+def _stated(
+    texts: Iterable[tuple[int, Anchor, Mapping[str, Attributes]]],
+) -> pl.DataFrame:
+    """Return a row for each finding of a text that has a state; each text with its index and the
+    attributes of its findings."""
     rows = [
-        (row, finding, state, *map(_values, one.attributes.get(finding, Attributes())), [])
-        for row, one in enumerate(commitments)
-        if one is not None
-        for finding, state in _states(one)
+        (row, finding, state, *_words(attributes.get(finding, Attributes())))
+        for row, anchor, attributes in texts
+        for finding, state in _states(anchor)
     ]
-    return pl.DataFrame(rows, READ, orient="row")
+    schema = {name: pl.String() if name in KINDS else READ[name] for name in [*READ][:-1]}
+    table = pl.DataFrame(rows, schema, orient="row")
+    return table.with_columns(pl.col(KINDS).str.extract_all(r"\w+"))  # faster than lists in rows
+
+
+@lru_cache(maxsize=1 << 12)
+def _words(attributes: Attributes) -> list[str]:
+    """Return the words of each kind as one text, in the order of :data:`VALUES`."""
+    return [
+        " ".join(value for value in VALUES[kind] if value in of_kind)
+        for kind, of_kind in zip(KINDS, attributes, strict=True)
+    ]
+
+
+@lru_cache(maxsize=1 << 14)
+def _states(anchor: Anchor) -> list[tuple[str, str]]:
+    return [(one, state) for one in FINDINGS if (state := anchor.polarity(one))]
 
 
 def compared(reference: pl.DataFrame, report: pl.DataFrame) -> pl.DataFrame:
@@ -160,11 +172,10 @@ def _is_wrong(kind: str) -> pl.Expr:
     be the same; a severity, and a course, among those of the reference."""
     reference, report = pl.col(f"reference_{kind}"), pl.col(f"report_{kind}")
     if kind == "side":
-        agrees = reference == report
-    else:
-        further = report.list.set_difference(reference).list.len()
-        agrees = (report.list.len() > 0) & (further == 0)
-    return (reference.list.len() > 0) & ~agrees
+        return (reference.list.len() > 0) & (reference != report)
+    further = (report.list.contains(v) & ~reference.list.contains(v) for v in VALUES[kind])
+    is_other = (report.list.len() == 0) | pl.any_horizontal(further)
+    return (reference.list.len() > 0) & is_other
 
 
 def anchors_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
@@ -200,7 +211,9 @@ def lists_by_row(rows: pl.DataFrame, chosen: pl.Expr, count: int) -> pl.Series:
     """Return the findings of the ``chosen`` rows for each of ``count`` texts."""
     lists = rows.filter(chosen).group_by("row", maintain_order=True).agg("finding")
     every = pl.DataFrame({"row": range(count)}, {"row": pl.UInt32})
-    return every.join(lists, on="row", how="left", maintain_order="left")["finding"].fill_null([])
+    joined = every.join(lists, on="row", how="left", maintain_order="left")["finding"]
+    # in one piece: polars fails on sets of two columns that are cut at different rows
+    return joined.fill_null([]).rechunk()
 
 
 def attribute_counts(rows: pl.DataFrame, count: int) -> np.ndarray:

@@ -118,7 +118,7 @@ def _read_table(path: Path, given: Path) -> tuple[pl.DataFrame, str | None]:
         )
     try:
         with open(path, "rb") as file:
-            return pl.read_parquet(file), pl.read_parquet_metadata(file).get(_RUN)
+            return pl.read_parquet(file).rechunk(), pl.read_parquet_metadata(file).get(_RUN)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(
             f"{path} is damaged ({type(error).__name__}); score the run again"

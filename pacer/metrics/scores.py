@@ -20,9 +20,9 @@ from pacer.metrics.commitments import (
     KINDS,
     REPORTS,
     SOURCE_KINDS,
+    agreement_rows,
     attribute_share,
     list_rows,
-    polarity_rows,
     reading_scores,
 )
 from pacer.metrics.nlg import bleu, bleu_statistics, cider, meteor, meteor_statistics
@@ -115,7 +115,7 @@ def _ratio(ratio: str) -> Sums:
 
 def _polarity(polarity: str, side: str) -> Sums:
     return Sums(
-        lambda cases, _: polarity_rows(cases, polarity, side),
+        lambda cases, _: agreement_rows(cases, f"{side}_{polarity}", f"reference_{polarity}"),
         lambda sums, _: averaged(sums, "f1"),
     )
 
@@ -136,19 +136,6 @@ def _bleu(order: int) -> Score:
         tested=order == 4,
         needs="reference",
         short=f"B@{order}",
-    )
-
-
-def _affirmed(key: str, title: str, meaning: str, right: pl.Expr, stated: str) -> Score:
-    """Return F1 of affirmed findings, from the list of those that are right and of all stated."""
-    return Score(
-        key=key,
-        title=title,
-        meaning=meaning,
-        sums=Sums(
-            lambda cases, _: list_rows(cases, right, pl.col(stated), pl.col("reference_positive")),
-            lambda sums, _: averaged(sums, "f1"),
-        ),
     )
 
 
@@ -308,8 +295,16 @@ SCORES: tuple[Score, ...] = (
         place="contents",
         tested=True,
     ),
-    replace(
-        _affirmed("exact_f1", "Exact F1", _EXACT, pl.col("exact_positive"), "report_positive"),
+    Score(
+        key="exact_f1",
+        title="Exact F1",
+        meaning=_EXACT,
+        sums=Sums(
+            lambda cases, _: list_rows(
+                cases, pl.col("exact_positive"), _REPORT, pl.col("reference_positive")
+            ),
+            lambda sums, _: averaged(sums, "f1"),
+        ),
         place="contents",
         tested=True,
         needs="exact_positive",
@@ -375,13 +370,13 @@ SCORES: tuple[Score, ...] = (
     _attribute("severity", chance=True),
     _attribute("course"),
     _attribute("course", chance=True),
-    replace(
-        _affirmed(
-            "ceiling_f1",
-            "Ceiling",
-            _CEILING,
-            pl.col("copy_positive").list.set_intersection("reference_positive"),
-            "copy_positive",
+    Score(
+        key="ceiling_f1",
+        title="Ceiling",
+        meaning=_CEILING,
+        sums=Sums(
+            lambda cases, _: agreement_rows(cases, "copy_positive", "reference_positive"),
+            lambda sums, _: averaged(sums, "f1"),
         ),
         interval=False,
         needs="copy_positive",

@@ -80,10 +80,11 @@ class Scores(Result, Displayed):
 
 def ceiling_notes(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say in which contexts cleaned copies of the references would not get the full Positive F1."""
+    ceilings = {name: values.get("ceiling_f1") for name, values in scores.items() if name != MEAN}
     low = [
-        f"{row_name(name)} {values['ceiling_f1']:.3f}"
-        for name, values in scores.items()
-        if name != MEAN and (values.get("ceiling_f1") or 1) < _HIGH
+        f"{row_name(name)} {value:.3f}"
+        for name, value in ceilings.items()
+        if value is not None and value < _HIGH
     ]
     return [
         "Findings of references are read before cleaning, so even the cleaned references "

@@ -163,3 +163,13 @@ def test_the_ceiling_is_what_cleaned_references_would_get(quick_meteor) -> None:
     same = pacer.score(copies, copies)
     assert same.scores["all"]["ceiling_f1"] == 1.0
     assert not [note for note in same.notes if "cleaned references themselves" in note]
+
+
+def test_lists_of_findings_are_in_one_piece() -> None:
+    """polars fails on sets of two columns of lists that are cut at different rows."""
+    texts = ["edema .", "no edema .", "effusion ."] * 200
+    cases, _ = read_texts(texts, ["edema ."] * 600, prior_report=texts)
+    assert {name: cases[name].n_chunks() for name in cases.columns if "positive" in name} == (
+        dict.fromkeys((name for name in cases.columns if "positive" in name), 1)
+    )
+    assert score(cases, "persisting_stated") == pytest.approx(1 / 2)
