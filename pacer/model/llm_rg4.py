@@ -125,14 +125,31 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
         for name in adapted
     }
     used = {*names.values(), *adapted}
+    if unsound := sorted(name for name in used if not _is_sound(state[name])):
+        raise CheckpointError(
+            f"{origin} is damaged: {', '.join(unsound[:5])} must be numbers with decimals, all "
+            "finite; download it again"
+        )
     unused = tuple(
         sorted(name for name in state if name not in used and not name.startswith(FROZEN))
     )
     config = content.get("config") or content.get("hyper_parameters") or {}
-    alpha = (vars(config) if isinstance(config, argparse.Namespace) else config).get("llm_alpha")
-    return UpstreamWeights(
-        interface, lora, unused, alpha, content.get("step", content.get("global_step", 0))
-    )
+    settings = vars(config) if isinstance(config, argparse.Namespace) else config
+    if not isinstance(settings, Mapping):
+        raise CheckpointError(
+            f"{origin} is damaged: its settings are of type {type(settings).__name__}, not named"
+        )
+    alpha, step = settings.get("llm_alpha"), content.get("step", content.get("global_step", 0))
+    for name, number in (("llm_alpha", alpha or 0), ("step", step)):
+        if type(number) is not int or number < 0:
+            raise CheckpointError(f"{origin} is damaged: its {name} is not a whole number")
+    return UpstreamWeights(interface, lora, unused, alpha, step)
+
+
+def _is_sound(weights: Tensor) -> bool:
+    """Whether weights are finite numbers with decimals, stored one by one."""
+    is_plain = weights.layout == torch.strided and not weights.is_meta
+    return is_plain and weights.is_floating_point() and bool(weights.isfinite().all())
 
 
 def interface_names() -> dict[str, str]:
@@ -155,6 +172,8 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
             break
     if not isinstance(content, Mapping) or not content:
         raise CheckpointError(f"{origin} contains {type(content).__name__}; expected named tensors")
+    if not all(isinstance(name, str) for name in content):
+        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: not all names are text")
     if strange := [str(name) for name, value in content.items() if not isinstance(value, Tensor)]:
         names = ", ".join(strange[:5])
         raise CheckpointError(

@@ -16,6 +16,7 @@ from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
 from pacer.data.account import Account
+from pacer.data.findings import FINDINGS
 from pacer.data.hygiene import is_empty
 from pacer.data.priors import YEAR_FIRST
 from pacer.data.readers.image_rows import (
@@ -36,6 +37,8 @@ from pacer.data.values import mapped, quoted
 _IMAGES = ("frontal", "lateral")
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = yaml_beside(__file__, "table.yaml")
+#: Columns of labels in public collections; a table with so many of them and no text has no reports.
+_LABELS, _MANY_LABELS = {*FINDINGS, "no finding"}, 3
 #: Columns with at most so many values, or of such a name, may hold the split; folders of images may
 #: only hint at it.
 _FEW, _FOLDERS = 10, "image folders"
@@ -244,6 +247,13 @@ def _with_text(table: Table, image: str | None, account: Account) -> Table:
     return table._replace(rows=list(zip(*columns.values(), strict=True)))
 
 
+def _has_only_numbers(table: Table, columns: list[str]) -> bool:
+    """Whether the columns have cells, and all of them are numbers, as those of labels are."""
+    cells = {str(cell).strip() for name in columns for cell in table.values(name) if cell}
+    numbers = {cell for cell in cells if re.fullmatch(r"[-+]?\d+([.,]\d+)?", cell)}
+    return bool(numbers) and numbers == cells - {""}
+
+
 def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
     """Map our column names to the table's names, for the columns that the table has.
 
@@ -273,8 +283,23 @@ def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
     for name in dict.fromkeys((*required, *mapping)):
         if names.get(name) not in have:
             problems.append(f"no column {names.get(name, name)} for {name}")
-    if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
-        problems.append("no column for findings, impression or whole_report")
+    texts = [names[name] for name in (*REPORT, WHOLE) if names.get(name) in have]
+    if not texts:
+        labels = [name for name in have if name.strip().lower() in _LABELS]
+        if len(labels) >= _MANY_LABELS:
+            raise DataError(
+                f"{path} has labels ({shown_columns(labels[:_MANY_LABELS])}, ...) and no reports, "
+                "so it cannot be used; if another column has reports, map it to findings, "
+                "impression or whole_report in corpus.table.columns"
+            )
+        problems.append(
+            "no column for findings, impression or whole_report (labels or boxes alone cannot be "
+            "used)"
+        )
+    elif _has_only_numbers(table, texts):
+        problems.append(
+            f"no words in {shown_columns(texts)}, only numbers, where reports are expected"
+        )
     twice = [
         column
         for column in dict.fromkeys(named)

@@ -4,6 +4,7 @@ files named."""
 import argparse
 import pickle
 import sys
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
@@ -230,3 +231,35 @@ def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(CheckpointError, match=sentence):
             import_llm_rg4(Path("file.pth"))
     assert not Path("trapped").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"config": [1]}, "its settings are of type list, not named"),
+        ({"config": "a text"}, "its settings are of type str, not named"),
+        ({"config": {"llm_alpha": "64"}}, "its llm_alpha is not a whole number"),
+        ({"step": None}, "its step is not a whole number"),
+        ({"step": -1}, "its step is not a whole number"),
+        ({1: torch.zeros(1)}, "not all names are text"),
+    ],
+)
+def test_damaged_settings_are_refused(state, content: dict, sentence: str) -> None:
+    damaged = {"model": state} | content if 1 not in content else state | content
+    with pytest.raises(CheckpointError, match=sentence):
+        import_llm_rg4(damaged)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda weights: torch.full_like(weights, torch.nan),
+        lambda weights: weights.to(torch.int32),
+        lambda weights: weights.to(torch.complex64),
+        lambda weights: weights.to("meta"),
+        lambda weights: weights.to_sparse(),
+    ],
+)
+def test_damaged_weights_are_refused(state, damaged: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(CheckpointError, match=r"is damaged: iit_proj\.weight must be numbers"):
+        import_llm_rg4(state | {"iit_proj.weight": damaged(state["iit_proj.weight"])})
