@@ -514,20 +514,24 @@ def check_keys(keys: Iterable[str]) -> None:
     if unknown := [key for key in keys if key not in SCORE_OF or key == "n"]:
         raise ConfigError(
             f"without (--without): unknown score {unknown[0]}; expected one of "
-            f"{', '.join(SCORE_OF)}"
+            f"{', '.join(key for key in SCORE_OF if key != 'n')}"
         )
 
 
 def context_scores(context: Context, without: Collection[str] = ()) -> Numbers:
     """Return every score of a context that applies to it, but those ``without`` and their twins
     against originals."""
-    wanted = [score for score in SCORES if score.key.removeprefix("original_") not in without]
+    wanted = [
+        score
+        for score in SCORES
+        if not {score.key, score.key.removeprefix("original_")} & {*without}
+    ]
     return {key: value for score in wanted for key, value in score.of(context).items()}
 
 
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
-    """Return the scores that have sums over these cases, with those of ``columns``, which are
-    ``score.columns``'."""
+    """Return the scores that have sums over these cases, and one score for each of the user's
+    ``columns``."""
     registered = [
         s
         for s in SCORES
@@ -537,7 +541,7 @@ def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Scor
 
 
 def context_counts(cases: pl.DataFrame, convention: str, columns: Iterable[str]) -> dict[str, int]:
-    """Return how many findings, or records, of a context each score counts that says so;
+    """Return the number of findings, or records, of a context behind each score that declares one;
     ``columns``: as above."""
     sums = {score.key: score.sums for score in summed_scores(cases, columns)}
     rule = CONVENTIONS[convention]

@@ -18,7 +18,7 @@ from pacer.metrics.statistics.intervals import (
     warnings,
 )
 
-#: A ceiling below this is told.
+#: A ceiling below this is reported.
 _HIGH = 0.99
 
 

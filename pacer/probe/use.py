@@ -175,7 +175,7 @@ def _differences(
     for (finding, effect), part in pairs.items():
         for side, change in zip(sides, reversed(EFFECTS[effect]), strict=True):
             rows = by_unit(mean_rows(part[change].to_numpy()), part["unit"].to_numpy(), units.count)
-            side[UNKNOWN, f"{finding}/{effect}"] = Summed(rows, mean)
+            side[UNKNOWN, f"{finding}/{effect}"] = Summed(rows, mean, (1,))
     compared = differences(*sides, _RESAMPLES)[UNKNOWN] if pairs else {}
     return {(finding, effect): compared[f"{finding}/{effect}"] for finding, effect in pairs}
 

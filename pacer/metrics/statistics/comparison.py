@@ -342,7 +342,9 @@ def compare_repeats(
     convention = Scores.read(runs[0][0], whole=False).convention
     repeats = [_paired(first, second, convention) for first, second in runs]
     records = [
-        repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id")
+        repeat.cases.select(
+            *dict.fromkeys(("record_id", "context", f"{repeat.comparison.unit}_id"))
+        )
         for repeat in repeats
     ]
     for (first, _), rows in zip(runs, records, strict=True):

@@ -109,7 +109,7 @@ def label_intervals(
     for column, name in enumerate(rule.observations):
         table = by_unit(rows[:, :, column], units.codes, units.count)
         summed |= {
-            (POOLED, f"{name}/{ratio}"): Summed(table, partial(averaged, ratio=ratio))
+            (POOLED, f"{name}/{ratio}"): Summed(table, partial(averaged, ratio=ratio), (1, 2))
             for ratio in RATIOS
         }
     estimates = intervals(summed, resamples)[POOLED]
@@ -242,7 +242,7 @@ def reliability(cases: pl.DataFrame) -> Reliability:
     bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
     tables = (by_unit(mean_rows(positive[part]), patients[part], units.count) for part in bins)
     shares = intervals(
-        {("", str(place)): Summed(table, mean) for place, table in enumerate(tables)}
+        {("", str(place)): Summed(table, mean, (1,)) for place, table in enumerate(tables)}
     )[""]
     means = [float(probability[part].mean()) for part in bins]
     return Reliability(means, list(shares.values()))

@@ -281,6 +281,14 @@ def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, runs):
         compare_repeats([runs, others], resamples=50)
 
 
+def test_repeats_without_patients_and_examinations_are_compared_by_record(runs):
+    for folder in runs:
+        path = folder / "metrics/cases.parquet"
+        pl.read_parquet(path).drop("subject_id", "study_id").write_parquet(path)
+    found = compare_repeats([runs, runs], resamples=50)
+    assert found["f1"].difference == compare(*runs, resamples=50).scores["mean"]["f1"].difference
+
+
 def test_repeats_have_the_convention_that_they_were_scored_with(tmp_path, runs):
     for folder in runs:
         edit(folder, clinical={"labeller": {"files": {"chexbert.pth": "a"}}, "convention": "top5"})

@@ -85,6 +85,13 @@ def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:
     ] == 1 and "Side agrees         0.000 (1)\n" in repr(effusions)
 
 
+def test_one_score_against_the_originals_can_be_left_out_alone(quick_meteor) -> None:
+    references = frame(REFERENCES).with_columns(findings_original=pl.lit("No effusion."))
+    names = {*pacer.score(references, REPORTS).scores["all"]}
+    without = pacer.score(references, REPORTS, without=["original_bleu4"]).scores["all"]
+    assert "original_bleu4" in names and names - {*without} == {"original_bleu4"}
+
+
 def test_labels_are_commitments() -> None:
     present, absent = pacer.label(["a left pleural effusion .", "no pleural effusion ."])
     assert present.positive == absent.negative == ("pleural effusion",)
