@@ -6,7 +6,6 @@ made by DVC's queue, in folders of its own. A run is done if git has an experime
 in its key, so a study goes on where it stopped, and studies and rows that are alike share a run.
 """
 
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import atomic_directory, write_text
-from pacer.core.machine import core_count
+from pacer.core.stops import environment_without
 from pacer.studies.plan import CODE, DEFINITION, PARAMS, Run, plan
 from pacer.studies.repository import Repository
 from pacer.studies.study import Study
@@ -147,10 +146,11 @@ def _queue(repository: Repository) -> tuple[dict[str, str], bool]:
 
 
 def _start_workers(repository: Repository, jobs: int, devices: str | None) -> None:
-    """Start workers, each with its share of the GPUs and cores."""
+    """Start workers, each with its share of the GPUs. They share the cores: with fewer threads,
+    sums would differ in their last bits from those of a run alone."""
     names = devices.split(",") if devices else []
     repository.results.mkdir(parents=True, exist_ok=True)
-    environment = {"OMP_NUM_THREADS": str(max(1, core_count() // jobs))} | os.environ
+    environment = environment_without(())
     for job in range(jobs):
         if names:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(names[job % len(names) :: jobs])
