@@ -127,8 +127,8 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     used = {*names.values(), *adapted}
     if unsound := sorted(name for name in used if not _is_sound(state[name])):
         raise CheckpointError(
-            f"{origin} is damaged: {', '.join(unsound[:5])} must be numbers with decimals, all "
-            "finite; download it again"
+            f"{origin} is damaged: {', '.join(unsound[:5])} must hold finite floating-point "
+            "numbers; download it again"
         )
     unused = tuple(
         sorted(name for name in state if name not in used and not name.startswith(FROZEN))
@@ -137,7 +137,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     settings = vars(config) if isinstance(config, argparse.Namespace) else config
     if not isinstance(settings, Mapping):
         raise CheckpointError(
-            f"{origin} is damaged: its settings are of type {type(settings).__name__}, not named"
+            f"{origin} is damaged: expected named settings, found {type(settings).__name__}"
         )
     alpha, step = settings.get("llm_alpha"), content.get("step", content.get("global_step", 0))
     for name, number in (("llm_alpha", alpha or 0), ("step", step)):
@@ -147,7 +147,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
 
 
 def _is_sound(weights: Tensor) -> bool:
-    """Whether weights are finite numbers with decimals, stored one by one."""
+    """Whether a dense tensor has only finite floating-point numbers."""
     is_plain = weights.layout == torch.strided and not weights.is_meta
     return is_plain and weights.is_floating_point() and bool(weights.isfinite().all())
 
