@@ -1,4 +1,4 @@
-"""PACER's rows in docs/compatibility.md are what it gives now; the other tools are not installed."""
+"""PACER's rows in docs/compatibility.md are what it gives now. The other tools are not run."""
 
 from pathlib import Path
 
