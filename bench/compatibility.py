@@ -1,6 +1,6 @@
 """What other tools make of the same images and reports: the tables of docs/compatibility.md.
 
-    python bench/compatibility.py       # ten minutes and some 7 GB, in a temporary folder
+    python bench/compatibility.py       # a quarter of an hour, 6.5 GB in a temporary folder
 
 The tools run in an environment of their own, which is made below the temporary folder and removed
 afterwards: their versions below, PACER's dependencies as in `constraints.txt`, and PACER from this
