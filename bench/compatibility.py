@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,7 +74,7 @@ def with_results(page: str, results: dict[str, Any]) -> str:
     parts = {
         "images": table(["Read by", *IMAGES.values()], images),
         "scores": table(["Package", "Score", *PAIRS], scores),
-        "versions": f"Versions: {versions}.\n",
+        "versions": textwrap.fill(f"Versions: {versions}.", 120) + "\n",
     }
     for name, text in parts.items():
         page = block(name).sub(lambda found, text=text: found[1] + text + found[2], page)
