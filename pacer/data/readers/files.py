@@ -114,7 +114,7 @@ def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
         if isinstance(id, str | int)
         else None,
         "field": str(first["loc"][0]) if first["loc"] else "-",
-        "reason": reason_of(first),
+        "reason": reason_of(first) if isinstance(raw, dict) else "expected an object of fields",
         "value": None if first["type"] == "missing" else shown(first["input"]),
     }
 

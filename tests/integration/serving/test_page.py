@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -213,6 +214,41 @@ def test_nothing_is_written_for_a_browser_that_has_gone(
         go_on.set()
         assert first.result()[0] == last.result()[0] == 200
     assert len(written) == 2 and not site.log
+
+
+def test_cancelled_requests_among_twenty(
+    site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of ten gets its own report while ten others give up at various points of a request."""
+    (made,) = reporter.generate([Case(Image.linear_gradient("L"))])
+
+    def generate(cases: list[Case]) -> list[Result]:
+        time.sleep(0.05)
+        return [replace(made, name=cases[0].name, report=f"{cases[0].indication} .")]
+
+    def report(number: int) -> bool:
+        status, told = ask(site, "/report", case(indication=f"cough {number} times"))
+        return status == 200 and f"cough {number} times ." in re.sub(r"<[^>]+>", "", told.decode())
+
+    def give_up(number: int) -> bool:
+        host, body = site.address.removeprefix("http://"), case()
+        head = (
+            f"POST /report HTTP/1.1\r\nHost: {host}\r\nOrigin: {site.address}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        sent = head.encode() + body
+        with socket.create_connection(host.split(":")) as gone:
+            gone.sendall(sent[: (20, len(head), len(sent) // 2, len(sent))[number % 4]])
+            if number % 2:  # the connection is reset, not closed
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return True
+
+    monkeypatch.setattr(reporter, "generate", generate)
+    site.log.clear()
+    with ThreadPoolExecutor(20) as pool:
+        done = [pool.submit(side, number) for number in range(10) for side in (report, give_up)]
+        assert all(one.result() for one in done)
+    assert report(11) and not site.log
 
 
 def test_an_error_that_nobody_foresaw(
