@@ -146,21 +146,20 @@ class Case:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            is_missing = isinstance(value, float) and math.isnan(value)
-            if is_missing and field.default is None:
+            is_image = field.name in ("frontal", "lateral")
+            if isinstance(value, float) and math.isnan(value):
+                value = None
                 object.__setattr__(self, field.name, None)
-            elif field.name == "frontal" and (value is None or is_missing):
-                raise DataError(f"{self.name}: the frontal image is missing")
-            elif value is None and field.default is None:
+            if value is None and field.default is None:
                 continue
-            elif field.name in ("frontal", "lateral"):
-                if not isinstance(value, ImageSource):
-                    raise DataError(
-                        f"{self.name}: {field.name} must be a path, the bytes of a file or an "
-                        f"image of Pillow, got {shown(value)}{_advice(value)}"
-                    )
-            elif not isinstance(value, str):
-                raise DataError(f"{self.name}: {field.name} must be text, got {shown(value)}")
+            if is_image and not isinstance(value, ImageSource):
+                raise DataError(
+                    f"image {self.name}, {field.name}: expected a path, the bytes of a file or an "
+                    f"image of Pillow, got {shown(value)}{_advice(value)}"
+                )
+            if not is_image and not isinstance(value, str):
+                what = "previous report" if field.name == "prior" else field.name
+                raise DataError(f"{what} of {self.name}: expected text, got {shown(value)}")
 
     def images(self) -> dict[str, ImageSource]:
         """Return the images by name: ``frontal``, and ``lateral`` if there is one."""

@@ -20,22 +20,28 @@ def test_an_empty_cell_is_an_absent_source() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"frontal": None}, "case: the frontal image is missing"),
-        ({"frontal": math.nan}, "case: the frontal image is missing"),
+        ({"frontal": None}, "image case, frontal: expected .*, got None"),
+        ({"frontal": math.nan}, "image case, frontal: expected .*, got None"),
         (
             {"frontal": io.BytesIO(b"x")},
-            "frontal must be .*, got a BytesIO; pass what its method `read` returns",
+            "frontal: expected .*, got a BytesIO; pass what its method `read` returns",
         ),
         (
             {"frontal": {"bytes": b"x", "path": None}},
             'got an object; of a picture that Hugging Face has not decoded, pass .* "bytes"',
         ),
-        ({"lateral": ["a.png"]}, "lateral must be .*, got a list of length 1"),
-        ({"prior": ["Small effusion."]}, "prior must be text, got a list of length 1"),
-        ({"prior": Path("prior.txt")}, "prior must be text, got a PosixPath"),
-        ({"indication": 3.5}, r"indication must be text, got 3\.5"),
-        ({"commitment": {"positive": ["edema"]}}, "commitment must be text, got an object"),
-        ({"view": 2, "name": "x"}, "x: view must be text, got 2"),
+        ({"lateral": ["a.png"]}, "lateral: expected .*, got a list of length 1"),
+        (
+            {"prior": ["Small effusion."]},
+            "previous report of case: expected text, got a list of length 1",
+        ),
+        ({"prior": Path("prior.txt")}, "previous report of case: expected text, got a PosixPath"),
+        ({"indication": 3.5}, r"indication of case: expected text, got 3\.5"),
+        (
+            {"commitment": {"positive": ["edema"]}},
+            "commitment of case: expected text, got an object",
+        ),
+        ({"view": 2, "name": "x"}, "view of x: expected text, got 2"),
     ],
 )
 def test_a_source_of_another_kind_is_named(given: dict[str, Any], sentence: str) -> None:
