@@ -110,6 +110,19 @@ def test_a_full_disk_names_what_was_to_be_written(
     assert capsys.readouterr().err == f"error: writing {tmp_path / 'out'}: {FULL}"
 
 
+def test_an_error_of_native_code_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """polars raises its panics as an error that is no Exception."""
+
+    def panic() -> None:
+        raise pl.exceptions.PanicException("index out of bounds")
+
+    with pytest.raises(SystemExit, match="1"):
+        run_cleanly(panic)
+    told = capsys.readouterr().err
+    assert told.startswith("error: a library failed in its native code; what was finished is kept")
+    assert told.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("encoding", "shown"),
     [("utf-8", "R\xf6ntgen \u2013 ?"), ("latin-1", "R\xf6ntgen ? ?"), ("ascii", "R?ntgen ? ?")],
