@@ -18,7 +18,8 @@ _NOTES = (
     "correct: the same state, and each side, severity and course that the reference names; partly: "
     "one of these is contradicted or left out, or only one text is uncertain; opposite: one text "
     "affirms what the other denies; missed, invented: only the reference, or only the report, "
-    "affirms it or leaves it uncertain.",
+    "affirms it or leaves it uncertain. 'In references' and 'In reports' count affirmed findings; "
+    "the verdicts count denied ones, too.",
 )
 
 

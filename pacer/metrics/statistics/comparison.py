@@ -178,7 +178,7 @@ class Comparisons(Displayed):
         for key, most in max_loss.items():
             if key not in known:
                 raise ConfigError(
-                    f"max_loss of {key} (--max-loss): not a score of all systems; choose from "
+                    f"max_loss of {key} (--max-loss): it has no test in all systems; choose from "
                     f"{', '.join(known)}"
                 )
             if not 0 <= most < math.inf:

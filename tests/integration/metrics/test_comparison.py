@@ -156,7 +156,7 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
     assert two.losses({"mine": 0.0}) == same.losses({"mine": 0.0}) != []
     with pytest.raises(
         ConfigError,
-        match=r"^max_loss of f1 \(--max-loss\): not a score of all systems; choose from "
+        match=r"^max_loss of f1 \(--max-loss\): it has no test in all systems; choose from "
         "report_positive_f1, ",
     ):
         replace(found, tested=found.tested[1:]).losses({"f1": 0.1})  # one system lacks it
