@@ -223,8 +223,11 @@ def list_studies() -> None:
     rows = []
     for known in (load_study(STUDIES, name) for name in names_in(STUDIES, "studies")):
         wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
-        done = len(list(finished(known, repository)))
-        rows.append((known.name, f"{done} of {wanted}", known.title))
+        try:
+            done = f"{len(list(finished(known, repository)))} of {wanted}"
+        except ConfigError:  # a row does not fit the parameters in use; `run` and `show` say which
+            done = "needs other parameters"
+        rows.append((known.name, done, known.title))
     terminal.print_rows(rows)
 
 

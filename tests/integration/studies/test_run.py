@@ -191,6 +191,12 @@ def test_a_failed_row_is_told_and_those_before_it_are_kept(tiny: TinyRepository)
     assert table(tiny)[0]["direct"] == "0.310" and table(tiny)[0]["gated"] == "–"
 
 
+def test_the_list_has_studies_that_do_not_fit_the_parameters(tiny: TinyRepository) -> None:
+    tiny.write("studies/wrong.yaml", STUDY.replace("{commit.route: direct", "{commit.rout: direct"))
+    told = tiny.call("study", "list")
+    assert "0 of 6" in told and "wrong" in told and "needs other parameters" in told
+
+
 def test_what_cannot_be_run_is_refused_before_any_work(
     tiny: TinyRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
