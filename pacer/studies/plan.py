@@ -114,6 +114,7 @@ class _Pipeline:
     def __init__(self, repository: Repository, baseline: str | None):
         self.target, self.text = baseline or TARGET, None
         definition = parse_yaml((repository.root / DEFINITION).read_text("utf-8"))
+        own = {*definition["stages"]}
         if baseline:
             added = (repository.root / BASELINE_DEFINITION).read_text("utf-8")
             definition["stages"] |= parse_yaml(added)["stages"]
@@ -122,14 +123,15 @@ class _Pipeline:
             self.text = written.getvalue()
         #: Stage that makes scores -> their folder.
         scored = {}
-        #: What studies put back from DVC's cache. Persistent outs stay: stages add to them.
+        #: What studies put back from DVC's cache: of the user's own stages, as DVC then knows no
+        #: others. Persistent outs stay: stages add to them.
         self.outs: list[str] = []
         for name, stage in definition["stages"].items():
             for entry in [*stage.get("outs", []), *stage.get("metrics", [])]:
                 path, options = (
                     next(iter(entry.items())) if isinstance(entry, dict) else (entry, {})
                 )
-                if options.get("cache", True) and not options.get("persist"):
+                if name in own and options.get("cache", True) and not options.get("persist"):
                     self.outs.append(path)
                 if posixpath.basename(path) == SCORES:
                     scored[name] = posixpath.dirname(path)
