@@ -7,6 +7,7 @@ by word. METEOR's program runs beside all this.
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,12 +64,13 @@ _TAKEN |= {"level_0", "rownames", "row_nr"}
 
 
 class Annotated(NamedTuple):
-    """Cases with all their columns. ``findings``: their ledger. ``originals``: the cases that have
-    original findings, with these as references. ``own``: the user's columns, with what their
-    functions' ``meanings`` are. ``failed``: scores that could not be computed, with the reason."""
+    """Cases with all their columns. ``findings``: their ledger, which is collected last, as it is
+    large. ``originals``: the cases that have original findings, with these as references. ``own``:
+    the user's columns, with what their functions' ``meanings`` are. ``failed``: scores that could
+    not be computed, with the reason."""
 
     cases: pl.DataFrame
-    findings: pl.DataFrame
+    findings: pl.LazyFrame
     originals: pl.DataFrame
     own: pl.DataFrame
     meanings: dict[str, str]
@@ -157,22 +159,35 @@ def _with_labels(cases: pl.DataFrame, options: Scoring) -> pl.DataFrame:
     return cases.with_columns(CheXbert(options.chexbert).columns(cases, sides))
 
 
-def _read(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _read(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.LazyFrame]:
     """Return the new columns and the findings of :func:`read_pairs`, which do not depend on the
     number of cores that make them."""
     if len(cases) <= _ROWS:
-        return read_pairs(cases)
+        columns, findings = read_pairs(cases)
+        return columns, findings.lazy()
     # small tables need no processes, which do not run the main module
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
 
-    parts, slices = [], (delayed(read_pairs)(part) for part in cases.iter_slices(_ROWS))
+    # what is read stays compressed: the columns until the other processes have ended, the findings
+    # until the scores are computed
+    parts: list[tuple[bytes, bytes]] = []
+    slices = (delayed(_read_compressed)(part) for part in cases.iter_slices(_ROWS))
     with Ticker("reading reports", len(cases)) as ticker:
         for part in Parallel(core_count(), return_as="generator")(slices):
             parts.append(part)
-            ticker.advance(len(part[0]))
+            ticker.advance(min(_ROWS, len(cases) - _ROWS * (len(parts) - 1)))
     get_reusable_executor().shutdown()  # the idle processes would keep their memory for minutes
-    columns, findings = (pl.concat(frames, rechunk=True) for frames in zip(*parts, strict=True))
+    columns, findings = zip(*parts, strict=True)
+    sources = [BytesIO(part) for part in findings]
+    return pl.concat(map(pl.read_ipc, columns), rechunk=True), pl.scan_ipc(sources)
+
+
+def _read_compressed(cases: pl.DataFrame) -> tuple[bytes, bytes]:
+    """Return the frames of :func:`read_pairs` as compressed files."""
+    columns, findings = (
+        frame.write_ipc(None, compression="zstd").getvalue() for frame in read_pairs(cases)
+    )
     return columns, findings
 
 

@@ -115,24 +115,30 @@ def score(
         without=(without,) if isinstance(without, str) else tuple(without),
         metrics=metrics_of(metrics),
     )
-    expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
-    generated = reports_of(
-        hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text
-    )
-    if chosen.split is None and expected.rows["split"].count():
-        chosen = chosen.model_copy(update={"split": "test"})
-    about = _about(expected, chosen)
-    cases, counts = pair_reports(expected, generated, chosen)
-    origin = _origin(
-        {"references": expected, "hypotheses": generated},
-        paths,
-        about,
-        chosen.model_dump() | counts,
-    )
+    cases, origin = _read_pairs(references, hypotheses, paths, chosen)
     result = Scores.of(score_cases(cases, options, origin))
     if out is not None:
         result.write(Path(out))
     return result
+
+
+def _read_pairs(
+    references: Source, hypotheses: Source, paths: Iterable[Path | None], options: Pairing
+) -> tuple[pl.DataFrame, Origin]:
+    """Read and pair the reports; return the cases, and where they are from. The tables that were
+    read are not kept, as they are as large as the cases."""
+    expected = reports_of(
+        references, REFERENCE_COLUMNS, options.reference_id, options.reference_text
+    )
+    generated = reports_of(
+        hypotheses, HYPOTHESIS_COLUMNS, options.hypothesis_id, options.hypothesis_text
+    )
+    if options.split is None and expected.rows["split"].count():
+        options = options.model_copy(update={"split": "test"})
+    about = _about(expected, options)
+    cases, counts = pair_reports(expected, generated, options)
+    files = {"references": expected, "hypotheses": generated}
+    return cases, _origin(files, paths, about, options.model_dump() | counts)
 
 
 def check_replaced(out: Path, reports: Iterable[Path]) -> None:

@@ -78,7 +78,7 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
         _with_mean(scores, own) | _further_scores(contexts, annotated.cases, options),
         case_table(annotated.cases, own),
         build_signature(annotated, options, origin, meanings, left_out),
-        annotated.findings,
+        annotated.findings.collect(),
     )
 
 
