@@ -6,7 +6,7 @@ by word. METEOR's program runs beside all this.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,14 @@ from pacer.metrics.ledger import (
     read_findings,
     with_states_of,
 )
-from pacer.metrics.nlg import MeteorError, meteor_beside, repetition, single_line, with_overlap
+from pacer.metrics.nlg import (
+    MeteorError,
+    meteor_columns,
+    meteor_run,
+    repetition,
+    single_line,
+    with_overlap,
+)
 from pacer.metrics.options import Scoring
 from pacer.metrics.scores import SCORE_OF
 
@@ -58,7 +65,7 @@ ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
 #: The control whose reports say what agrees by chance.
 _CHANCE = "another_patient_hypothesis"
 #: Names that would be mistaken for ids or row numbers, or that scoring itself computes.
-_TAKEN = {"threshold", "states", "bleu_statistics", "id", "ids", "image_id", "case", "index"}
+_TAKEN = {"threshold", "states", "id", "ids", "image_id", "case", "index"}
 _TAKEN |= {"level_0", "rownames", "row_nr"}
 
 
@@ -80,7 +87,7 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
     on findings count as present."""
     cases, failed = _with_single_line_texts(cases), {}
     originals = _against_originals(cases, options.settings)
-    with nullcontext() if "meteor" in options.without else meteor_beside(cases) as finish_meteor:
+    with _meteor(cases, options) as finish_meteor:
         own, meanings = _own_columns(cases, options)
         cases = _with_labels(cases, options)
         cases = cases.with_columns(pl.lit(threshold, pl.Float64).alias("threshold"))
@@ -90,10 +97,17 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
             cases = with_truth(cases, options.truth)
         if finish_meteor is not None:
             try:
-                cases = cases.with_columns(finish_meteor())
+                cases = cases.with_columns(meteor_columns(finish_meteor()))
             except MeteorError as error:
                 failed["meteor"] = str(error)
     return Annotated(cases, findings, originals, own, meanings, failed)
+
+
+def _meteor(cases: pl.DataFrame, options: Scoring) -> AbstractContextManager:
+    """Return METEOR's run beside a block; nothing if METEOR is left out."""
+    if "meteor" in options.without:
+        return nullcontext()
+    return meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list())
 
 
 def _with_single_line_texts(cases: pl.DataFrame) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, pairwise
 from operator import and_, eq
 from pathlib import Path
 from typing import NamedTuple
@@ -81,39 +81,22 @@ def single_line(text: str) -> str:
 
 
 def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values the columns
-    of METEOR."""
-    sides = [cases[side].to_list() for side in ("reference", "hypothesis")]
-    rows = list(map(rouge_l, *sides))
-    meteor = (
+    """Add to rows of two texts ``rougeL``, and without values the columns of METEOR."""
+    rows = list(map(rouge_l, cases["reference"], cases["hypothesis"]))
+    return cases.with_columns(
+        pl.Series("rougeL", rows, pl.Float64),
         pl.lit(None, pl.Float64).alias("meteor"),
         pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics"),
     )
-    counts = pl.Series("bleu_statistics", bleu_statistics(*sides).tolist(), pl.List(pl.Float64))
-    return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
-def meteor_columns(cases: pl.DataFrame) -> list[pl.Series]:
-    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis``, and its counts,
-    ``meteor_statistics``. Raises a :class:`~pacer.metrics.nlg.MeteorError`."""
-    with meteor_beside(cases) as finish:
-        return finish()
-
-
-@contextmanager
-def meteor_beside(cases: pl.DataFrame) -> Generator[Callable[[], list[pl.Series]]]:
-    """Run METEOR beside the block, and yield a function that waits for it and returns the columns
-    of :func:`meteor_columns`. The program never outlives the block."""
-    with meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list()) as finish:
-
-        def columns() -> list[pl.Series]:
-            counts = finish()
-            return [
-                pl.Series("meteor", meteor(meteor_statistics(counts))),
-                pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
-            ]
-
-        yield columns
+def meteor_columns(counts: np.ndarray) -> list[pl.Series]:
+    """Return the ``meteor`` of pairs with these counts ``[n, 23]``, and the counts,
+    ``meteor_statistics``."""
+    return [
+        pl.Series("meteor", meteor(meteor_statistics(counts))),
+        pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
+    ]
 
 
 def rouge_l(reference: str, hypothesis: str) -> float:
@@ -151,7 +134,7 @@ class _Ngrams(NamedTuple):
 
 
 class _NumberedWords:
-    """Pairs of texts whose words are numbers.
+    """Pairs of texts whose words are numbers; ``lengths`` ``[n, 2]``.
 
     An n-gram is one number whose digits are words. With up to 55,000 different words, different
     n-grams have different numbers. With more, the numbers are cut to 63 bits, and two of ten
@@ -160,63 +143,36 @@ class _NumberedWords:
 
     def __init__(self, references: Iterable[str], hypotheses: Iterable[str]):
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        self._sides = [_numbered(side, numbers) for side in (references, hypotheses)]
+        self._sides, lengths = (array("I"), array("I")), []
+        for words, texts in zip(self._sides, (references, hypotheses), strict=True):
+            ends = [0]
+            for text in texts:
+                words.extend(map(numbers.__getitem__, text.split()))
+                ends.append(len(words))
+            lengths.append(np.diff(ends))
         self._base = np.uint64(len(numbers) | 1)  # odd, so that no word is cut off
-        self.lengths = np.stack([np.diff(starts) for _, starts in self._sides], axis=1)
+        self.lengths = np.stack(lengths, axis=1)
 
     def ngrams(self, order: int) -> Iterator[_Ngrams]:
-        """Yield the n-grams with ``order`` words, for pairs of similar length at a time."""
-        longest = self.lengths.max(axis=1, initial=0)
-        pairs = np.argsort(longest, kind="stable")
-        doublings = np.frexp(longest[pairs])[1]
-        parts = np.cumsum(longest[pairs]) // _WORDS_AT_A_TIME
-        ends = np.flatnonzero(np.diff(doublings) | np.diff(parts)) + 1
-        for some in np.split(pairs, ends):
-            yield _counted(some, [self._of_side(side, some, order) for side in self._sides])
-
-    def _of_side(
-        self, side: tuple[np.ndarray, np.ndarray], pairs: np.ndarray, order: int
-    ) -> np.ndarray:
-        """Return the n-grams of one text of some pairs, a row for each pair."""
-        words, starts = side
-        begins, ends = starts[pairs], starts[pairs + 1]
-        places = begins[:, None] + np.arange(max(0, (ends - begins).max(initial=0) - order + 1))
-        ngrams = np.zeros(places.shape, np.uint64)
-        for offset in range(order):
-            ngrams = ngrams * self._base + words.take(places + offset, mode="clip")
-        ngrams[places + order > ends[:, None]] = _NO_NGRAM
-        return ngrams
-
-
-def _numbered(
-    texts: Iterable[str], numbers: defaultdict[str, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words of all texts as numbers, and where each text begins; at last the end."""
-    words, starts = array("I"), array("q", [0])
-    for text in texts:
-        words.extend(map(numbers.__getitem__, text.split()))
-        starts.append(len(words))
-    words.append(0)  # so that there is one to take where no text has words
-    return np.array(words), np.array(starts)
-
-
-def _counted(pairs: np.ndarray, sides: Sequence[np.ndarray]) -> _Ngrams:
-    """Count the n-grams of the reference and of the hypothesis of each pair, a row of each."""
-    sides = [
-        np.where(side == _NO_NGRAM, side, (side << np.uint64(1)) + np.uint64(is_hypothesis))
-        for is_hypothesis, side in enumerate(sides)
-    ]
-    both = np.concatenate(sides, axis=1)
-    both.sort(axis=1)
-    rows, columns = np.nonzero(both != _NO_NGRAM)
-    marked = both[rows, columns]
-    words = marked >> np.uint64(1)
-    is_new = np.ones(len(rows), bool)
-    is_new[1:] = (rows[1:] != rows[:-1]) | (words[1:] != words[:-1])
-    begins = np.flatnonzero(is_new)
-    of_hypothesis = np.add.reduceat(marked & np.uint64(1), begins).astype(np.int64)
-    total = np.diff(begins, append=len(rows))
-    return _Ngrams(pairs[rows[begins]], words[begins], total - of_hypothesis, of_hypothesis)
+        """Yield the n-grams with ``order`` words, for some pairs at a time."""
+        ends = np.cumsum(np.insert(self.lengths, 0, 0, axis=0), axis=0)
+        part = ends[1:].sum(axis=1) // _WORDS_AT_A_TIME
+        for first, last in pairwise([0, *np.flatnonzero(np.diff(part)) + 1, len(part)]):
+            pairs = last - first  # their references, then their hypotheses
+            text = np.repeat(np.arange(2 * pairs), self.lengths[first:last].T.ravel())
+            spans = zip(self._sides, ends[first], ends[last], strict=True)
+            words = np.concatenate([side[start:end] for side, start, end in spans], dtype=np.uint64)
+            ngrams = words
+            for place in range(1, order):
+                ngrams = ngrams[:-1] * self._base + words[place:]
+            begins = np.flatnonzero(text[: len(ngrams)] == text[order - 1 :])
+            side, pair = np.divmod(text[begins], pairs)
+            known, place = np.unique(ngrams[begins], return_inverse=True)
+            cells, cell = np.unique(pair * len(known) + place, return_inverse=True)
+            counts = np.bincount(cell + side * len(cells), minlength=2 * len(cells))
+            pair, place = np.divmod(cells, max(len(known), 1))
+            reference, hypothesis = counts.reshape(2, -1)
+            yield _Ngrams(first + pair, known[place], reference, hypothesis)
 
 
 def cider(cases: pl.DataFrame) -> float | None:
@@ -286,9 +242,9 @@ def meteor_run(
     hypotheses: Sequence[str],
     java: str | Path = JAVA,
 ) -> Generator[Callable[[], np.ndarray]]:
-    """Start METEOR, and yield a function that waits for its counts for each pair, ``[n, 23]``. The
-    program is killed at its time limit and at the end of the block. The function raises a
-    :class:`MeteorError`, also if the program could not be started."""
+    """Run METEOR beside the block, and yield a function that waits for its counts for each pair,
+    ``[n, 23]``. The program is killed at its time limit and at the end of the block. The function
+    raises a :class:`MeteorError`, also if the program could not be started."""
     limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
     jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
     with tempfile.TemporaryDirectory() as name:

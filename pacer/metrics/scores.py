@@ -121,8 +121,6 @@ def _polarity(polarity: str, side: str) -> Sums:
 
 
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    if "bleu_statistics" in cases.columns:
-        return np.array(cases["bleu_statistics"].to_list())
     return bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
 
 

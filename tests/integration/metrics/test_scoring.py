@@ -4,7 +4,6 @@ counts and failures."""
 import json
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from pacer.metrics.nlg import (
     JAVA,
     MeteorError,
     meteor,
-    meteor_beside,
     meteor_run,
     meteor_statistics,
 )
@@ -448,11 +446,9 @@ def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text):
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
-def test_no_program_outlives_the_scores_beside_it(tmp_path, monkeypatch):
+def test_no_program_outlives_the_scores_beside_it(tmp_path):
     program = script(tmp_path, f"echo $$ > {tmp_path / 'pid'}; exec sleep 60")
-    monkeypatch.setattr("pacer.metrics.nlg.meteor_run", partial(meteor_run, java=program))
-    pairs = pl.DataFrame({"reference": ["a"], "hypothesis": ["a"]})
-    with pytest.raises(KeyboardInterrupt), meteor_beside(pairs):
+    with pytest.raises(KeyboardInterrupt), meteor_run(["a"], ["a"], program):
         while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
             time.sleep(0.05)
         raise KeyboardInterrupt
