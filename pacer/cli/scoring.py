@@ -254,9 +254,9 @@ def compare(
         write_json(out / "comparison.json", asdict(compared))
         write_text(out / "table.md", table.markdown())
         write_text(out / "table.tex", table.latex())
-    losses = compared.beyond(allowed)
-    print(*(f"{sentence}\n" for sentence, _ in losses), sep="", end="", file=sys.stderr)
-    if any(is_certain for _, is_certain in losses):
+    for sentence in compared.losses(allowed, certain=False):
+        print(sentence, file=sys.stderr)
+    if compared.losses(allowed):
         raise typer.Exit(3)
 
 

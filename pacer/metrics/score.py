@@ -66,59 +66,55 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     against = {
         name: Context(part, convention) for name, part in by_context(annotated.originals).items()
     }
-    contexts = by_context(annotated.cases)
+    contexts = {
+        name: Context(part, convention, against.get(name))
+        for name, part in by_context(annotated.cases).items()
+    }
     scores = {
-        name: context_scores(Context(part, convention, against.get(name)), left_out)
-        | column_scores(part.select(own))
-        for name, part in contexts.items()
+        name: context_scores(context, left_out) | column_scores(context.cases.select(own))
+        for name, context in contexts.items()
     }
     keys = dict.fromkeys(key for values in scores.values() for key in values)
     meanings = {key: SCORE_OF[key].meaning for key in keys if key in SCORE_OF} | annotated.meanings
     return Result.signed(
         _with_mean(scores, own) | _further_scores(contexts, annotated.cases, options),
         case_table(annotated.cases, own),
-        build_signature(annotated, options, origin, meanings, left_out),
+        build_signature(annotated, contexts, options, origin, meanings, left_out),
         annotated.findings,
     )
 
 
 def _further_scores(
-    contexts: Mapping[str, pl.DataFrame], cases: pl.DataFrame, options: Scoring
+    contexts: Mapping[str, Context], cases: pl.DataFrame, options: Scoring
 ) -> dict[str, dict]:
     """Return what stands in ``scores.json`` beside the contexts and their mean."""
     further: dict[str, dict] = {}
     if options.chexbert is not None:
         further["conventions"] = {
             convention: _with_mean(
-                {name: case_efficacy(part, convention) for name, part in contexts.items()}
+                {name: case_efficacy(one.cases, convention) for name, one in contexts.items()}
             )
             for convention in CONVENTIONS
         }
-        if controls := _control_scores(contexts, options.settings.convention):
+        if controls := _control_scores(contexts):
             further["controls"] = controls
     if options.truth is not None:
         further["truth"] = truth_scores(cases)
     return further
 
 
-def _control_scores(
-    contexts: Mapping[str, pl.DataFrame], convention: str
-) -> dict[str, dict[str, Numbers]]:
+def _control_scores(contexts: Mapping[str, Context]) -> dict[str, dict[str, Numbers]]:
     """Return the scores of each control in the contexts in which it was run."""
     scores: dict[str, dict[str, Numbers]] = {}
-    for name, cases in contexts.items():
+    for name, context in contexts.items():
+        cases, headline = context.cases, CONVENTIONS[context.convention].averages[0]
         for control in controls_of(cases):
             if not cases[f"{control}_labels"].null_count():
-                values = case_efficacy(cases, convention, control)
-                unchanged = int(cases[f"{control}_unchanged"].sum()) / len(cases)
-                ratios = {
-                    ratio: values[f"{ratio}_{CONVENTIONS[convention].averages[0]}"]
-                    for ratio in RATIOS
-                }
+                values = case_efficacy(cases, context.convention, control)
                 scores.setdefault(control, {})[name] = {
                     "n": len(cases),
-                    **ratios,
-                    "unchanged_share": unchanged,
+                    **{ratio: values[f"{ratio}_{headline}"] for ratio in RATIOS},
+                    "unchanged_share": int(cases[f"{control}_unchanged"].sum()) / len(cases),
                 }
     return scores
 
@@ -183,6 +179,7 @@ def _f1(cases: pl.DataFrame, reports: str) -> float | None:
 
 def build_signature(
     annotated: Annotated,
+    contexts: Mapping[str, Context],
     options: Scoring,
     origin: Origin,
     scores: Mapping[str, str],
@@ -190,14 +187,14 @@ def build_signature(
 ) -> Signature:
     """Return the signature of one scoring run; ``scores``: what each score means."""
     cases, settings = annotated.cases, options.settings
-    parts, named = by_context(cases), names_by_kind(annotated.own)
+    named = names_by_kind(annotated.own)
     counts = {
         name: {
-            "n": len(part),
-            "original_references": int((part["findings_original"].fill_null("") != "").sum()),
-            "empty_hypotheses": part.filter(is_empty("hypothesis")).height,
+            "n": len(one.cases),
+            "original_references": len(one.originals.cases) if one.originals else 0,
+            "empty_hypotheses": one.cases.filter(is_empty("hypothesis")).height,
         }
-        for name, part in parts.items()
+        for name, one in contexts.items()
     }
     source = "the column findings_original" if origin.protocol else "findings as published"
     has_originals = any(count["original_references"] for count in counts.values())
@@ -227,10 +224,7 @@ def build_signature(
         protocol=dict(protocol) if protocol else None,
         columns=named,
         counts=counts,
-        counted={
-            name: context_counts(part, settings.convention, named["scores"])
-            for name, part in parts.items()
-        },
+        counted={name: context_counts(one, named["scores"]) for name, one in contexts.items()},
         versions={name: version_of(name) for name in _PACKAGES}
         | {"rules": hash_json([*map(hash_file, readers)])[:8]},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from pacer.display.numbers import p_value, signed
 from pacer.metrics.cases import MEAN
 
 #: Context (or ``mean``) and score.
@@ -72,12 +71,6 @@ class Difference:
     p: float | None
     units: int = 0
     counts: tuple[int | None, ...] = (None, None)
-
-    def cells(self, p: float | None, decimals: int = 3) -> tuple[str, str, str]:
-        """Return the cells for difference, interval and a p value, its own or a corrected one."""
-        ends = (self.low, self.high)
-        interval = "–" if None in ends else "…".join(signed(end, decimals) for end in ends)
-        return signed(self.difference, decimals), interval, p_value(p)
 
 
 @dataclass(frozen=True)
@@ -278,17 +271,15 @@ class _Stack:
     """
 
     def __init__(self, scores: Mapping[Key, Summed]):
-        tables = {id(one.rows): one.rows for one in scores.values()}
-        edges = np.cumsum([0, *(rows.shape[1] for rows in tables.values())])
-        span = {
-            table: slice(a, b) for table, a, b in zip(tables, edges[:-1], edges[1:], strict=True)
-        }
-        self.scores = {key: (span[id(one.rows)], one.score) for key, one in scores.items()}
-        self.rows = np.concatenate(list(tables.values()), axis=1)
+        self.scores = scores
+        self._tables = {id(one.rows): one.rows for one in scores.values()}
+        self.rows = np.concatenate(list(self._tables.values()), axis=1)
 
     def __call__(self, sums: np.ndarray) -> dict[Key, np.ndarray]:
         """Map sums ``[..., k]`` to scores ``[...]``."""
-        return {key: score(sums[..., columns]) for key, (columns, score) in self.scores.items()}
+        edges = np.cumsum([rows.shape[1] for rows in self._tables.values()])
+        parts = dict(zip(self._tables, np.split(sums, edges[:-1], axis=-1), strict=True))
+        return {key: one.score(parts[id(one.rows)]) for key, one in self.scores.items()}
 
 
 def _halves(stacks: Sequence[_Stack], resamples: int, seed: int) -> list[dict[Key, np.ndarray]]:

@@ -104,21 +104,24 @@ def label_intervals(
         context: rows[(cases["context"] == context).to_numpy()].sum(axis=0)
         for context in contexts_of(cases)
     }
-    labels = []
-    summed: dict[Key, Summed] = {}
-    for column, name in enumerate(rule.observations):
-        table = by_unit(rows[:, :, column], units.codes, units.count)
-        summed |= {
-            (POOLED, f"{name}/{ratio}"): Summed(table, partial(averaged, ratio=ratio), (1, 2))
+    tables = {
+        name: by_unit(rows[:, :, column], units.codes, units.count)
+        for column, name in enumerate(rule.observations)
+    }
+    estimates = intervals(
+        {
+            (name, ratio): Summed(table, partial(averaged, ratio=ratio), (1, 2))
+            for name, table in tables.items()
             for ratio in RATIOS
-        }
-    estimates = intervals(summed, resamples)[POOLED]
+        },
+        resamples,
+    )
+    labels = []
     for column, name in enumerate(rule.observations):
         _, predicted, present = rows[:, :, column].sum(axis=0)
-        scores = {str(ratio): estimates[f"{name}/{ratio}"] for ratio in RATIOS}
         f1 = {context: float(averaged(sums[:, column], "f1")) for context, sums in contexts.items()}
         defined = {context: None if np.isnan(value) else value for context, value in f1.items()}
-        labels.append(LabelScores(name, int(present), int(predicted), scores, defined))
+        labels.append(LabelScores(name, int(present), int(predicted), estimates[name], defined))
     return sorted(labels, key=lambda label: -label.present)
 
 
@@ -203,27 +206,22 @@ def group_scores(
     if not named or not is_labelled(cases):
         return []
     rule, units = CONVENTIONS[convention], units_of(cases)
-    rows, f1 = (
-        label_rows(cases, rule),
-        lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0]),
-    )
-    members: list[tuple[str, str, np.ndarray]] = [
+    rows = np.column_stack([label_rows(cases, rule), np.ones(len(cases))])
+    groups = [
         (name, value, (cases[name] == value).fill_null(False).to_numpy())
         for name in named
         for value in cases[name].drop_nulls().unique().sort()
     ]
-    sums: dict[Key, Summed] = {}
-    for place, (_, _, chosen) in enumerate(
-        members
-    ):  # records outside a group add nothing to its sums
-        of_units = by_unit(
-            np.column_stack([rows * chosen[:, None], chosen]), units.codes, units.count
+    sums: dict[Key, Summed] = {
+        (POOLED, str(place)): Summed(
+            by_unit(rows[chosen], units.codes[chosen], units.count),
+            lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0]),
+            counted=(-1,),
         )
-        sums[POOLED, str(place)] = Summed(of_units, f1, counted=(rows.shape[1],))
-    scored = zip(members, intervals(sums, resamples)[POOLED].values(), strict=True)
-    return [
-        GroupScore(name, value, int(chosen.sum()), score) for (name, value, chosen), score in scored
-    ]
+        for place, (_, _, chosen) in enumerate(groups)
+    }
+    scored = zip(groups, intervals(sums, resamples)[POOLED].values(), strict=True)
+    return [GroupScore(name, value, int(chosen.sum()), f1) for (name, value, chosen), f1 in scored]
 
 
 class Reliability(NamedTuple):
