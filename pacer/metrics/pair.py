@@ -85,6 +85,12 @@ def pair_reports(
     if expected.is_empty():
         raise DataError(f"{name}: all references are empty")
     given = offered.drop_nulls("text")
+    lacking = len(expected) - len(offered)
+    if "id" not in references.columns and (lacking < 0 or (lacking and options.missing == "error")):
+        raise DataError(
+            f"{name} has {len(expected)} texts and {hypotheses.path} {len(offered)}; texts without "
+            "ids are paired in their order, so both need as many"
+        )
     _check_ids(
         expected,
         [offered, given],

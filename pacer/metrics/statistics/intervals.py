@@ -15,7 +15,7 @@ import polars as pl
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.data.exchange import exchange
-from pacer.metrics.cases import by_context, contexts_of, is_labelled
+from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
 from pacer.metrics.commitments import REPORTS, cells
 from pacer.metrics.score_kinds import Score, mean, mean_rows
@@ -88,8 +88,11 @@ def score_intervals(
 ) -> Intervals:
     """Return intervals of the scores that have sums, by context and for their mean."""
     units = units_of(cases)
-    scores = context_sums(cases, convention, summed_scores(cases, columns), units)
-    return Intervals(intervals(scores, resamples), units.name, units.count, resamples, units.note)
+    sums = context_sums(cases, convention, summed_scores(cases, columns), units)
+    scores = intervals(sums, resamples)
+    if len(scores) == 1 and UNKNOWN not in scores:  # the only context is the mean
+        scores[MEAN] = next(iter(scores.values()))
+    return Intervals(scores, units.name, units.count, resamples, units.note)
 
 
 def label_intervals(
