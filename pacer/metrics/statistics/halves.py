@@ -15,6 +15,7 @@ patient's examinations are alike, and one examination occurs in several contexts
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,17 +118,17 @@ def differences(
         for key in first
     }
     units = _units(first, second)
-    counted = {name: bool(one.counted) for (_, name), one in first.items()}
+    are_counted = {name for (_, name), one in first.items() if one.counted}
     before, after = map(_with_mean, totals)
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in before}
     for key, drawn in _with_mean(gaps).items():
         value, other = float(before[key]), float(after[key])
         low = high = p = None
         if _is_shown(other - value, drawn, units[key]):
-            if not counted[key[1]]:
+            if key[1] not in are_counted:
                 drawn = without_bias(other - value, drawn)
-            ends = interval_and_p(drawn, _ROUNDING * max(abs(value), abs(other)))
-            low, high, p = map(float, ends)
+            rounding = _ROUNDING * max(abs(value), abs(other))
+            low, high, p = map(float, interval_and_p(drawn, rounding))
         counts = (
             int(run[key].counts.sum()) if key in run and run[key].counted else None for run in runs
         )
@@ -164,19 +165,20 @@ def without_bias(gap: float | np.ndarray, drawn: np.ndarray) -> np.ndarray:
     difference by as much as this is beyond the true one, and are moved by twice as much. They are
     never moved away from 0.
     """
-    known = ~np.isnan(drawn)
-    with np.errstate(invalid="ignore"):
-        beyond = np.where(known, drawn - gap, 0).sum(axis=0) / known.sum(axis=0)
+    beyond = _mean_of_defined(drawn - gap)
     return drawn - 2 * np.where(beyond * gap > 0, beyond, 0)
 
 
 def variance(halves: np.ndarray) -> np.ndarray:
     """Return the variance ``[...]`` of the defined scores in the halves ``[halves, ...]``; NaN
     without any."""
+    return _mean_of_defined((halves - _mean_of_defined(halves)) ** 2)
+
+
+def _mean_of_defined(halves: np.ndarray) -> np.ndarray:
     known = ~np.isnan(halves)
     with np.errstate(invalid="ignore"):
-        means = np.where(known, halves, 0).sum(axis=0) / known.sum(axis=0)
-        return np.where(known, (halves - means) ** 2, 0).sum(axis=0) / known.sum(axis=0)
+        return np.where(known, halves, 0).sum(axis=0) / known.sum(axis=0)
 
 
 def interval_and_p(
@@ -253,13 +255,10 @@ def share_interval(
 def holm(values: Sequence[float | None]) -> list[float | None]:
     """Return p values after Holm's step-down correction (Holm 1979); None is not counted as a
     test."""
-    order = sorted((p, place) for place, p in enumerate(values) if p is not None)
-    adjusted: list[float | None] = [None] * len(values)
-    largest = 0.0
-    for rank, (p, place) in enumerate(order):
-        largest = max(largest, min(1.0, p * (len(order) - rank)))
-        adjusted[place] = largest
-    return adjusted
+    tests = sorted(p for p in values if p is not None)
+    corrected = accumulate((min(1.0, p * (len(tests) - i)) for i, p in enumerate(tests)), max)
+    adjusted = dict(zip(tests, corrected, strict=True))
+    return [None if p is None else adjusted[p] for p in values]
 
 
 class _Stack:
