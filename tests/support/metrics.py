@@ -192,9 +192,10 @@ def score_predictions(
     options: Scoring,
     *,
     about: dict | None = None,
+    anchors: Path | None = None,
 ) -> dict[str, dict]:
     """Score predictions of records that stand in no file."""
-    cases = read_cases(records, predictions, options.anchors)
+    cases = read_cases(records, predictions, anchors)
     manifest = predictions / "manifest.json"
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None

@@ -341,27 +341,20 @@ def compare_repeats(
     """
     convention = Result.read(runs[0][0], whole=False).convention
     repeats = [_paired(first, second, convention) for first, second in runs]
-    records = [
-        repeat.cases.select(
-            *dict.fromkeys(("record_id", "context", f"{repeat.comparison.unit}_id"))
-        )
-        for repeat in repeats
-    ]
-    for (first, _), rows in zip(runs, records, strict=True):
-        if not rows.sort("record_id").equals(records[0].sort("record_id")):
-            raise DataError(
-                f"{first} has different patients or contexts from {runs[0][0]}; repeats must match"
-            )
     shared = set.intersection(*({name for _, name in repeat.sums[0]} for repeat in repeats))
-    sides: tuple[dict[Key, Summed], ...] = ({}, {})
-    for repetition, repeat in enumerate(repeats):
+    records, sides = [], (dict[Key, Summed](), dict[Key, Summed]())
+    for repetition, ((folder, _), repeat) in enumerate(zip(runs, repeats, strict=True)):
+        ids = dict.fromkeys(("record_id", "context", f"{repeat.comparison.unit}_id"))
+        records.append(repeat.cases.select(ids).sort("record_id"))
+        if not records[-1].equals(records[0]):
+            raise DataError(
+                f"{folder} has different patients or contexts from {runs[0][0]}; repeats must match"
+            )
         for side, sums in zip(sides, repeat.sums, strict=True):
-            common = {key: summed for key, summed in sums.items() if key[1] in shared}
-            side |= {
-                (f"{context} {repetition}", name): summed
-                for (context, name), summed in common.items()
-            }
-    result = differences(*sides, resamples)
+            for (context, name), summed in sums.items():
+                if name in shared:
+                    side[f"{context} {repetition}", name] = summed
+    result = differences(sides[0], sides[1], resamples)
     return result[MEAN] if MEAN in result else next(iter(result.values()))
 
 
@@ -376,18 +369,14 @@ class _Paired(NamedTuple):
 
 def _paired(one: System, other: System, convention: str) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare`."""
-    first, second = (
-        "first" if isinstance(one, Result) else one,
-        "second" if isinstance(other, Result) else other,
-    )
     run, other_run = (
         run if isinstance(run, Result) else Result.read(run, whole=False) for run in (one, other)
     )
+    first = "first" if run is one else str(one)
+    second = "second" if other_run is other else str(other)
     cases, signature = run.cases, run.signature
     other_cases, other_signature = other_run.cases, other_run.signature
-    check_pairs(
-        cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second)
-    )
+    check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), first, second)
     other_cases = cases.select("record_id").join(
         other_cases, on="record_id", how="left", maintain_order="left"
     )
@@ -415,12 +404,10 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
     units = units_of(cases)
     about_f1 = _other_convention(convention, run, other_run)
     remarks = list(filter(None, (units.note, _other_units(units, other_cases), about_f1)))
-    absent = {*signature.left_out, *other_signature.left_out}
-    known = [score.key for score in summed_scores(other_cases) if score.key not in absent]
+    comparable = {score.key for score in summed_scores(other_cases, columns)}
+    comparable -= {*signature.left_out, *other_signature.left_out}
     tested = [
-        score
-        for score in summed_scores(cases, columns)
-        if score.tested and score.key in [*known, *columns]
+        score for score in summed_scores(cases, columns) if score.tested and score.key in comparable
     ]
     sums, other_sums = (
         context_sums(table, convention, tested, units) for table in (cases, other_cases)
