@@ -5,7 +5,7 @@ Texts are put on one line, labelled (if there is a labeller), read by the rules,
 by word. METEOR's program runs beside all this.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,7 +48,6 @@ from pacer.metrics.nlg import (
     with_overlap,
 )
 from pacer.metrics.options import Scoring
-from pacer.metrics.scores import SCORE_OF
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
@@ -82,13 +81,19 @@ class Annotated(NamedTuple):
     failed: dict[str, str]
 
 
-def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = None) -> Annotated:
+def annotate(
+    cases: pl.DataFrame,
+    options: Scoring,
+    threshold: float | None = None,
+    *,
+    reserved: Collection[str] = (),
+) -> Annotated:
     """Return paired cases with everything that scores need. ``threshold``: from which probability
-    on findings count as present."""
+    on findings count as present. ``reserved``: names that the user's columns must not have."""
     cases, failed = _with_single_line_texts(cases), {}
     originals = _against_originals(cases, options.settings)
     with _meteor(cases, options) as finish_meteor:
-        own, meanings = _own_columns(cases, options)
+        own, meanings = _own_columns(cases, options, reserved)
         cases = _with_labels(cases, options)
         cases = cases.with_columns(pl.lit(threshold, pl.Float64).alias("threshold"))
         columns, findings = _read(cases)
@@ -137,13 +142,15 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     return with_overlap(written.with_columns(reference=originals))
 
 
-def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, dict[str, str]]:
+def _own_columns(
+    cases: pl.DataFrame, options: Scoring, reserved: Collection[str]
+) -> tuple[pl.DataFrame, dict[str, str]]:
     """Return the user's columns of the cases, those of the file and of the functions, and what the
     functions' mean."""
     path, ids = options.settings.columns, cases["record_id"].to_list()
     read = pl.DataFrame() if path is None else read_columns(path, ids)
     functions = {**metrics_of(options.settings.metrics), **options.metrics}
-    taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *SCORE_OF}
+    taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *reserved}
     check_names([*read.columns, *functions], taken)
     numbers, meanings = metric_columns(functions, cases)
     return pl.DataFrame([*read, *numbers]), meanings

@@ -65,10 +65,10 @@ _STRETCHES = [re.compile(rb"\x01{%d,}" % length) for length in range(1, _LONGEST
 _ORDERS = 4
 #: How ROUGE-L weights recall, and CIDEr differences in length.
 _ROUGE_BETA, _CIDER_SIGMA = 1.2, 6.0
+#: A number that is no n-gram.
+_NO_NGRAM = np.uint64(2**64 - 1)
 #: Words whose n-grams are counted at a time.
 _WORDS_AT_A_TIME = 1 << 18
-#: Stands for the n-grams that begin too near the end of a text.
-_NO_NGRAM = np.uint64(2**64 - 1)
 
 
 def single_line(text: str) -> str:

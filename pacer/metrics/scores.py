@@ -529,11 +529,7 @@ def context_scores(context: Context, without: Collection[str] = ()) -> Numbers:
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
     """Return the scores that have sums over these cases, and one score for each of the user's
     ``columns``."""
-    registered = [
-        s
-        for s in SCORES
-        if s.sums and s.interval and s.needs in cases.columns and cases[s.needs].count()
-    ]
+    registered = [s for s in SCORES if s.sums and s.interval and s.applies(cases)]
     return registered + list(map(score_of, columns))
 
 

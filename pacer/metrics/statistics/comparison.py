@@ -344,7 +344,7 @@ def compare_repeats(
     shared = set.intersection(*({name for _, name in repeat.sums[0]} for repeat in repeats))
     records, sides = [], (dict[Key, Summed](), dict[Key, Summed]())
     for repetition, ((folder, _), repeat) in enumerate(zip(runs, repeats, strict=True)):
-        ids = dict.fromkeys(("record_id", "context", f"{repeat.comparison.unit}_id"))
+        ids = list(dict.fromkeys(("record_id", "context", f"{repeat.comparison.unit}_id")))
         records.append(repeat.cases.select(ids).sort("record_id"))
         if not records[-1].equals(records[0]):
             raise DataError(

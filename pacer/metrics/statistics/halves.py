@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from pacer.metrics.cases import MEAN
+from pacer.metrics.clinical import defined
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
@@ -106,9 +107,7 @@ def differences(
     mean over contexts. ``resamples``: random splits into halves, at least :data:`LEAST_SPLITS`; the
     same serve all contexts and scores."""
     runs = (first, second)
-    stacks = [_Stack(run) for run in runs]
-    totals = [stack(stack.rows.sum(axis=0)) for stack in stacks]
-    halves = _halves(stacks, resamples, seed)
+    totals, halves = _scored(runs, resamples, seed)
     gaps = {
         key: half_differences(
             [total[key] for total in totals],
@@ -132,7 +131,7 @@ def differences(
         counts = (
             int(run[key].counts.sum()) if key in run and run[key].counted else None for run in runs
         )
-        of_runs = map(_value, (value, other, other - value))
+        of_runs = map(defined, (value, other, other - value))
         result[key[0]][key[1]] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
     return result
 
@@ -199,7 +198,7 @@ def interval_and_p(
 
 
 def intervals(
-    scores: Mapping[Key, Summed], resamples: int = 10_000, seed: int = SEED
+    scores: Mapping[Key, Summed], resamples: int = 10_000
 ) -> dict[str, dict[str, Interval]]:
     """Return intervals of one run's scores by context, and of their plain mean over contexts; all
     scores are over the same units, and every context has the same. ``resamples``: as above.
@@ -207,9 +206,8 @@ def intervals(
     A score between 0 and 1 for every unit has the interval of a share, :func:`share_interval`;
     another one has the percentiles of the halves.
     """
-    stack = _Stack(scores)
-    observed = _with_mean(stack(stack.rows.sum(axis=0)))
-    [halves] = _halves([stack], resamples, seed)
+    [total], [halves] = _scored([scores], resamples, SEED)
+    observed = _with_mean(total)
     units, is_share = _units(scores), _fewest({key: _is_share(one) for key, one in scores.items()})
     alike = _fewest({key: float(as_many(one.counts)) for key, one in scores.items()})
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
@@ -222,7 +220,7 @@ def intervals(
             else:
                 ends = interval_and_p(drawn)[:2]
             low, high = map(float, ends)
-        result[key[0]][key[1]] = Interval(_value(value), low, high)
+        result[key[0]][key[1]] = Interval(defined(value), low, high)
     return result
 
 
@@ -281,10 +279,13 @@ class _Stack:
         return {key: one.score(parts[id(one.rows)]) for key, one in self.scores.items()}
 
 
-def _halves(stacks: Sequence[_Stack], resamples: int, seed: int) -> list[dict[Key, np.ndarray]]:
-    """Score both halves of as many random splits; the same halves for every stack."""
-    draw = np.random.default_rng(seed)
-    parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in stacks]
+def _scored(
+    runs: Sequence[Mapping[Key, Summed]], resamples: int, seed: int
+) -> tuple[list[dict[Key, np.ndarray]], list[dict[Key, np.ndarray]]]:
+    """Return the scores of each run over all units, and in both halves of as many random splits,
+    the same for every run."""
+    draw, stacks = np.random.default_rng(seed), [_Stack(run) for run in runs]
+    parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in runs]
     for start in range(0, resamples, _CHUNK):
         size = (min(_CHUNK, resamples - start), len(stacks[0].rows))
         in_half = draw.integers(0, 2, size=size).astype(float)
@@ -292,10 +293,12 @@ def _halves(stacks: Sequence[_Stack], resamples: int, seed: int) -> list[dict[Ke
         both = np.concatenate([in_half, 1 - in_half])
         for stack, scored in zip(stacks, parts, strict=True):
             scored.append(stack(both @ stack.rows))
-    return [
-        {key: np.concatenate([part[key] for part in scored]) for key in stack.scores}
-        for stack, scored in zip(stacks, parts, strict=True)
+    totals = [stack(stack.rows.sum(axis=0)) for stack in stacks]
+    halves = [
+        {key: np.concatenate([part[key] for part in scored]) for key in run}
+        for run, scored in zip(runs, parts, strict=True)
     ]
+    return totals, halves
 
 
 def _with_mean(values: dict[Key, np.ndarray]) -> dict[Key, np.ndarray]:
@@ -336,7 +339,3 @@ def _is_shown(value: float, drawn: np.ndarray, units: int) -> bool:
     """Return whether a score has an interval and a p value."""
     undefined = np.isnan(drawn).mean()
     return not np.isnan(value) and units >= LEAST_UNITS and undefined <= MOST_UNDEFINED
-
-
-def _value(value: float | np.ndarray) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -16,7 +16,7 @@ import polars as pl
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.data.exchange import exchange
 from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of, is_labelled
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, defined, label_rows
 from pacer.metrics.commitments import REPORTS, cells
 from pacer.metrics.score_kinds import Score, mean, mean_rows
 from pacer.metrics.scores import score_of, summed_scores
@@ -107,24 +107,17 @@ def label_intervals(
         context: rows[(cases["context"] == context).to_numpy()].sum(axis=0)
         for context in contexts_of(cases)
     }
-    tables = {
-        name: by_unit(rows[:, :, column], units.codes, units.count)
-        for column, name in enumerate(rule.observations)
-    }
-    estimates = intervals(
-        {
-            (name, ratio): Summed(table, partial(averaged, ratio=ratio), (1, 2))
-            for name, table in tables.items()
-            for ratio in RATIOS
-        },
-        resamples,
-    )
+    summed: dict[Key, Summed] = {}
+    for column, name in enumerate(rule.observations):
+        table = by_unit(rows[:, :, column], units.codes, units.count)
+        for ratio in RATIOS:
+            summed[name, ratio] = Summed(table, partial(averaged, ratio=ratio), (1, 2))
+    estimates = intervals(summed, resamples)
     labels = []
     for column, name in enumerate(rule.observations):
         _, predicted, present = rows[:, :, column].sum(axis=0)
-        f1 = {context: float(averaged(sums[:, column], "f1")) for context, sums in contexts.items()}
-        defined = {context: None if np.isnan(value) else value for context, value in f1.items()}
-        labels.append(LabelScores(name, int(present), int(predicted), estimates[name], defined))
+        f1 = {name: defined(averaged(sums[:, column], "f1")) for name, sums in contexts.items()}
+        labels.append(LabelScores(name, int(present), int(predicted), estimates[name], f1))
     return sorted(labels, key=lambda label: -label.present)
 
 
@@ -175,9 +168,9 @@ def context_sums(
     rule = CONVENTIONS[convention]
     known = {score.key: score.sums for score in scores if score.sums is not None}
     found: dict[Key, Summed] = {}
+    kinds = {sums.rows for sums in known.values()}
     for context, part in by_context(cases).items():
         codes = units.codes[(cases["context"] == context).to_numpy()]
-        kinds = dict.fromkeys(sums.rows for sums in known.values())
         tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
         for key, sums in known.items():
             found[context, key] = Summed(
