@@ -44,6 +44,8 @@ _CHANGES = {
 }
 #: What may have been done to the reports before scoring.
 _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
+_PREPROCESSED = "the reports were preprocessed differently, which is part of the difference"
+_UNRECORDED = "not recorded"
 
 
 @dataclass(frozen=True, repr=False)
@@ -450,34 +452,22 @@ def _other_convention(convention: str, first: Result, second: Result) -> str:
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
     """Return the versions and changes to reports in which results differ; no labeller: not those of
     its packages."""
-    names = [
-        name
-        for name in {**first.versions, **second.versions}
-        if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
-    ]
-    pairs = {
-        name: tuple(run.versions.get(name) or "not recorded" for run in (first, second))
-        for name in names
-    }
-    known = [
-        name
-        for name in first.score_columns
-        if name in {*second.score_columns} and name in first.scores
-    ]
-    pairs |= {name: (first.scores[name], second.scores.get(name, "not recorded")) for name in known}
+    pairs: dict[str, tuple[str, str, str]] = {}
+    for name in {**first.versions, **second.versions}:
+        change = _CHANGES.get(name, "this can change any score")
+        if first.clinical or change != _LABELS_CHANGE:
+            one, other = (run.versions.get(name) or _UNRECORDED for run in (first, second))
+            pairs[name] = (one, other, change)
+    for name in first.score_columns:
+        if name in second.score_columns and name in first.scores:
+            other = second.scores.get(name, _UNRECORDED)
+            pairs[name] = (first.scores[name], other, "they may compute different values")
     if first.protocol and second.protocol:
-        pairs |= {
-            name: (str(first.protocol.get(name)), str(second.protocol.get(name)))
-            for name in _REWRITTEN
-        }
-    changes = _CHANGES | dict.fromkeys(known, "they may compute different values")
-    changes |= dict.fromkeys(
-        _REWRITTEN, "the reports were preprocessed differently, which is part of the difference"
-    )
+        for name in _REWRITTEN:
+            one, other = str(first.protocol.get(name)), str(second.protocol.get(name))
+            pairs[name] = (one, other, _PREPROCESSED)
     return [
-        (name, (one, other), changes.get(name, "this can change any score"))
-        for name, (one, other) in pairs.items()
-        if one != other
+        (name, (one, other), change) for name, (one, other, change) in pairs.items() if one != other
     ]
 
 

@@ -319,8 +319,11 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
         )
         score = f"{side}_positive_f1"
         compared = gains(given, others, convention, [score])
-        low = {context: compared[context][score].low for context in contexts_of(given)}
-        if contexts := [context.upper() for context, bound in low.items() if (bound or 0) <= 0]:
+        if contexts := [
+            context.upper()
+            for context in contexts_of(given)
+            if (compared[context][score].low or 0) <= 0
+        ]:
             without_gain[name] = contexts
     return without_gain
 
