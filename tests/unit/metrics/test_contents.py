@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.data.repetition import repetition
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.nlg import repetition
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import context_counts, score_of
 from pacer.metrics.statistics.intervals import warnings
