@@ -14,18 +14,14 @@ import pytest
 from pycocoevalcap.meteor import meteor as original_meteor
 
 from pacer.backbones.chexbert import CheXbert, label_references
-from pacer.backbones.meteor import MeteorError, meteor_run
+from pacer.backbones.meteor import JAVA, MeteorError, meteor_run
 from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import Score
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS
-from pacer.metrics.nlg import (
-    JAVA,
-    meteor,
-    meteor_statistics,
-)
+from pacer.metrics.nlg import meteor, meteor_statistics
 from pacer.metrics.options import DEFAULTS, Scoring
 from pacer.metrics.predictions import decoded_records
 from pacer.metrics.signature import Signature
