@@ -123,10 +123,8 @@ def column_scores(columns: pl.DataFrame) -> dict[str, float | None]:
     scores: dict[str, float | None] = {}
     for name in names_by_kind(columns)["scores"]:
         numbers = columns[name].drop_nulls().to_numpy()
-        scores |= {
-            name: float(numbers.mean()) if len(numbers) else None,
-            count_of(name): len(numbers),
-        }
+        scores[name] = float(numbers.mean()) if len(numbers) else None
+        scores[count_of(name)] = len(numbers)
     return scores
 
 

@@ -46,15 +46,6 @@ def lists(cases: pl.DataFrame, column: str) -> np.ndarray:
     return cases.select(has).to_numpy()
 
 
-def agreement_rows(cases: pl.DataFrame, stated: str, wanted: str) -> np.ndarray:
-    """Return by case, ``[n, 3]``, how many findings are in the lists of both columns, in the stated
-    ones, and in the wanted ones; 0 where there is no stated list."""
-    found, expected = lists(cases, stated), lists(cases, wanted)
-    rows = np.stack([(found & expected).sum(1), found.sum(1), expected.sum(1)], axis=1)
-    rows[cases[stated].is_null().to_numpy()] = 0
-    return rows.astype(float)
-
-
 def is_read(cases: pl.DataFrame) -> bool:
     """Return whether every case has probabilities."""
     return "present" in cases.columns and not cases.is_empty() and not cases["present"].null_count()
@@ -202,8 +193,7 @@ def list_rows(cases: pl.DataFrame, right: pl.Expr, stated: pl.Expr, wanted: pl.E
     """Return by case, ``[n, 3]``, how many findings are in each of three lists: those that are
     stated rightly, that are stated, and that should be; 0 where the first list is null."""
     counts = [
-        pl.when(right.is_not_null()).then(one.list.len()).otherwise(0)
-        for one in (right, stated, wanted)
+        pl.when(right.is_not_null()).then(one.list.len()).otherwise(0).cast(pl.Float64).alias(name)
+        for name, one in (("right", right), ("stated", stated), ("wanted", wanted))
     ]
-    columns = [cases.select(count).to_series().to_numpy() for count in counts]
-    return np.stack(columns, axis=1).astype(float)
+    return cases.select(counts).to_numpy()

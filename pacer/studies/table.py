@@ -17,7 +17,7 @@ from scipy.stats import ttest_1samp
 
 from pacer.core.errors import DataError
 from pacer.core.io import write_text
-from pacer.display.numbers import number, p_value
+from pacer.display.numbers import change_cells, number, p_value
 from pacer.display.tables import MARKS, Heading, Mark, Table, first_cell_changes
 from pacer.metrics.cases import MEAN
 from pacer.metrics.result import read_scores, scores_of
@@ -155,7 +155,7 @@ def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
         (
             label,
             score_of(metric).column,
-            *difference.cells(difference.p),
+            *change_cells(difference, difference.p),
             p_value(next(adjusted[metric])),
         )
         for label, metric, difference in tested
