@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) -e '.[dev]'
 	touch $@
 
-stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes) and compare them with their card
+stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes); `git diff` shows their quality
 	$(BIN)/python bench/stand_ins.py
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md): ten minutes, 6.6 GB
@@ -74,6 +74,7 @@ gpu: $(READY)  ## tests and measurements that need a GPU: nine minutes at most (
 
 release-check: $(READY)  ## fail if dvc.lock or a figure in the docs is not of this code
 	$(BIN)/python bench/release_check.py
+	$(BIN)/pytest -q tests/unit/pipeline/test_blocks.py
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC
 	$(BIN)/python stages/run.py stages/report.py
