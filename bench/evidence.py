@@ -8,7 +8,9 @@ a function of :data:`KINDS`.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -76,7 +78,8 @@ Stored = Mapping[str, Any]
 def stored(name: str) -> dict[str, Any]:
     """Return what a study's finished runs measured, and the commits they are of."""
     study, repository = load_study(Path("studies"), name), Repository(Path.cwd())
-    runs, rows = collect(study, repository), dict[str, Any]()
+    runs = collect(study, repository)
+    rows: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for run in runs:
         values = {
             (context, key): context_mean(run.scores, key, context)
@@ -88,21 +91,12 @@ def stored(name: str) -> dict[str, Any]:
             values[MEAN, GIVEN] = fmean(context["f1"] for context in given.values())
         if truth := run.scores.get("truth"):
             values[MEAN, TRUTH] = truth["mean_f1"]
-        of_row = rows.setdefault(run.row, {})
         for (context, key), value in values.items():
             if value is not None:
-                of_score = of_row.setdefault(context, {}).setdefault(key, {})
-                of_score[run.replicate or ""] = round(value, 6)
+                rows[run.row][context][key][run.replicate or ""] = round(value, 6)
     differences = [
-        {
-            "label": label,
-            "metric": metric,
-            "difference": one.difference,
-            "low": one.low,
-            "high": one.high,
-            "p": one.p,
-            "over": "replicates" if one.first is None else "patients",
-        }
+        {"label": label, "metric": metric, **asdict(one)}
+        | {"over": "replicates" if one.first is None else "patients"}
         for metric, of_metric in compare_rows(study, runs)[0].items()
         for label, one in of_metric.items()
     ]

@@ -26,12 +26,9 @@ def verdict(f1: float, seed: int, seen: dict[str, Any]) -> str:
     """Say in a sentence whether ``f1`` is within, below or above the range of ``seen``."""
     low, high = seen["low"], seen["high"]
     place = "matches" if low <= round(f1, 3) <= high else "is below" if f1 < low else "is above"
-    values = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
-    several, count = len(seen["seeds"]) > 1, seen["processors"]
-    of = "" if seed in seen["seeds"] else f"; this run: seed {seed}"
     return (
-        f"mean F1 {f1:.3f} {place} earlier runs of this profile: {values} (seed{'s' * several} "
-        f"{', '.join(map(str, seen['seeds']))}{of}; {count} processor{'s' * (count != 1)})"
+        f"mean F1 {f1:.3f}, seed {seed}, {place} earlier runs of this profile: {low:.3f} to "
+        f"{high:.3f}, seeds {', '.join(map(str, seen['seeds']))}"
     )
 
 
