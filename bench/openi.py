@@ -1,7 +1,7 @@
 """Open-I: all reports of the study `openi`, with controls and two systems that need no training.
 
     pacer use openi                     # then set corpus.root
-    pacer study run openi --jobs 2
+    pacer study run openi
     dvc repro features                  # restores the study's outputs from DVC's run cache
     python bench/openi.py               # writes bench/results/openi; then bench/openi_scores.py
 

@@ -123,11 +123,11 @@ class Pictures:
 
 
 def part(pixels: np.ndarray, box: Box) -> np.ndarray:
-    places = []
-    for start, length, size in zip(box[:2], box[2:], pixels.shape[::-1], strict=True):
-        first = int(start * size)
-        places.append(slice(first, max(int((start + length) * size), first + 1)))
-    return pixels[places[1], places[0]].ravel()
+    height, width = pixels.shape
+    left, top = int(box.x * width), int(box.y * height)
+    right = max(int((box.x + box.width) * width), left + 1)
+    bottom = max(int((box.y + box.height) * height), top + 1)
+    return pixels[top:bottom, left:right].ravel()
 
 
 def systems(pictures: Pictures) -> dict[str, Callable[[dict, random.Random], set[str]]]:
