@@ -325,7 +325,7 @@ def curve(name: str) -> str:
     replicates, with a line through those of :data:`JOINED`."""
     result = read_json(RESULTS / f"{name}.json")
     points = {
-        row: [fmean(of[MEAN][key].values()) for key in ("recall", "precision")]
+        row: (fmean(of[MEAN]["recall"].values()), fmean(of[MEAN]["precision"].values()))
         for row, of in result["rows"].items()
     }
 
