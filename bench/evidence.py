@@ -103,7 +103,7 @@ def stored(name: str) -> dict[str, Any]:
     bases = [f"{run.commit}^" for run in finished(plan(study, repository), repository)]
     commits = {repository.git("rev-parse", "--short=8", base).strip() for base in bases}
     about = {"study": name, "title": study.title, "commits": sorted(commits)}
-    return about | {"rows": rows, "differences": differences}
+    return {**about, "rows": rows, "differences": differences}
 
 
 def agreement(folder: Path) -> dict[str, float]:

@@ -3,7 +3,7 @@ shapes.
 
     make gpu                                       # all parts
     make gpu PARTS="tests decode"                  # these
-    python bench/gpu.py [PART ...] [--out FILE]    # the same in the current environment
+    python bench/gpu.py [PART ...]                 # the same in the current environment
 
 A part is a process with a time limit; all limits together are nine minutes. When it ends, its
 output is appended to bench/results/gpu.md, which also says whether it failed or ran out of time,
@@ -83,8 +83,7 @@ def run(name: str, device: str) -> tuple[str, str]:
 
 def main() -> None:
     parts = {"nargs": "*", "metavar": "PART", "help": f"{', '.join(PARTS)}; none: all"}
-    out = {"type": Path, "default": OUT, "help": "where the results are appended"}
-    options = options_of(__doc__, parts=parts, out=out)
+    options = options_of(__doc__, parts=parts)
     if unknown := set(options.parts) - PARTS.keys():
         raise SystemExit(f"error: no such part: {', '.join(unknown)}; parts: {', '.join(PARTS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -92,7 +91,7 @@ def main() -> None:
     for name in options.parts or PARTS:
         print(f"{name}: at most {PARTS[name][0]:g} minutes", flush=True)
         ending, text = run(name, device)
-        with open(options.out, "a") as file:
+        with OUT.open("a") as file:
             file.write(text)
         print(text, flush=True)
         if ending != "done":
