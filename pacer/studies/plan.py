@@ -32,7 +32,7 @@ KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParam
 
 
 class Pipeline:
-    """The stages, with those of a ``baseline``, the target of its row, if one is named.
+    """The stages, with those of a ``baseline`` whose target is named.
 
     ``definition``: the content of ``dvc.yaml`` with the ``target``, the stage that makes the
     scores, in the folder ``scores``. ``outs``: what is put back from DVC's cache after a run in the
@@ -52,10 +52,13 @@ class Pipeline:
                     if options.get("cache", True) and not options.get("persist"):
                         self.outs.append(path)
         if baseline is not None:
-            stages |= read_mapping(root / BASELINE_DEFINITION)["stages"]
+            # Not those of other baselines: `dvc exp apply` would miss their outputs.
+            system = baseline.removesuffix("_score")
+            added = read_mapping(root / BASELINE_DEFINITION)["stages"]
+            stages |= {name: stage for name, stage in added.items() if name.startswith(system)}
             if baseline not in stages:
                 raise ConfigError(f"{baseline} is not a stage of {BASELINE_DEFINITION}")
-            self.target, self.scores = baseline, BASELINE_SCORES + baseline.removesuffix("_score")
+            self.target, self.scores = baseline, BASELINE_SCORES + system
 
 
 @dataclass(frozen=True)

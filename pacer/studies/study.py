@@ -99,10 +99,9 @@ class Study(Strict):
         for name in (name for pair in self.tested() for name in pair):
             if name not in names:
                 raise ValueError(f"`against` or `compared`: no row is named {name!r}")
-        if self.published is not None and self.published not in load_published():
-            raise ValueError(
-                f"published: {self.published} is not one of {', '.join(load_published())}"
-            )
+        known = load_published()
+        if self.published not in (None, *known):
+            raise ValueError(f"published: {self.published} is not one of {', '.join(known)}")
         return self
 
     @property

@@ -209,6 +209,8 @@ def test_a_row_has_the_stages_of_its_baseline_and_the_folder_of_its_scores(
     assert f"'{pipeline.scores}/scores.json'" in written
     own = parse_yaml((REPOSITORY / "dvc.yaml").read_text())["stages"]
     assert (stages == own) is (target is None)
+    # `dvc exp apply` would miss the outputs of baselines that were never run
+    assert all(name.startswith(f"{target}"[:-6]) for name in stages.keys() - own.keys())
     # answers that were paid for, and features, are never put back
     assert "models/parent" in pipeline.outs and "data/features" not in pipeline.outs
     assert not [path for path in pipeline.outs if path.endswith("scores.json")]
