@@ -332,8 +332,15 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
 def _protocol(run: ScoredRun) -> str:
     """Return what must be equal in rows that are compared."""
     signature, language = run.signature, run.signature.language
-    texts = (language.get("target"), language.get("cleaner"))
-    return repr((signature.convention, signature.labeller.get("files"), texts, run.counts))
+    return repr(
+        [
+            signature.convention,
+            signature.labeller.get("files"),
+            language.get("target"),
+            language.get("cleaner"),
+            run.counts,
+        ]
+    )
 
 
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
