@@ -87,7 +87,8 @@ def annotate(
 ) -> Annotated:
     """Return paired cases with everything that scores need. ``threshold``: from which probability
     on findings count as present. ``reserved``: names that the user's columns must not have."""
-    cases, failed = _with_single_line_texts(cases), {}
+    failed: dict[str, str] = {}
+    cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)
     with _meteor(cases, options) as finish_meteor:
         own, meanings = _own_columns(cases, options, reserved)
@@ -144,8 +145,9 @@ def _own_columns(
 ) -> tuple[pl.DataFrame, dict[str, str]]:
     """Return the user's columns of the cases, those of the file and of the functions, and what the
     functions' mean."""
-    path, ids = options.settings.columns, cases["record_id"].to_list()
-    read = pl.DataFrame() if path is None else read_columns(path, ids)
+    read = pl.DataFrame()
+    if options.settings.columns is not None:
+        read = read_columns(options.settings.columns, cases["record_id"].to_list())
     functions = {**metrics_of(options.settings.metrics), **options.metrics}
     taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *reserved}
     check_names([*read.columns, *functions], taken)
@@ -210,44 +212,43 @@ def _read_compressed(cases: pl.DataFrame) -> tuple[bytes, bytes]:
 def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return what each pair of texts gives by itself: the columns :data:`~cases.DERIVED` and those
     of words in common, and the ledger."""
-    known, count = cases, len(cases)
+    before = cases.columns
+    count = len(cases)
     if "reference_positive" not in cases.columns:
         anchors = [extract_anchor(text) for text in cases["report_raw"]]
         cases = cases.with_columns(
-            pl.Series(f"reference_{name}", [getattr(one, name) for one in anchors], WORDS)
+            pl.Series(f"reference_{name}", [getattr(anchor, name) for anchor in anchors], WORDS)
             for name in POLARITIES
         )
-    reference, report = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
+    reference = read_findings(cases["reference"])
+    report = read_findings(cases["hypothesis"])
     findings = findings_of(cases, reference, report)
-    made: dict[str, pl.Series | list[Any]] = {
-        f"report_{name}": lists_by_row(report, pl.col("state") == name, count)
-        for name in POLARITIES
+    has_list = cases["anchor_positive"].is_not_null()
+    opposed = lists_by_row(findings, CONTRADICTS, count)
+    columns: dict[str, Any] = {
+        "exact_positive": lists_by_row(findings, IS_EXACT, count),
+        "copy_positive": lists_by_row(reference, pl.col("state") == "positive", count),
+        "attributes": attribute_counts(findings, count).tolist(),
+        "contradictions": [found if has else None for has, found in zip(has_list, opposed)],
     }
-    made["exact_positive"] = lists_by_row(findings, IS_EXACT, count)
-    made["copy_positive"] = lists_by_row(reference, pl.col("state") == "positive", count)
-    made["attributes"] = pl.Series(attribute_counts(findings, count))
     if _CHANCE in cases.columns:
         expected = with_states_of(cases, reference)
         chance = attribute_counts(compared(expected, read_findings(cases[_CHANCE])), count)
         absent = cases[_CHANCE].is_null()
-        made["chance_attributes"] = [
-            None if no else row for no, row in zip(absent, chance.tolist())
+        columns["chance_attributes"] = [
+            None if is_absent else row for is_absent, row in zip(absent, chance.tolist())
         ]
-    has_list = cases["anchor_positive"].is_not_null()
-    opposed = lists_by_row(findings, CONTRADICTS, count)
-    made["contradictions"] = [one if has else None for has, one in zip(has_list, opposed)]
-    made |= {name: affirmed(cases, name) for name in TEXTS}
+    for name in POLARITIES:
+        columns[f"report_{name}"] = lists_by_row(report, pl.col("state") == name, count)
+    for name in TEXTS:
+        columns[name] = affirmed(cases, name)
     for side in ("hypothesis", "reference"):
-        made[f"{side}_wording"] = [list(prior_wording(text)) for text in cases[side]]
-        made[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]
-        made[f"{side}_repetition"] = [repetition(text) for text in cases[side]]
-    columns = [
-        values.alias(name).cast(kind)
-        if isinstance(values := made.get(name), pl.Series)
-        else pl.Series(name, values or [None] * count, kind)
-        for name, kind in DERIVED.items()
-    ]
-    cases = with_overlap(cases.with_columns(columns)).drop(known.columns)
+        columns[f"{side}_wording"] = [list(prior_wording(text)) for text in cases[side]]
+        columns[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]
+        columns[f"{side}_repetition"] = [repetition(text) for text in cases[side]]
+    empty = [None] * count
+    derived = pl.DataFrame({name: columns.get(name, empty) for name in DERIVED}, DERIVED)
+    cases = with_overlap(cases.hstack(derived)).drop(before)
     return cases, findings.drop("row")
 
 

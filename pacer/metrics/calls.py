@@ -91,8 +91,24 @@ def score(
         DataError: reports do not pair one to one, or an input is malformed. ConfigError: a value is
             not allowed, or ``out`` holds the scores of other reports.
     """
-    given = locals()  # before other names are bound
-    chosen = validated({name: given[name] for name in Pairing.model_fields}, "pacer.score", Pairing)
+    chosen = validated(
+        {
+            "missing": missing,
+            "missing_references": missing_references,
+            "extract": extract,
+            "deduplicate": deduplicate,
+            "clean_references": clean_references,
+            "clean_hypotheses": clean_hypotheses,
+            "split": split,
+            "context": context,
+            "reference_id": reference_id,
+            "reference_text": reference_text,
+            "hypothesis_id": hypothesis_id,
+            "hypothesis_text": hypothesis_text,
+        },
+        "pacer.score",
+        Pairing,
+    )
     paths = [_path(source) for source in (references, hypotheses)]
     if out is not None and not force:
         check_replaced(Path(out), filter(None, paths[1:]))
@@ -100,9 +116,12 @@ def score(
         raise DataError(
             f"pacer.score: columns must be the path of a table, got {type(columns).__name__}"
         )
+    if columns is not None:
+        settings = settings.model_copy(update={"columns": str(columns)})
     options = Scoring(
-        *(None if path is None else Path(path) for path in (chexbert, labels)),
-        settings=settings.model_copy(update={} if columns is None else {"columns": str(columns)}),
+        chexbert=None if chexbert is None else Path(chexbert),
+        labels=None if labels is None else Path(labels),
+        settings=settings,
         without=(without,) if isinstance(without, str) else tuple(without),
         metrics=metrics_of(metrics),
     )

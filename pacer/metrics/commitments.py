@@ -35,9 +35,9 @@ TEXTS = {
     "no_prior_positive": "no_prior_hypothesis",
     "no_lateral_positive": "no_lateral_hypothesis",
 }
-_PRIOR, _REFERENCE, _FRONTAL = map(
-    pl.col, ("prior_positive", "reference_positive", "frontal_positive")
-)
+_PRIOR = pl.col("prior_positive")
+_REFERENCE = pl.col("reference_positive")
+_FRONTAL = pl.col("frontal_positive")
 
 
 def lists(cases: pl.DataFrame, column: str) -> np.ndarray:
@@ -57,9 +57,8 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     probabilities."""
     if not is_read(cases):
         return {}
-    from sklearn.metrics import (
-        roc_auc_score,
-    )  # its import takes longer than scoring some reports without probabilities
+    # this import takes longer than scoring some reports without probabilities
+    from sklearn.metrics import roc_auc_score
 
     probability, positive = cells(cases)
     both = positive.any(axis=0) & ~positive.all(axis=0)
@@ -118,18 +117,18 @@ def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
     return attribute_counts(rows, len(cases)).sum(axis=0)
 
 
+#: The sides of a finding that is on both.
+_SIDES = {"bilateral": {"left", "right"}}
+
+
 def _latent(states: Iterable[Mapping[str, Any]]) -> Anchor:
     """Return the true findings of a study with their attributes."""
-    sides = {"bilateral": ("left", "right")}
-    return Anchor(
-        Anchor.of(positive=[state["finding"] for state in states]).positive,
-        attributes={
-            state["finding"]: Attributes(
-                *(frozenset(filter(None, sides.get(state[kind], (state[kind],)))) for kind in KINDS)
-            )
-            for state in states
-        },
-    )
+    attributes = {}
+    for state in states:
+        words = [_SIDES.get(state[kind], {state[kind]}) - {None} for kind in KINDS]
+        attributes[state["finding"]] = Attributes(*map(frozenset, words))
+    affirmed = Anchor.of(positive=[state["finding"] for state in states]).positive
+    return Anchor(affirmed, attributes=attributes)
 
 
 class SourceKind(NamedTuple):

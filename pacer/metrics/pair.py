@@ -125,20 +125,16 @@ def pair_reports(
         pl.Series("report", [clean(text) for text in cases["text"]]),
         pl.coalesce("report_raw", "text").alias("report_raw"),
         pl.Series("hypothesis", [clean_report(text) if text.strip() else text for text in reports]),
-        *(
-            pl.lit(None, kind).alias(name)
-            for name, kind in PREDICTIONS.items()
-            if name in _NOT_SAID
-        ),
         pl.lit(False).alias("fallback"),
-    )
+    ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_SAID)
     blank = [key for key, text in written.iter_rows() if not _extracted(text, options)]
     for name, ids in (("absent", absent), ("prompt", [*cut]), ("blank", blank)):
         if ids:
             counts[f"{name}_hypotheses"] = f"{len(ids)} ({format_ids(ids)})"
     if unwritten:
         counts["left_out_references"] = len(unwritten)
-    if 2 * (equal := int((cases["report"] == cases["hypothesis"]).sum())) > len(cases):
+    equal = int((cases["report"] == cases["hypothesis"]).sum())
+    if 2 * equal > len(cases):
         counts["equal_hypotheses"] = equal
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
@@ -150,7 +146,8 @@ def pair_reports(
 
 def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:
     """Return the references of the requested split and context, and a name for this selection."""
-    rows, name = file.rows, str(file.path)
+    rows = file.rows
+    name = str(file.path)
     for column, wanted in (("split", options.split), ("context", options.context)):
         if wanted is None or (column, wanted) == ("split", "all"):
             continue
@@ -158,10 +155,12 @@ def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:
             raise DataError(
                 f"{file.path} has no column `{column}`, so {column} {wanted} cannot be selected"
             )
-        rows, name = rows.filter(pl.col(column) == wanted), f"{name}, {column} {wanted}"
+        rows = rows.filter(pl.col(column) == wanted)
+        name = f"{name}, {column} {wanted}"
     if rows.is_empty():
         splits = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
-        raise DataError(f"{name}: no references" + f"; the file's splits: {splits}" * bool(splits))
+        known = f"; the file's splits: {splits}" if splits else ""
+        raise DataError(f"{name}: no references{known}")
     return rows, name
 
 

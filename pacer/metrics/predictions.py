@@ -105,8 +105,16 @@ def _prediction(row: Any, place: str) -> Prediction:
 
 #: Columns of the records that are used; the last three are optional.
 _OF_RECORDS = (
-    *("record_id", "context", "study_id", "subject_id", "report", "report_raw"),
-    *("findings_original", "view", "prior_report", "frontal_report"),
+    "record_id",
+    "context",
+    "study_id",
+    "subject_id",
+    "report",
+    "report_raw",
+    "findings_original",
+    "view",
+    "prior_report",
+    "frontal_report",
 )
 
 
