@@ -1,0 +1,162 @@
+"""The cards by which a metric is judged: texts with planted faults, and texts with other words for
+the same facts.
+
+References are synthetic reports. A text of dose n has n faults of one kind, those of the smaller
+doses among them: by the rules, exactly n findings differ from the reference. Other words change no
+finding. The user's own references get other words alone, because only of synthetic reports it is
+known what they state. Every random choice is a function of the seed and the reference.
+"""
+
+import random
+import re
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.contexts import availability
+from pacer.data.cleaning import raw_sentences
+from pacer.data.findings import FINDINGS
+from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
+from pacer.phantom.wording import WORDING
+from pacer.phantom.world import make_world
+
+FILE, UNCHANGED = "texts.csv", "unchanged"
+COLUMNS = ("id", "patient_id", "reference", "text", "kind", "dose", "change")
+#: A text with its kind, its dose (0: without faults), and what was changed.
+Text = tuple[str, str, int, str]
+#: The id of a reference, its patient, its text, and the texts made of it.
+Reference = tuple[str, str, str, Iterable[Text]]
+#: Kind of fault -> what takes the place of a sentence; of one that exchanges words, ``old new``.
+EXCHANGED = {
+    "side swapped": "left right right left",
+    "severity changed": "mild severe severe mild small large large small moderate severe "
+    "mildly severely severely mildly moderately severely",
+    "course reversed": "increased decreased decreased increased increase decrease decrease "
+    "increase worsening improving improving worsening worsened improved improved worsened worse "
+    "better improvement worsening progressed improved new decreased unchanged increased stable "
+    "decreased persistent new",
+}
+COMPARED, REPEATED, INVENTED = "comparison invented", "sentence repeated", "finding invented"
+FAULTS = {
+    "finding denied": "No {name}.",
+    "finding dropped": "",
+    INVENTED: "The study shows {name}.",
+    **EXCHANGED,
+    COMPARED: "{opening}, {lowered}",
+    REPEATED: "{text} {text}",
+}
+#: The kinds of other words for the same facts.
+WORDS = ("other order", "British spelling", "numbered list", "other report")
+BRITISH = (
+    "edema oedema edematous oedematous visualized visualised tumor tumour center centre "
+    "esophagus oesophagus hemothorax haemothorax hemorrhage haemorrhage caliber calibre gray grey"
+)
+#: Other reports of a study that are tried until one has the same facts.
+_TRIES = 40
+
+
+def exchanged(pairs: str, text: str) -> str:
+    """Replace words by others, in small letters or with a capital."""
+    listed = f"{pairs} {pairs.title()}".split()
+    words = dict(zip(listed[::2], listed[1::2], strict=True))
+    return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda found: words[found[0]], text)
+
+
+def changed(kind: str, text: str, words: dict[str, str]) -> str:
+    """Return a sentence with a fault."""
+    if kind in EXCHANGED:
+        return exchanged(EXCHANGED[kind], text)
+    return FAULTS[kind].format(text=text, lowered=f"{text[0].lower()}{text[1:]}", **words)
+
+
+def facts(text: str) -> list[tuple]:
+    """Return what the rules read in a text of each finding: its state, and its attributes."""
+    anchor, attributes = extract_anchor(text), read_attributes(text)
+    return [(anchor.polarity(name), attributes.get(name)) for name in FINDINGS]
+
+
+def possible_faults(
+    kind: str, report: PhantomReport, draw: random.Random
+) -> Iterator[dict[int, str]]:
+    """Yield the faults of a kind for which a report may have room, each as the new text of the
+    sentences that it changes, by their index; one beyond the last sentence adds a sentence."""
+    texts, names = zip(*report.sentences)
+    places = {name: [at for at, of in enumerate(names) if name in of] for name in FINDINGS}
+    if kind in (COMPARED, REPEATED):
+        places = {text: [at] for at, text in enumerate(texts)}
+    elif kind == INVENTED:
+        stated = {*report.statuses, *report.study.findings, *report.study.resolved}
+        places = {name: [len(texts) + at] for at, name in enumerate(FINDINGS) if name not in stated}
+    for name, of in places.items():
+        words = {"name": name, "opening": draw.choice(WORDING.compared)}
+        yield {at: changed(kind, (*texts, *FINDINGS)[at], words) for at in of}
+
+
+def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[Text]:
+    """Return the texts of one, two and three faults, and of all for which there is room."""
+    before = {at: text for at, (text, _) in enumerate(report.sentences)}
+    possible, edits, texts = list(possible_faults(kind, report, draw)), {}, []
+    for fault in draw.sample(possible, len(possible)):
+        text = " ".join(filter(None, {**before, **edits, **fault}.values()))
+        differ = sum(map(tuple.__ne__, facts(report.text), facts(text)))
+        wanted = 0 if kind in (COMPARED, REPEATED) else len(texts) + 1
+        if text and differ == wanted and edits.keys().isdisjoint(fault):
+            edits |= fault
+            changes = [f"{before.get(at, '')} → {new}" for at, new in edits.items()]
+            texts.append((text, kind, len(texts) + 1, " | ".join(changes)))
+    return texts[:3] + texts[3:][-1:]
+
+
+def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -> Iterator[Text]:
+    """Yield the rewordings of a text that change it and not its facts, and the first of ``others``
+    that does."""
+    sentences = raw_sentences(text)
+    order = " ".join(draw.sample(sentences, len(sentences)))
+    listed = " ".join(f"{number}. {one}" for number, one in enumerate(sentences, 1))
+    tried = ([order], [exchanged(BRITISH, text)], [listed], others)
+    for kind, texts in zip(WORDS, tried, strict=True):
+        right = (other for other in texts if other != text and facts(other) == facts(text))
+        if found := next(right, None):
+            yield found, kind, 0, kind
+
+
+def of_synthetic(seed: int, limit: int) -> Iterator[Reference]:
+    """Yield synthetic reports, each of another patient, with their texts."""
+    for patient in make_world(seed, limit):
+        study = patient.studies[-1]
+        draw = random.Random(f"{seed} {study.study_id}")
+        report = report_of(study, draw.choice(contexts_of(study)))
+        context = report.context
+        others = (write_report(study, context, study.rng(1000 + n)).text for n in range(_TRIES))
+        texts = [*reworded_texts(report.text, draw, others)]
+        for kind in FAULTS:
+            if kind != COMPARED or not availability(context)[1]:
+                texts += faulty_texts(kind, report, draw)
+        yield study.study_id, study.subject_id, report.text, texts
+
+
+def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[Reference]:
+    """Yield the user's references, rows of :class:`~pacer.data.reports.Reports`, with their texts.
+    Sentences in which the rules are in doubt about a finding are left out."""
+    known = reports.drop_nulls("text").unique("text", maintain_order=True).head(limit)
+    for key, patient, text in known.select("id", "subject_id", "text").iter_rows():
+        sentences = raw_sentences(" ".join(text.split()))
+        text = " ".join(one for one in sentences if not is_doubtful(one))
+        yield key, patient or key, text, reworded_texts(text, random.Random(f"{seed} {key}"))
+
+
+def is_doubtful(sentence: str) -> bool:
+    """Whether the rules are in doubt about a finding of a sentence."""
+    return bool(extract_anchor(sentence).doubtful)
+
+
+def make_cards(references: Iterable[Reference]) -> pl.DataFrame:
+    """Return a row for each reference as a text, and for each of its texts."""
+    rows = [
+        (f"{key}/{kind}/{dose}", patient, reference, text, kind, dose, change)
+        for key, patient, reference, texts in references
+        for text, kind, dose, change in ((reference, UNCHANGED, 0, ""), *texts)
+    ]
+    return pl.DataFrame(rows, COLUMNS, orient="row")
