@@ -24,10 +24,6 @@ from pacer.phantom.world import make_world
 
 FILE, UNCHANGED = "texts.csv", "unchanged"
 COLUMNS = ("id", "patient_id", "reference", "text", "kind", "dose", "change")
-#: A text with its kind, its dose (0: without faults), and what was changed.
-Text = tuple[str, str, int, str]
-#: The id of a reference, its patient, its text, and the texts made of it.
-Reference = tuple[str, str, str, Iterable[Text]]
 #: Kind of fault -> what takes the place of a sentence; of one that exchanges words, ``old new``.
 EXCHANGED = {
     "side swapped": "left right right left",
@@ -64,54 +60,44 @@ def exchanged(pairs: str, text: str) -> str:
     return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda found: words[found[0]], text)
 
 
-def changed(kind: str, text: str, words: dict[str, str]) -> str:
-    """Return a sentence with a fault."""
-    if kind in EXCHANGED:
-        return exchanged(EXCHANGED[kind], text)
-    return FAULTS[kind].format(text=text, lowered=f"{text[0].lower()}{text[1:]}", **words)
-
-
 def facts(text: str) -> list[tuple]:
     """Return what the rules read in a text of each finding: its state, and its attributes."""
     anchor, attributes = extract_anchor(text), read_attributes(text)
     return [(anchor.polarity(name), attributes.get(name)) for name in FINDINGS]
 
 
-def possible_faults(
-    kind: str, report: PhantomReport, draw: random.Random
-) -> Iterator[dict[int, str]]:
-    """Yield the faults of a kind for which a report may have room, each as the new text of the
-    sentences that it changes, by their index; one beyond the last sentence adds a sentence."""
-    texts, names = zip(*report.sentences)
-    places = {name: [at for at, of in enumerate(names) if name in of] for name in FINDINGS}
-    if kind in (COMPARED, REPEATED):
-        places = {text: [at] for at, text in enumerate(texts)}
-    elif kind == INVENTED:
+def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[tuple]:
+    """Return the texts of one, two and three faults, and of all for which there is room: text,
+    kind, dose, and what was changed."""
+    sentences, targets = [*report.sentences], [*range(len(report.sentences))]
+    if kind == INVENTED:
         stated = {*report.statuses, *report.study.findings, *report.study.resolved}
-        places = {name: [len(texts) + at] for at, name in enumerate(FINDINGS) if name not in stated}
-    for name, of in places.items():
-        words = {"name": name, "opening": draw.choice(WORDING.compared)}
-        yield {at: changed(kind, (*texts, *FINDINGS)[at], words) for at in of}
-
-
-def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[Text]:
-    """Return the texts of one, two and three faults, and of all for which there is room."""
-    before = {at: text for at, (text, _) in enumerate(report.sentences)}
-    possible, edits, texts = list(possible_faults(kind, report, draw)), {}, []
-    for fault in draw.sample(possible, len(possible)):
-        text = " ".join(filter(None, {**before, **edits, **fault}.values()))
+        unknown = [("", frozenset([name])) for name in FINDINGS if name not in stated]
+        sentences = [(text, frozenset()) for text, _ in report.sentences] + unknown
+    if kind not in (COMPARED, REPEATED):
+        targets = [*FINDINGS]
+    texts, changes = [], []
+    for target in draw.sample(targets, len(targets)):
+        new, templates = [*sentences], iter([FAULTS[kind]])
+        for at, (text, names) in enumerate(sentences):
+            if target in (at, *names):
+                words = {"name": target, "text": text, "opening": draw.choice(WORDING.compared)}
+                other = next(templates, "").format(lowered=f"{text[:1].lower()}{text[1:]}", **words)
+                if kind in EXCHANGED:
+                    other = exchanged(EXCHANGED[kind], text)
+                new[at] = other, frozenset()
+        text = " ".join(sentence for sentence, _ in new if sentence)
         differ = sum(map(tuple.__ne__, facts(report.text), facts(text)))
-        wanted = 0 if kind in (COMPARED, REPEATED) else len(texts) + 1
-        if text and differ == wanted and edits.keys().isdisjoint(fault):
-            edits |= fault
-            changes = [f"{before.get(at, '')} → {new}" for at, new in edits.items()]
+        if text and differ == (0 if kind in (COMPARED, REPEATED) else len(texts) + 1):
+            changes += [f"{a} → {b}" for (a, _), (b, _) in zip(sentences, new) if a != b]
+            sentences = new
             texts.append((text, kind, len(texts) + 1, " | ".join(changes)))
     return texts[:3] + texts[3:][-1:]
 
 
-def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -> Iterator[Text]:
+def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -> Iterator[tuple]:
     """Yield the rewordings of a text that change it and not its facts, and the first of ``others``
-    that does."""
+    that does: text, kind, dose (0), and what was changed."""
     sentences = raw_sentences(text)
     order = " ".join(draw.sample(sentences, len(sentences)))
     listed = " ".join(f"{number}. {one}" for number, one in enumerate(sentences, 1))
@@ -122,8 +108,9 @@ def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -
             yield found, kind, 0, kind
 
 
-def of_synthetic(seed: int, limit: int) -> Iterator[Reference]:
-    """Yield synthetic reports, each of another patient, with their texts."""
+def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
+    """Yield synthetic reports, each of another patient: id, patient, text, and the texts made of
+    it."""
     for patient in make_world(seed, limit):
         study = patient.studies[-1]
         draw = random.Random(f"{seed} {study.study_id}")
@@ -137,23 +124,20 @@ def of_synthetic(seed: int, limit: int) -> Iterator[Reference]:
         yield study.study_id, study.subject_id, report.text, texts
 
 
-def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[Reference]:
-    """Yield the user's references, rows of :class:`~pacer.data.reports.Reports`, with their texts.
-    Sentences in which the rules are in doubt about a finding are left out."""
+def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:
+    """Yield the user's references, rows of :class:`~pacer.data.reports.Reports`: id, patient, text,
+    and the texts made of it. Sentences in which the rules are in doubt about a finding are left
+    out."""
     known = reports.drop_nulls("text").unique("text", maintain_order=True).head(limit)
     for key, patient, text in known.select("id", "subject_id", "text").iter_rows():
         sentences = raw_sentences(" ".join(text.split()))
-        text = " ".join(one for one in sentences if not is_doubtful(one))
+        text = " ".join(one for one in sentences if not extract_anchor(one).doubtful)
         yield key, patient or key, text, reworded_texts(text, random.Random(f"{seed} {key}"))
 
 
-def is_doubtful(sentence: str) -> bool:
-    """Whether the rules are in doubt about a finding of a sentence."""
-    return bool(extract_anchor(sentence).doubtful)
-
-
-def make_cards(references: Iterable[Reference]) -> pl.DataFrame:
-    """Return a row for each reference as a text, and for each of its texts."""
+def make_cards(references: Iterable[tuple]) -> pl.DataFrame:
+    """Return a row for each reference as a text, and for each text made of it, as :data:`COLUMNS`
+    has it."""
     rows = [
         (f"{key}/{kind}/{dose}", patient, reference, text, kind, dose, change)
         for key, patient, reference, texts in references

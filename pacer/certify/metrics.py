@@ -24,44 +24,41 @@ def scores_of(
     lower_is_better: bool = False,
     chexbert: Path | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the scores of the cards by metric, NaN where undefined; higher ones are better.
+    """Return the scores of the cards by metric, of which higher ones are better; NaN: undefined.
 
     Args:
         tables: with the columns ``id`` and ``score``, by the name of the metric.
         names: keys of scores of this package, which score each text as if it were the only one;
             or functions (see :func:`~pacer.metrics.columns.metrics_of`).
-        lower_is_better: of tables and functions.
+        lower_is_better: in the tables, and of the functions; it is known of this package's scores.
         chexbert: folder of the labeller, for scores of labels.
 
     Raises:
-        ConfigError: nothing is named, or a score has no value for one text. DataError: as
+        ConfigError: a name is unknown, or a score has no value for one text. DataError: as
             :func:`~pacer.data.columns.read_columns`, or a function fails.
     """
-    ids = cards["id"].to_list()
-    read = {name: read_columns(path, ids, "id", "score")["score"] for name, path in tables.items()}
-    scores = {name: values.fill_null(np.nan).to_numpy() for name, values in read.items()}
+    ids, scores = cards["id"].to_list(), {}
+    for name, path in tables.items():
+        values = read_columns(path, ids, "id", "score")["score"].fill_null(np.nan).to_numpy()
+        scores[name] = -values if lower_is_better else values
+    if not names:
+        return scores
     functions = metrics_of([name for name in names if name not in SCORE_OF])
-    if names:
-        sides = (dict(zip(ids, cards[side])) for side in ("reference", "text"))
-        calls = {name: called(function) for name, function in functions.items()}
-        without = {"meteor"}.difference(names)
-        cases = score(*sides, chexbert=chexbert, metrics=calls, without=without).cases
-        scores |= {name: by_case(name, cases) for name in names}
-    return {
-        name: -values if lower_is_better and name not in SCORE_OF else values
-        for name, values in scores.items()
-    }
-
-
-def by_case(name: str, cases: pl.DataFrame) -> np.ndarray:
-    """Return a score of each case as if it were the only one; higher is better."""
-    known, rule = score_of(name), CONVENTIONS[DEFAULTS.convention]
-    values = cider_by_case(cases) if name == "cider" else None
-    if known.sums and known.needs in cases.columns and cases[known.needs].count():
-        values = known.sums.score(known.sums.rows(cases, rule), rule)
-    if values is None:
-        raise ConfigError(f"metric {name} has no value for one text, or needs --chexbert")
-    return -values if known.better == "lower" else values
+    calls = {name: called(function) for name, function in functions.items()}
+    sides = (dict(zip(ids, cards[side])) for side in ("reference", "text"))
+    without = {"meteor"}.difference(names)
+    cases = score(*sides, chexbert=chexbert, metrics=calls, without=without).cases
+    rule = CONVENTIONS[DEFAULTS.convention]
+    for name in names:
+        known = score_of(name)
+        values = cider_by_case(cases) if name == "cider" else None
+        if known.sums and cases[known.needs].count():
+            values = known.sums.score(known.sums.rows(cases, rule), rule)
+        if values is None:
+            raise ConfigError(f"metric {name} has no value for one text, or needs --chexbert")
+        is_lower = lower_is_better if name in functions else known.better == "lower"
+        scores[name] = -values if is_lower else values
+    return scores
 
 
 def called(function: Callable[..., Iterable[float]]) -> Function:

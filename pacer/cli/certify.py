@@ -10,7 +10,6 @@ import typer
 
 from pacer.cli import terminal
 from pacer.cli.terminal import print_table, say
-from pacer.core.errors import ConfigError
 from pacer.core.io import write_text
 
 certify = typer.Typer(
@@ -38,7 +37,6 @@ def make(
 ) -> None:
     """Write texts.csv: references, and texts with faults or with other words for the same facts.
     Your metric scores each row: the column text against the column reference."""
-    terminal.check_exists(references)
     from pacer.certify.cards import FILE, make_cards, of_reports, of_synthetic
     from pacer.data.reports import REFERENCE_COLUMNS, reports_of
 
@@ -65,7 +63,7 @@ def score(
         list[str] | None,
         typer.Option(
             help="A score of `pacer score` (exact_f1, bleu4, …), module:function, or an entry "
-            "point in group pacer.scores; repeatable."
+            "point in group pacer.scores; repeatable (default: exact_f1)."
         ),
     ] = None,
     lower_is_better: Annotated[
@@ -79,10 +77,8 @@ def score(
 ) -> None:
     """Print and draw, for each kind of fault, whether metrics see it, are blind to it or reward it,
     and what other words for the same facts cost."""
-    paths, names = terminal.named_paths(scored or ()), list(dict.fromkeys(metric or ()))
-    if not paths and not names:
-        raise ConfigError("name at least one metric: a table with id and score, or --metric")
-    terminal.check_exists(cards, chexbert, *paths.values())
+    paths = terminal.named_paths(scored or ())
+    names = metric or ([] if paths else ["exact_f1"])
     from pacer.certify.cards import COLUMNS, FILE
     from pacer.certify.metrics import scores_of
     from pacer.certify.verdicts import NOTES, chart, judge, tables
@@ -99,9 +95,8 @@ def score(
     write_text(out / "certificate.svg", chart(judged))
     if as_json:
         print(text)
-        return
-    for table in printed:
-        print_table(table)
-        say()
-    for line in (*NOTES, f"written to {out}"):
-        say(line)
+    else:
+        for table in printed:
+            print_table(table)
+            say()
+        say(f"{NOTES}\nwritten to {out}")

@@ -93,17 +93,12 @@ def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
     return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
-def meteor_columns(cases: pl.DataFrame) -> list[pl.Series]:
-    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis``, and its counts,
-    ``meteor_statistics``. Raises a :class:`~pacer.metrics.nlg.MeteorError`."""
-    with meteor_beside(cases) as finish:
-        return finish()
-
-
 @contextmanager
 def meteor_beside(cases: pl.DataFrame) -> Generator[Callable[[], list[pl.Series]]]:
-    """Run METEOR beside the block, and yield a function that waits for it and returns the columns
-    of :func:`meteor_columns`. The program never outlives the block."""
+    """Run METEOR beside the block, and yield a function that waits for it and returns the
+    ``meteor`` of the rows of ``reference`` and ``hypothesis``, and its counts,
+    ``meteor_statistics``; it raises a :class:`~pacer.metrics.nlg.MeteorError`. The program never
+    outlives the block."""
     with meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list()) as finish:
 
         def columns() -> list[pl.Series]:

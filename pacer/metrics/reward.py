@@ -1,6 +1,6 @@
 """A reward for reinforcement learning: ``exact_f1`` of one report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ NOTHING_AFFIRMED = 1.0
 
 
 def reward(
-    completions: Sequence[str | Sequence[Mapping[str, Any]]], references: Sequence[str], **_: Any
+    completions: Sequence[str | Sequence[dict]], references: Sequence[str], **_: Any
 ) -> list[float]:
     """Return the reward of each completion, from 0 to 1, as TRL's trainers call it: with the
     completions and the columns of the data set by their names.
@@ -36,5 +36,5 @@ def reward(
     )
     return [
         float((2 * hit / total if total else NOTHING_AFFIRMED) * (text.strip() != ""))
-        for text, hit, total in zip(texts, hits, stated + wanted, strict=True)
+        for text, hit, total, _ in zip(texts, hits, stated + wanted, references, strict=True)
     ]

@@ -20,6 +20,7 @@ from pacer.core.io import read_json
 from pacer.metrics.annotate import read_pairs
 from pacer.metrics.cases import contexts_of
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
+from pacer.metrics.nlg import meteor_beside
 from pacer.metrics.options import Scoring
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.score import score_cases
@@ -100,6 +101,12 @@ def random_texts(seed: int, count: int = 40, least: int = 0) -> list[str]:
     """Texts of ``least`` to 25 words."""
     draw = random.Random(seed)
     return [" ".join(draw.choices(TALK, k=draw.randint(least, 25))) for _ in range(count)]
+
+
+def meteor_columns(cases: pl.DataFrame) -> list[pl.Series]:
+    """METEOR of each row, and its counts."""
+    with meteor_beside(cases) as finish:
+        return finish()
 
 
 @pytest.fixture

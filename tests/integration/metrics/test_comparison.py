@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.nlg import meteor, meteor_columns, meteor_statistics, with_overlap
+from pacer.metrics.nlg import meteor, meteor_statistics, with_overlap
 from pacer.metrics.statistics.comparison import (
     Comparison,
     Comparisons,
@@ -24,7 +24,7 @@ from pacer.metrics.statistics.comparison import (
 from pacer.metrics.statistics.halves import Difference, holm
 from pacer.metrics.statistics.intervals import label_intervals, score_intervals, units_of
 from tests.support.cases import listed_cases
-from tests.support.metrics import TALK
+from tests.support.metrics import TALK, meteor_columns
 
 
 def made_cases(seed: int, quality: float) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """Verdicts on metrics whose behaviour is known, and what a user gives."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pacer.certify.cards import COMPARED, FAULTS, REPEATED, WORDS, facts, make_c
 from pacer.certify.metrics import scores_of
 from pacer.certify.verdicts import MEASURES, Judged, chart, judge, tables, verdict
 from pacer.core.errors import ConfigError, DataError
+from pacer.metrics.scores import SCORE_OF
 from pacer.metrics.statistics.halves import Interval
 
 OF_FINDINGS = [kind for kind in FAULTS if kind not in (COMPARED, REPEATED)]
@@ -24,7 +26,7 @@ def cards() -> pl.DataFrame:
 
 def judged(cards: pl.DataFrame, scores: Sequence[float]) -> tuple[Judged, dict[str, str]]:
     found = judge(cards, np.array(scores, dtype=float))
-    return found, {kind: verdict(found[kind]["below"], found[kind]["cost"]) for kind in FAULTS}
+    return found, {kind: found[kind]["verdict"] for kind in FAULTS if kind in found}
 
 
 def wrong_facts(cards: pl.DataFrame) -> list[float]:
@@ -119,7 +121,8 @@ def test_few_patients_have_no_verdict(cards: pl.DataFrame) -> None:
     ],
 )
 def test_verdicts(below: tuple, cost: tuple, expected: str) -> None:
-    assert verdict(Interval(0.5, *below), Interval(0.0, *cost)) == expected
+    assert verdict(Interval(0.0, *cost), Interval(0.5, *below)) == expected
+    assert verdict(Interval(0.0, *cost)) == ""
 
 
 def test_undefined_scores_do_not_count(cards: pl.DataFrame) -> None:
@@ -163,7 +166,8 @@ def test_tables_are_read_by_id(tmp_path: Path, cards: pl.DataFrame, name: str) -
     table.sample(fraction=1, shuffle=True, seed=0).write_csv(tmp_path / "mine.csv")
     read = scores_of(cards, {"mine": tmp_path / "mine.csv"}, [])["mine"]
     np.testing.assert_allclose(read, expected)
-    np.testing.assert_allclose(scores_of(cards, {"m": tmp_path / "mine.csv"}, [], True)["m"], -read)
+    lower = scores_of(cards, {"m": tmp_path / "mine.csv"}, [], lower_is_better=True)["m"]
+    np.testing.assert_allclose(lower, -read)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +191,15 @@ def test_a_table_without_some_ids_is_refused(tmp_path: Path, cards: pl.DataFrame
     cards.select("id", score=1.0).head(5).write_csv(tmp_path / "mine.csv")
     with pytest.raises(DataError, match="do not match; missing in"):
         scores_of(cards, {"mine": tmp_path / "mine.csv"}, [])
+
+
+def test_every_score_of_this_package_has_values_or_a_reason(cards: pl.DataFrame) -> None:
+    few, known = cards.head(6), []
+    for key in SCORE_OF:
+        if key != "meteor":
+            with contextlib.suppress(ConfigError):
+                known += scores_of(few, {}, [key])
+    assert {"bleu1", "rougeL", "exact_f1", "attributes_side", "side_switch_rate"} <= {*known}
 
 
 @pytest.mark.parametrize("name", ["f1", "meteor_x", "n", "nowhere:f", "pacer:nothing"])

@@ -1,10 +1,11 @@
 """The reward for reinforcement learning: exact F1 of one report, by TRL's convention."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 import pacer
-from pacer.certify.metrics import by_case
+from pacer.certify.metrics import scores_of
 from pacer.phantom.language import sample_texts
 
 TEXTS = [report.text for report in sample_texts(11, 60)]
@@ -15,7 +16,9 @@ def test_the_reward_is_exact_f1_of_each_report() -> None:
     references, texts = map(list, zip(*pairs))
     rewards = pacer.reward(completions=texts, references=references, prompts=[""])
     assert all(type(one) is float for one in rewards)
-    exact = by_case("exact_f1", pacer.score(references, texts, without=["meteor"]).cases)
+    ids = list(map(str, range(len(texts))))
+    cards = pl.DataFrame({"id": ids, "reference": references, "text": texts})
+    exact = scores_of(cards, {}, ["exact_f1"])["exact_f1"]
     assert rewards == [1.0 if np.isnan(one) else pytest.approx(one) for one in exact]
     assert {0.0, 1.0} < {*rewards}
 
