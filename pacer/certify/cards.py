@@ -55,8 +55,8 @@ _TRIES = 40
 
 def exchanged(pairs: str, text: str) -> str:
     """Replace words by others, in small letters or with a capital."""
-    listed = f"{pairs} {pairs.title()}".split()
-    words = dict(zip(listed[::2], listed[1::2], strict=True))
+    each = iter(f"{pairs} {pairs.title()}".split())
+    words = dict(zip(each, each))  # two at a time
     return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda found: words[found[0]], text)
 
 
@@ -69,26 +69,30 @@ def facts(text: str) -> list[tuple]:
 def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[tuple]:
     """Return the texts of one, two and three faults, and of all for which there is room: text,
     kind, dose, and what was changed."""
-    sentences, targets = [*report.sentences], [*range(len(report.sentences))]
+    sentences, of_findings = [*report.sentences], kind not in (COMPARED, REPEATED)
+    targets = [*FINDINGS] if of_findings else [*range(len(sentences))]
     if kind == INVENTED:
         stated = {*report.statuses, *report.study.findings, *report.study.resolved}
         unknown = [("", frozenset([name])) for name in FINDINGS if name not in stated]
-        sentences = [(text, frozenset()) for text, _ in report.sentences] + unknown
-    if kind not in (COMPARED, REPEATED):
-        targets = [*FINDINGS]
+        sentences = [(text, frozenset()) for text, _ in sentences] + unknown
     texts, changes = [], []
     for target in draw.sample(targets, len(targets)):
         new, templates = [*sentences], iter([FAULTS[kind]])
         for at, (text, names) in enumerate(sentences):
             if target in (at, *names):
-                words = {"name": target, "text": text, "opening": draw.choice(WORDING.compared)}
-                other = next(templates, "").format(lowered=f"{text[:1].lower()}{text[1:]}", **words)
+                # a finding that is denied or dropped is not mentioned again
+                changed = next(templates, "").format(
+                    name=target,
+                    text=text,
+                    opening=draw.choice(WORDING.compared),
+                    lowered=f"{text[:1].lower()}{text[1:]}",
+                )
                 if kind in EXCHANGED:
-                    other = exchanged(EXCHANGED[kind], text)
-                new[at] = other, frozenset()
+                    changed = exchanged(EXCHANGED[kind], text)
+                new[at] = changed, frozenset()
         text = " ".join(sentence for sentence, _ in new if sentence)
         differ = sum(map(tuple.__ne__, facts(report.text), facts(text)))
-        if text and differ == (0 if kind in (COMPARED, REPEATED) else len(texts) + 1):
+        if text and differ == (len(texts) + 1 if of_findings else 0):
             changes += [f"{a} → {b}" for (a, _), (b, _) in zip(sentences, new) if a != b]
             sentences = new
             texts.append((text, kind, len(texts) + 1, " | ".join(changes)))
@@ -132,7 +136,8 @@ def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:
     for key, patient, text in known.select("id", "subject_id", "text").iter_rows():
         sentences = raw_sentences(" ".join(text.split()))
         text = " ".join(one for one in sentences if not extract_anchor(one).doubtful)
-        yield key, patient or key, text, reworded_texts(text, random.Random(f"{seed} {key}"))
+        if text:
+            yield key, patient or key, text, reworded_texts(text, random.Random(f"{seed} {key}"))
 
 
 def make_cards(references: Iterable[tuple]) -> pl.DataFrame:

@@ -37,15 +37,16 @@ def scores_of(
         ConfigError: a name is unknown, or a score has no value for one text. DataError: as
             :func:`~pacer.data.columns.read_columns`, or a function fails.
     """
-    ids, scores = cards["id"].to_list(), {}
+    scores = {}
     for name, path in tables.items():
-        values = read_columns(path, ids, "id", "score")["score"].fill_null(np.nan).to_numpy()
+        read = read_columns(path, cards["id"].to_list(), "id", "score")
+        values = read["score"].fill_null(np.nan).to_numpy()
         scores[name] = -values if lower_is_better else values
     if not names:
         return scores
     functions = metrics_of([name for name in names if name not in SCORE_OF])
     calls = {name: called(function) for name, function in functions.items()}
-    sides = (dict(zip(ids, cards[side])) for side in ("reference", "text"))
+    sides = (cards[side].to_list() for side in ("reference", "text"))
     without = {"meteor"}.difference(names)
     cases = score(*sides, chexbert=chexbert, metrics=calls, without=without).cases
     rule = CONVENTIONS[DEFAULTS.convention]

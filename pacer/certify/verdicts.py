@@ -79,10 +79,11 @@ def verdict(cost: Interval, below: Interval | None = None, **_: Interval) -> str
     intervals."""
     if below is None or below.low is None:
         return ""
-    falls, rises = (cost.low or 0) > 0, (cost.high or 0) < 0
+    falls = (cost.low or 0) > 0
     if falls and below.low > 0.5:
         return "sees"
-    return "rewards" if rises or (falls and (below.high or 0) < 0.5) else "blind"
+    is_above = falls and (below.high or 0) < 0.5
+    return "rewards" if is_above or (cost.high or 0) < 0 else "blind"
 
 
 def tables(judged: Mapping[str, Judged]) -> list[Table]:

@@ -71,9 +71,9 @@ def score(
     ] = False,
     chexbert: Annotated[Path | None, typer.Option(help="CheXbert folder, for f1.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
-    out: Annotated[
-        Path, typer.Option(help="Folder for certificate.json, table.md and certificate.svg.")
-    ] = Path("certificate"),
+    out: Annotated[Path, typer.Option(help="Folder for table.md and certificate.svg.")] = Path(
+        "certificate"
+    ),
 ) -> None:
     """Print and draw, for each kind of fault, whether metrics see it, are blind to it or reward it,
     and what other words for the same facts cost."""
@@ -89,12 +89,10 @@ def score(
     scores = scores_of(texts, paths, names, lower_is_better, chexbert)
     judged = {name: judge(texts, values) for name, values in scores.items()}
     printed = tables(judged)
-    text = json.dumps(judged, default=asdict, indent=2)
-    write_text(out / "certificate.json", text)
     write_text(out / "table.md", "\n".join(table.markdown() for table in printed))
     write_text(out / "certificate.svg", chart(judged))
     if as_json:
-        print(text)
+        print(json.dumps(judged, default=asdict, indent=2))
     else:
         for table in printed:
             print_table(table)
