@@ -20,24 +20,27 @@ from pacer.metrics.statistics.intervals import score_intervals
 from pacer.reporting.charts import interval_chart
 
 #: What is measured of a kind of text, with the title of its table: the share of pairs in which the
-#: text with one fault scores below a reworded one, ties as halves; the mean fall of the score from
-#: the unchanged text to the one with a fault or with other words; the mean change of the score with
-#: each fault more; the cost of other words in units of the mean cost of one fault.
+#: text with one fault scores below a reworded one, and of references in which it scores below the
+#: unchanged text, ties as halves; the mean fall of the score from the unchanged text to the one
+#: with a fault or with other words; the mean change of the score with each fault more; the cost of
+#: other words in units of the mean cost of one fault.
 MEASURES = {
     "below": "Verdict, share of pairs",
+    "lowered": "Share lowered by one fault",
     "cost": "Cost of one text",
     "by dose": "Change with each fault",
     "in faults": "Cost in faults",
 }
 #: How to read the tables.
 NOTES = """\
-Share of pairs: a text with one fault scores below the same facts in other words (ties are halves;
-0.5 is chance). Cost: score of the unchanged text minus that of the text with one fault, or with
-other words; in faults: in units of the mean cost of one fault. Change with each fault: over
-references with room for three. In brackets: 95 % intervals over patients.
-sees: the cost of a fault is above 0, and the share above 0.5 (the whole intervals). rewards: the
-cost is below 0; or it is above 0 and the share below 0.5, so that other words for the same facts
-cost more. blind: neither is shown."""
+Share of pairs: a text with one fault scores below the same facts in other words. Share lowered: it
+scores below the unchanged text. Ties are halves; 0.5 is chance. Cost: score of the unchanged text
+minus that of the text with one fault, or with other words; in faults: in units of the mean cost of
+one fault. Change with each fault: over references with room for three. In brackets: 95 % intervals
+over patients.
+sees: both shares are above 0.5 (the whole intervals). rewards: a fault raises the score (share
+lowered below 0.5); or it lowers the score, but other words for the same facts lower it more (share
+of pairs below 0.5). blind: neither is shown."""
 #: What a metric makes of each kind of text: the ``verdict``, and those of :data:`MEASURES` that it
 #: has, each an Interval.
 Judged = Mapping[str, Mapping[str, Any]]
@@ -58,11 +61,12 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     for kind in WORDS:
         values[f"cost {kind}"] = unchanged - pl.col(f"{kind} 0")
         values[f"in faults {kind}"] = values[f"cost {kind}"] / pl.when(fault > 0).then(fault)
-    # scores that are equal to nine decimals are equal: rounding errors must not decide
     for kind in FAULTS:
         one, two, three = (pl.col(f"{kind} {dose}") for dose in (1, 2, 3))
-        above = ((pl.col(f"{other} 0") - one).round(9).sign() for other in WORDS)
-        values[f"below {kind}"] = pl.mean_horizontal(*above) / 2 + 0.5
+        # scores that are equal to nine decimals are equal: rounding errors must not decide
+        above = [(pl.col(f"{of} 0") - one).round(9).sign() / 2 + 0.5 for of in (UNCHANGED, *WORDS)]
+        values[f"lowered {kind}"] = above[0]
+        values[f"below {kind}"] = pl.mean_horizontal(*above[1:])
         values[f"by dose {kind}"] = 0.3 * (three - unchanged) + 0.1 * (two - one)
     cases = texts.select(**values, subject_id="patient_id", context=pl.lit(UNKNOWN))
     found = score_intervals(cases, DEFAULTS.convention, columns=[*values]).scores[UNKNOWN]
@@ -70,20 +74,20 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     for kind in kinds[1:]:
         if kind in cards["kind"]:
             known = {of: found[f"{of} {kind}"] for of in MEASURES if f"{of} {kind}" in found}
-            judged[kind] = {"verdict": verdict(**known), **known}
+            judged[kind] = {"verdict": verdict(known), **known}
     return judged
 
 
-def verdict(cost: Interval, below: Interval | None = None, **_: Interval) -> str:
-    """Return what the intervals of a kind of fault show; empty for other words, and without
+def verdict(known: Mapping[str, Interval]) -> str:
+    """Return what both shares of a kind of fault show; empty for other words, and without
     intervals."""
-    if below is None or below.low is None:
+    if "below" not in known or known["below"].low is None:
         return ""
-    falls = (cost.low or 0) > 0
-    if falls and below.low > 0.5:
+    shares = known["lowered"], known["below"]
+    falls, is_below = (((one.low or 0) > 0.5) - ((one.high or 1) < 0.5) for one in shares)
+    if falls > 0 and is_below > 0:
         return "sees"
-    is_above = falls and (below.high or 0) < 0.5
-    return "rewards" if is_above or (cost.high or 0) < 0 else "blind"
+    return "rewards" if falls < 0 or is_below < 0 < falls else "blind"
 
 
 def tables(judged: Mapping[str, Judged]) -> list[Table]:

@@ -49,12 +49,10 @@ def read_columns(
     names = [name for name in read.columns if not is_index(name)]
     if len(set(names)) < len(names):
         raise DataError(f"{path} has duplicate column names")
-    if missing := {key, only or key}.difference(names):
-        ids_are = " with the ids of the scored records" if key in missing else ""
-        raise DataError(
-            f"{path} needs a column {key if ids_are else only}{ids_are}; it has "
-            f"{shown_columns(names)}"
-        )
+    for name, what in ((key, " with the ids of the scored records"), (only or key, "")):
+        if name not in names:
+            shown = shown_columns(names)
+            raise DataError(f"{path} needs a column {name}{what}; it has {shown}")
     names = [key, only] if only else names
     table = pl.DataFrame([_series(name, read.values(name)) for name in names])
     table = table.rename({key: _ID}).with_columns(pl.col(_ID).cast(pl.String))

@@ -1,7 +1,6 @@
 """A reward for reinforcement learning: ``exact_f1`` of one report."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,7 @@ NOTHING_AFFIRMED = 1.0
 
 
 def reward(
-    completions: Sequence[str | Sequence[dict]], references: Sequence[str], **_: Any
+    completions: Sequence[str | Sequence[dict]], references: Sequence[str], **_: object
 ) -> list[float]:
     """Return the reward of each completion, from 0 to 1, as TRL's trainers call it: with the
     completions and the columns of the data set by their names.

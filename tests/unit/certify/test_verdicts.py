@@ -38,7 +38,7 @@ def test_a_perfect_metric_sees_what_the_rules_read(cards: pl.DataFrame) -> None:
     found, verdicts = judged(cards, [-count for count in wrong_facts(cards)])
     assert [kind for kind in FAULTS if verdicts[kind] == "sees"] == OF_FINDINGS
     for kind in OF_FINDINGS:
-        assert found[kind]["below"].value == 1
+        assert found[kind]["below"].value == found[kind]["lowered"].value == 1
         assert found[kind]["cost"].value == 1
         assert found[kind]["by dose"].value == pytest.approx(-1)
     assert all(found[kind]["cost"].value == found[kind]["in faults"].value == 0 for kind in WORDS)
@@ -47,7 +47,7 @@ def test_a_perfect_metric_sees_what_the_rules_read(cards: pl.DataFrame) -> None:
 def test_a_constant_is_blind(cards: pl.DataFrame) -> None:
     found, verdicts = judged(cards, [0.3] * len(cards))
     assert {*verdicts.values()} == {"blind"}
-    assert {found[kind]["below"].value for kind in FAULTS} == {0.5}
+    assert {found[kind][of].value for kind in FAULTS for of in ("below", "lowered")} == {0.5}
     assert found["other order"]["in faults"].value is None
 
 
@@ -109,20 +109,21 @@ def test_few_patients_have_no_verdict(cards: pl.DataFrame) -> None:
 
 
 @pytest.mark.parametrize(
-    ("below", "cost", "expected"),
+    ("below", "lowered", "expected"),
     [
-        ((0.6, 0.9), (0.1, 0.2), "sees"),
-        ((0.4, 0.9), (0.1, 0.2), "blind"),
-        ((0.6, 0.9), (-0.1, 0.2), "blind"),
-        ((0.1, 0.3), (-0.1, 0.2), "blind"),
-        ((0.1, 0.3), (0.1, 0.2), "rewards"),
-        ((0.6, 0.9), (-0.3, -0.2), "rewards"),
-        ((None, None), (0.1, 0.2), ""),
+        ((0.6, 0.9), (0.7, 0.8), "sees"),
+        ((0.4, 0.9), (0.7, 0.8), "blind"),
+        ((0.6, 0.9), (0.4, 0.6), "blind"),
+        ((0.1, 0.3), (0.4, 0.6), "blind"),
+        ((0.1, 0.3), (0.7, 0.8), "rewards"),
+        ((0.6, 0.9), (0.1, 0.2), "rewards"),
+        ((None, None), (0.7, 0.8), ""),
     ],
 )
-def test_verdicts(below: tuple, cost: tuple, expected: str) -> None:
-    assert verdict(Interval(0.0, *cost), Interval(0.5, *below)) == expected
-    assert verdict(Interval(0.0, *cost)) == ""
+def test_verdicts(below: tuple, lowered: tuple, expected: str) -> None:
+    shares = {"below": Interval(0.5, *below), "lowered": Interval(0.5, *lowered)}
+    assert verdict(shares) == expected
+    assert verdict({"cost": Interval(1.0, 0.9, 1.1)}) == ""
 
 
 def test_undefined_scores_do_not_count(cards: pl.DataFrame) -> None:
@@ -139,7 +140,7 @@ def test_tables_have_the_metrics_side_by_side(cards: pl.DataFrame) -> None:
     assert [table.columns for table in shown] == [(title, *found) for title in MEASURES.values()]
     assert [row[0] for row in shown[0].rows] == [*FAULTS]
     assert shown[0].rows[0][1].startswith("blind 0.500 (")
-    assert [row[0] for row in shown[3].rows] == [*WORDS]
+    assert [row[0] for row in shown[-1].rows] == [*WORDS]
     drawn = chart(found)
     assert drawn.startswith("<?xml") and all(kind in drawn for kind in FAULTS)
 
