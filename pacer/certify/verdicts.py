@@ -119,4 +119,4 @@ def chart(judged: Mapping[str, Judged]) -> str:
         for name, of in judged.items()
     }
     label = "share of texts with one fault that score below other words for the same facts"
-    return interval_chart([*FAULTS], points, label, 2.5 + 1.5 * len(points), line=0.5)
+    return interval_chart([*FAULTS], points, label, 2.0 + len(points), line=0.5)
