@@ -49,8 +49,6 @@ BRITISH = (
     "edema oedema edematous oedematous visualized visualised tumor tumour center centre "
     "esophagus oesophagus hemothorax haemothorax hemorrhage haemorrhage caliber calibre gray grey"
 )
-#: Other reports of a study that are tried until one has the same facts.
-_TRIES = 40
 
 
 def exchanged(pairs: str, text: str) -> str:
@@ -70,9 +68,9 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
     """Return the texts of one, two and three faults, and of all for which there is room: text,
     kind, dose, and what was changed."""
     sentences, of_findings = [*report.sentences], kind not in (COMPARED, REPEATED)
-    targets = [*FINDINGS] if of_findings else [*range(len(sentences))]
+    targets = FINDINGS if of_findings else range(len(sentences))
     if kind == INVENTED:
-        stated = {*report.statuses, *report.study.findings, *report.study.resolved}
+        stated = {*report.statuses, *report.study.findings}
         unknown = [("", frozenset([name])) for name in FINDINGS if name not in stated]
         sentences = [(text, frozenset()) for text, _ in sentences] + unknown
     texts, changes = [], []
@@ -120,7 +118,8 @@ def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
         draw = random.Random(f"{seed} {study.study_id}")
         report = report_of(study, draw.choice(contexts_of(study)))
         context = report.context
-        others = (write_report(study, context, study.rng(1000 + n)).text for n in range(_TRIES))
+        # forty other reports are tried until one has the same facts
+        others = (write_report(study, context, study.rng(1000 + n)).text for n in range(40))
         texts = [*reworded_texts(report.text, draw, others)]
         for kind in FAULTS:
             if kind != COMPARED or not availability(context)[1]:
@@ -132,8 +131,8 @@ def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:
     """Yield the user's references, rows of :class:`~pacer.data.reports.Reports`: id, patient, text,
     and the texts made of it. Sentences in which the rules are in doubt about a finding are left
     out."""
-    known = reports.drop_nulls("text").unique("text", maintain_order=True).head(limit)
-    for key, patient, text in known.select("id", "subject_id", "text").iter_rows():
+    known = reports.select("id", "subject_id", "text").drop_nulls("text")
+    for key, patient, text in known.unique("text", maintain_order=True).head(limit).iter_rows():
         sentences = raw_sentences(" ".join(text.split()))
         text = " ".join(one for one in sentences if not extract_anchor(one).doubtful)
         if text:

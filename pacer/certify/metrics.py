@@ -40,15 +40,15 @@ def scores_of(
     scores = {}
     for name, path in tables.items():
         read = read_columns(path, cards["id"].to_list(), "id", "score")
-        values = read["score"].fill_null(np.nan).to_numpy()
+        values = read["score"].to_numpy()
         scores[name] = -values if lower_is_better else values
     if not names:
         return scores
-    functions = metrics_of([name for name in names if name not in SCORE_OF])
-    calls = {name: called(function) for name, function in functions.items()}
-    sides = (cards[side].to_list() for side in ("reference", "text"))
+    named = metrics_of(sorted({*names} - SCORE_OF.keys()))
+    functions = {name: called(function) for name, function in named.items()}
     without = {"meteor"}.difference(names)
-    cases = score(*sides, chexbert=chexbert, metrics=calls, without=without).cases
+    texts = cards["reference"], cards["text"]
+    cases = score(*texts, chexbert=chexbert, metrics=functions, without=without).cases
     rule = CONVENTIONS[DEFAULTS.convention]
     for name in names:
         known = score_of(name)

@@ -81,9 +81,10 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
 def verdict(known: Mapping[str, Interval]) -> str:
     """Return what both shares of a kind of fault show; empty for other words, and without
     intervals."""
-    if "below" not in known or known["below"].low is None:
+    below = known.get("below")
+    if below is None or below.low is None:
         return ""
-    shares = known["lowered"], known["below"]
+    shares = known["lowered"], below
     falls, is_below = (((one.low or 0) > 0.5) - ((one.high or 1) < 0.5) for one in shares)
     if falls > 0 and is_below > 0:
         return "sees"
@@ -115,7 +116,7 @@ def chart(judged: Mapping[str, Judged]) -> str:
     """Draw the share of pairs in which a text with one fault scores below a reworded one, with its
     interval, a colour for each metric."""
     points = {
-        name: {kind: known["below"] for kind, known in of.items() if "below" in known}
+        name: {kind: of[kind]["below"] for kind in FAULTS if kind in of}
         for name, of in judged.items()
     }
     label = "share of texts with one fault that score below other words for the same facts"

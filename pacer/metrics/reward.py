@@ -28,12 +28,12 @@ def reward(
     """
     texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
     rows = compared(read_findings(references), read_findings(texts))
-    affirmed = (pl.col(f"{side}_state") == "positive" for side in ("report", "reference"))
-    hits, stated, wanted = (
+    stated, wanted = pl.col("report_state") == "positive", pl.col("reference_state") == "positive"
+    hits, given, expected = (
         np.bincount(rows.filter(chosen)["row"], minlength=len(texts))
-        for chosen in (IS_EXACT, *affirmed)
+        for chosen in (IS_EXACT, stated, wanted)
     )
     return [
-        float((2 * hit / total if total else NOTHING_AFFIRMED) * (text.strip() != ""))
-        for text, hit, total, _ in zip(texts, hits, stated + wanted, references, strict=True)
+        float((2 * hit / total if total else NOTHING_AFFIRMED) * bool(text.strip()))
+        for text, hit, total, _ in zip(texts, hits, given + expected, references, strict=True)
     ]
