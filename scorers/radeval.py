@@ -57,7 +57,7 @@ def main() -> None:
             "(data/corpus/records.parquet)"
         )
     if given.cases.suffix == ".csv":
-        texts = pl.read_csv(given.cases, infer_schema=False)
+        texts = pl.read_csv(given.cases, infer_schema=False, glob=False)
         cases = texts.select("reference", record_id="id", hypothesis="text")
     else:
         names = ["record_id", "reference", "hypothesis"]
