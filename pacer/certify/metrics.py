@@ -47,8 +47,13 @@ def scores_of(
     named = metrics_of(sorted({*names} - SCORE_OF.keys()))
     functions = {name: called(function) for name, function in named.items()}
     without = {"meteor"}.difference(names)
-    texts = cards["reference"], cards["text"]
-    cases = score(*texts, chexbert=chexbert, metrics=functions, without=without).cases
+    cases = score(
+        cards["reference"],
+        cards["text"],
+        chexbert=chexbert,
+        metrics=functions,
+        without=without,
+    ).cases
     rule = CONVENTIONS[DEFAULTS.convention]
     for name in names:
         known = score_of(name)
