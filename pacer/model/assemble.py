@@ -21,7 +21,7 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
-from pacer.model.refine import DepthRouter
+from pacer.model.refine import router_class
 
 FROZEN = ("vision", "language", "text")
 
@@ -79,8 +79,9 @@ def from_modules(
             f"interface.num_heads ({heads}) must divide the width of the vision encoder "
             f"({d_vision})"
         )
-    router = DepthRouter(
-        len(specification.features.depths), d_vision, **specification.refine.model_dump()
+    refine = specification.refine
+    router = router_class(refine.variant)(
+        len(specification.features.depths), d_vision, **refine.model_dump(exclude={"variant"})
     )
     interface = SourceInterface(d_vision, d_text, d_model, **specification.interface.model_dump())
     calibrator = None
