@@ -202,17 +202,14 @@ class _Run:
         """Yield this process's shares of the micro-batches from update ``first`` to the last."""
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
 
-        def make(item: tuple[MicroBatch, float]) -> Part:
-            micro, rho = item
-            batch = self.examples.drawn(
-                micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q
-            )
+        def make(micro: MicroBatch) -> Part:
+            batch = self.examples.training_batch(micro, self.phase.losses.lambda_q)
             return micro.rows, batch.ready_for(self.accelerator.device)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         shares = (
-            (MicroBatch(micro.rows[rank::ranks], micro.visits[rank::ranks]), rho)
-            for micro, rho in islice(self.sampler.from_update(first), left)
+            MicroBatch(micro.rows[rank::ranks], micro.commits[rank::ranks])
+            for micro in islice(self.sampler.from_update(first), left)
         )
         return prefetch(make, shares, self.phase.train.workers)
 

@@ -1,6 +1,8 @@
 """The validation loss: the trajectory objective of a whole context, whatever the batches and
 processes."""
 
+import math
+
 import numpy as np
 import torch
 from accelerate import Accelerator
@@ -33,8 +35,9 @@ def validate(
     }
     batches: list[tuple[int, np.ndarray]] = []
     for place, rows in enumerate(contexts.values()):
-        by_length = rows[np.argsort(examples.lengths(rows)[:, int(commit)], kind="stable")]
-        size = -(-phase.schedule.batch_size // accelerator.num_processes)
+        lengths = examples.lengths(rows, np.full(len(rows), commit))
+        by_length = rows[np.argsort(lengths, kind="stable")]
+        size = math.ceil(phase.schedule.batch_size / accelerator.num_processes)
         batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
     mine = batches[accelerator.process_index :: accelerator.num_processes]
     supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
