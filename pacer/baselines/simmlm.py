@@ -196,9 +196,8 @@ class ResidualExperts(nn.Module):
     def mixture(self, tokens: Tensor, availability: Tensor) -> Tensor:
         """Return w [B, 3] for source tokens [B, 3, Q, d] (zeros if absent) and availability [B, 2]
         bool."""
-        observed = F.pad(
-            availability, (1, 0), value=True
-        )  # [B, 3]: the frontal is always available
+        # [B, 3]: the frontal is always available
+        observed = F.pad(availability, (1, 0), value=True)
         means = torch.where(observed.unsqueeze(-1), tokens.mean(2), 0)
         logits = self.gate_out(F.gelu(self.gate_in(self.gate_norm(means.flatten(1)))))
         return logits.float().masked_fill(~observed, -torch.inf).softmax(-1)
@@ -221,7 +220,8 @@ class SimMLM(Adapted):
     """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion. At first it computes
     as the parent."""
 
-    name, settings_type = "simmlm", SimMLMSettings
+    name = "simmlm"
+    settings_type = SimMLMSettings
     only_in: ClassVar = {
         f"added.{part}.{source}.": WITH_SOURCE[source]
         for part in ("norms", "down", "up")
@@ -266,7 +266,8 @@ def paired_objective(
         settings: ``alpha``, and ``batch_size``, which is twice the number of pairs in a micro-batch
             of all processes. named: as for :func:`~pacer.training.losses.objective`.
     """
-    result, sample = objective(model, batch, losses, **named), batch.at // batch.ids.shape[1]
+    result = objective(model, batch, losses, **named)
+    sample = batch.at // batch.ids.shape[1]
     nothing = result.nll.new_zeros(len(batch.ids))
     weight = nothing.index_add(0, sample, batch.ranked)
     per_sample = nothing.index_add(0, sample, batch.ranked * result.nll) / weight.clamp(min=EPSILON)

@@ -69,21 +69,22 @@ class BeamSearch:
             raise BackboneError(
                 f"beam search does not support {unknown}; set decode.engine: generate"
             )
-        self.language, self.decode, self.eos, self.bias, self.hypotheses = (
-            language,
-            decode,
-            eos,
-            bias,
-            hypotheses,
-        )
+        self.language = language
+        self.decode = decode
+        self.eos = eos
+        self.bias = bias
+        self.hypotheses = hypotheses
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included)
         when it ends. ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read
         when rows are free."""
-        waiting, search, places = enumerate(prefixes), _Search(self), self.decode.batch_size
-        refill, more = max(1, places // _REFILL), True
+        waiting = enumerate(prefixes)
+        search = _Search(self)
+        places = self.decode.batch_size
+        refill = max(1, places // _REFILL)
+        more = True
         while more or search.records:
             room = places - len(search.records)
             if more and (room >= refill or not search.records):
@@ -125,8 +126,11 @@ class _Search:
     """The running records: row i of the tree and of the hypotheses belongs to ``records[i]``."""
 
     def __init__(self, engine: BeamSearch):
-        config, decode = engine.language.config, engine.decode
-        places, self.language, device = decode.batch_size, engine.language, engine.language.device
+        config = engine.language.config
+        decode = engine.decode
+        places = decode.batch_size
+        self.language = engine.language
+        device = engine.language.device
         heads = config.num_attention_heads // config.num_key_value_heads
         self.hypotheses = engine.hypotheses(places, decode, engine.eos, device, engine.bias)
         self.tree = TokenTree(
@@ -158,7 +162,8 @@ class _Search:
     def step(self) -> list[tuple[int, Any]]:
         """Generate one more token for every beam; return the records that ended, as
         :meth:`admit`."""
-        active, longest = len(self.records), max(record.tokens for record in self.records)
+        active = len(self.records)
+        longest = max(record.tokens for record in self.records)
         rows = slice(active)
         tokens = self.hypotheses.last(active)
         positions = self.prefix[rows, None] + self.hypotheses.generated(rows) - 1
@@ -178,11 +183,11 @@ class _Search:
     def _finish_step(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
         """Branch the tree; remove the records that ended, and return them."""
         last_nodes = self.tree.branch(rows, parents)
-        ended, last_nodes = torch.stack(
-            [ends.long(), last_nodes]
-        ).tolist()  # only host sync in this step
+        # only host sync in this step
+        ended, last_nodes = torch.stack([ends.long(), last_nodes]).tolist()
         for record, node in zip(self.records[rows], last_nodes, strict=True):
-            record.tokens, record.nodes = record.tokens + 1, node
+            record.tokens = record.tokens + 1
+            record.nodes = node
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]
         results = [(self.records[row].number, self.hypotheses.result(row)) for row in free]
         self._remove(free)
@@ -209,7 +214,10 @@ class Generate:
     batch by batch."""
 
     def __init__(self, language: Any, decode: Decode, eos: int, bias: ListBias | None = None):
-        self.language, self.decode, self.eos, self.bias = language, decode, eos, bias
+        self.language = language
+        self.decode = decode
+        self.eos = eos
+        self.bias = bias
         # a checkpoint may have generation settings, which generate would add to those of `decode`
         language.generation_config = GenerationConfig()
 

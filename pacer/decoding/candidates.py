@@ -130,10 +130,8 @@ class Candidates(Hypotheses):
         """Begin these rows with the tokens of their openings; return their numbers [n]."""
         super().start(rows, prefixes)
         for row, opening in enumerate(prefixes, rows.start):
-            of_row, tokens = (
-                self.searches(slice(row, row + 1)),
-                torch.tensor(opening.tokens).to(self.tokens),
-            )
+            of_row = self.searches(slice(row, row + 1))
+            tokens = torch.tensor(opening.tokens).to(self.tokens)
             self.tokens[of_row] = tokens[0]
             self.tokens[of_row, :, : len(tokens)] = tokens
             self.length[of_row] = len(tokens)
@@ -172,7 +170,9 @@ class ListedSearch:
         one = decode.model_copy(update={"candidates": 1})
         self.first = BeamSearch(language, one, eos, hypotheses=Candidates)
         self.candidates = BeamSearch(language, several, eos, hypotheses=Candidates)
-        self.text, self.decode, self.kinds = text, decode, kinds
+        self.text = text
+        self.decode = decode
+        self.kinds = kinds
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, list[int]]]:
@@ -220,10 +220,8 @@ class AgreeingSearch(ListedSearch):
         self, language: Any, decode: Decode, eos: int, *text: Any, bias: ListBias | None = None
     ):
         super().__init__(language, decode, eos, *text)
-        self.best, self.embeddings = (
-            BeamSearch(language, decode, eos, bias),
-            language.get_input_embeddings(),
-        )
+        self.best = BeamSearch(language, decode, eos, bias)
+        self.embeddings = language.get_input_embeddings()
 
     def _searched(
         self, group: list[tuple[Any, tuple[int, Any]]]
@@ -274,11 +272,14 @@ def distance(anchor: Anchor, report: str, kinds: Collection[str] = ()) -> tuple[
         kinds: of attributes in the model's commitments; others do not count.
     """
     read = extract_anchor(report)
-    affirmed, stated = set(anchor.positive), set(read.positive)
-    opposite, different = len(anchor.contradicted(read)), 0
+    affirmed = set(anchor.positive)
+    stated = set(read.positive)
+    opposite = len(anchor.contradicted(read))
+    different = 0
     said = read_attributes(report) if kinds else {}
     for finding in affirmed & stated & said.keys():
-        listed, written = anchor.attributes.get(finding, Attributes()), said[finding].only(kinds)
+        listed = anchor.attributes.get(finding, Attributes())
+        written = said[finding].only(kinds)
         opposite += not written.side <= listed.side
         different += sum(one != other for one, other in zip(listed, written, strict=True))
     return opposite, len(affirmed ^ stated), different

@@ -110,19 +110,16 @@ class Generator:
         device: torch.device | str = "cpu",
         reader: FindingsReader | None = None,
     ):
-        self.model, self.tokenizer, self.features, self.decode = (
-            model.to(device),
-            tokenizer,
-            features,
-            decode,
-        )
+        self.model = model.to(device)
+        self.tokenizer = tokenizer
+        self.features = features
+        self.decode = decode
         assert specification.prompt is not None, "a warm-up model"
-        self.prompt, self.device = specification.prompt, torch.device(device)
-        self.commit, self.attributes, self.reader = (
-            specification.commits,
-            specification.attributes,
-            reader,
-        )
+        self.prompt = specification.prompt
+        self.device = torch.device(device)
+        self.commit = specification.commits
+        self.attributes = specification.attributes
+        self.reader = reader
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
         if unknown and (decode.select == "agreement" or decode.commitment == "read"):
@@ -156,7 +153,8 @@ class Generator:
     def batch(self, record: RecordRow, sources: SourceStates | None = None) -> Batch:
         """Return a batch of one record's prefix and the target's BOS. sources: its features; None:
         they are read."""
-        prompt, bos = self.prompt_ids(record), self.tokenizer.bos_token_id
+        prompt = self.prompt_ids(record)
+        bos = self.tokenizer.bos_token_id
         prefix = prompt.prefix(bos, self.num_queries)
         return Batch(
             ids=torch.tensor([[*prefix, bos]]),
@@ -184,7 +182,9 @@ class Generator:
                 "checkpoint or the record's features are damaged; regenerate the damaged files"
             )
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
-        findings, described, fused = None, None, embedded.sources.fused[0]
+        findings = None
+        described = None
+        fused = embedded.sources.fused[0]
         if self.reader is not None:
             findings = self.reader(fused)
             if self.reader.attributes is not None:
@@ -233,7 +233,9 @@ class Generator:
         )
 
     def _search(self, listed: bool) -> Callable[..., Iterator]:
-        language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
+        language = self.model.language
+        decode = self.decode
+        eos = self.tokenizer.eos_token_id
         kinds = self.attributes
         agreeing = decode.select == "agreement" and self.commit
         if listed:

@@ -38,21 +38,25 @@ class ListBias:
         def with_mark(mark: str) -> list[int]:
             return [number for token, number in tokenizer.get_vocab().items() if mark in token]
 
-        self.bias, self.start = bias, ids("")
+        self.bias = bias
+        self.start = ids("")
         self.none = sorted({ids(text)[len(self.start)] for text in (" none", " none;")})
         # a mark may be a token, or the end of a word's
-        self.commas, self.ends = with_mark(","), with_mark(";")
+        self.commas = with_mark(",")
+        self.ends = with_mark(";")
 
     def __call__(self, scores: Tensor, tokens: Tensor, length: Tensor) -> Tensor:
         """Add the bias to the scores [n, K, V] of what follows the first ``length`` [n] of
         ``tokens`` [n, K, T]."""
-        size, longest = len(self.start), tokens.shape[-1]
+        size = len(self.start)
+        longest = tokens.shape[-1]
         if longest < size:
             return scores
         start, none, ends = (
             torch.tensor(one, device=tokens.device) for one in (self.start, self.none, self.ends)
         )
-        places, length = torch.arange(longest, device=tokens.device), length[:, None]
+        places = torch.arange(longest, device=tokens.device)
+        length = length[:, None]
         ending = torch.isin(tokens, ends) | torch.isin(tokens, none) & (places == size)
         ended = (ending & (places >= size) & (places < length.unsqueeze(-1))).any(-1)
         listing = (tokens[..., :size] == start).all(-1) & (length >= size) & ~ended
@@ -88,9 +92,14 @@ class Hypotheses:
         bias: ListBias | None = None,
         noise: Tensor | None = None,
     ):
-        beams, most = decode.num_beams, decode.max_new_tokens
-        self.decode, self.eos, self.most = decode, eos, most
-        self.bias, self.noise, self.count = bias, noise, 1 if noise is None else len(noise)
+        beams = decode.num_beams
+        most = decode.max_new_tokens
+        self.decode = decode
+        self.eos = eos
+        self.most = most
+        self.bias = bias
+        self.noise = noise
+        self.count = 1 if noise is None else len(noise)
         searches = rows * self.count
         # the definition divides by a Python float
         self.powers = torch.tensor(
@@ -119,8 +128,10 @@ class Hypotheses:
         """Reset these rows; return their numbers of tokens [n]. Only the first beam of a search may
         continue, because the others would repeat it."""
         searches = self.searches(rows)
-        self.length[searches], self.done[searches] = 0, False
-        self.scores[searches], self.scores[searches, 1:] = 0.0, _MINUS_INFINITY
+        self.length[searches] = 0
+        self.done[searches] = False
+        self.scores[searches] = 0.0
+        self.scores[searches, 1:] = _MINUS_INFINITY
         self.best_scores[searches] = _MINUS_INFINITY
         return self.generated(rows)[:, 0]
 
@@ -168,7 +179,8 @@ class Hypotheses:
                 upper bound on the tokens that a row has so far; 0 at the start.
         """
         greedy = self.decode.num_beams == 1 and self.noise is None
-        n, beams = len(logits), self.decode.num_beams
+        n = len(logits)
+        beams = self.decode.num_beams
         logits = logits.float().expand(-1, self.beams, -1).reshape(n * self.count, beams, -1)
         parents, ended = (self._greedy if greedy else self._beams)(
             self.searches(rows), logits, longest
@@ -183,7 +195,8 @@ class Hypotheses:
             self.tokens[rows] = tokens.unsqueeze(-1)
         self.tokens[rows].scatter_(2, self.length[rows, None, None], tokens.unsqueeze(-1))
         self.length[rows] += 1
-        self.best[rows], self.best_length[rows] = self.tokens[rows], self.length[rows, None]
+        self.best[rows] = self.tokens[rows]
+        self.best_length[rows] = self.length[rows, None]
         ended = (tokens[:, 0] == self.eos) | (self.length[rows] == self.most)
         return torch.zeros_like(tokens), ended
 
@@ -195,7 +208,8 @@ class Hypotheses:
             with the finished hypotheses so far, the best K by score / tokens ** penalty
         A search is done when no running beam can overtake its worst finished hypothesis.
         """
-        beams, vocabulary = self.decode.num_beams, logits.shape[-1]
+        beams = self.decode.num_beams
+        vocabulary = logits.shape[-1]
         scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[
             rows
         ].unsqueeze(-1)
@@ -235,7 +249,8 @@ class Hypotheses:
     def _finish(self, rows: slice, tokens: Tensor, scores: Tensor, ends: Tensor) -> None:
         """Add the continuations that end, of the first K, to the finished hypotheses, and mark
         searches as done. ``tokens``: [n, 2K, T]. ``scores``, ``ends``: [n, 2K]."""
-        beams, length = self.decode.num_beams, self.length[rows, None]
+        beams = self.decode.num_beams
+        length = self.length[rows, None]
         power = self.powers[length]
         finished = scores / power + (~ends | self.done[rows, None]) * _MINUS_INFINITY
         finished[:, beams:] += _MINUS_INFINITY  # these may only continue
@@ -256,7 +271,8 @@ class Hypotheses:
         log-probabilities (beams); modified."""
         early = self.length[rows] < self.decode.min_new_tokens
         scores[..., self.eos].masked_fill_(early.unsqueeze(1), -torch.inf)
-        penalty, generated = self.decode.repetition_penalty, self.tokens[rows, :, :longest]
+        penalty = self.decode.repetition_penalty
+        generated = self.tokens[rows, :, :longest]
         if longest and penalty != 1.0:
             before = scores.gather(2, generated)
             scores = scores.scatter(

@@ -134,7 +134,8 @@ def decode_records(
     fingerprint = hash_json([*inputs, read_by])
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
-        lines, final = directory / "lines", directory / "out"
+        lines = directory / "lines"
+        final = directory / "out"
         if main:
             lines.mkdir(exist_ok=True)
         state.wait_for_everyone()

@@ -42,7 +42,9 @@ class TokenTree:
     """
 
     def __init__(self, rows: int, beams: int, layers: int, heads: int, device: torch.device):
-        self.beams, self.layers, self.heads = beams, layers, heads
+        self.beams = beams
+        self.layers = layers
+        self.heads = heads
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
         self.ancestors = torch.zeros(rows, beams, 0, dtype=torch.bool, device=device)
@@ -101,11 +103,11 @@ class TokenTree:
         ancestors = ancestors.gather(1, parents.unsqueeze(-1).expand_as(ancestors))
         free_so_far = (~ancestors.any(1)).cumsum(-1)
         wanted = torch.arange(1, self.beams + 1, device=parents.device).repeat(len(parents), 1)
-        slots = torch.searchsorted(
-            free_so_far, wanted
-        )  # the first K nodes without descending beams
+        # the first K nodes without descending beams
+        slots = torch.searchsorted(free_so_far, wanted)
         ancestors.scatter_(2, slots.unsqueeze(-1), True)
-        self.ancestors[rows], self.slots[rows] = ancestors, slots
+        self.ancestors[rows] = ancestors
+        self.slots[rows] = slots
         numbers = torch.arange(1, self.capacity + 1, device=parents.device)
         return (ancestors.any(1) * numbers).amax(-1)
 
@@ -130,10 +132,8 @@ class TokenTree:
             self.values.append(value.new_zeros(shape))
         keys, values = self.keys[layer], self.values[layer]
         if self._filling is not None:
-            keys[self._filling, :, : key.shape[2]], values[self._filling, :, : key.shape[2]] = (
-                key,
-                value,
-            )
+            keys[self._filling, :, : key.shape[2]] = key
+            values[self._filling, :, : key.shape[2]] = value
             return key, value
         places = self.slots[: self._rows, None, :, None].expand_as(key)
         keys, values = keys[: self._rows], values[: self._rows]

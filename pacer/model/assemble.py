@@ -72,7 +72,8 @@ def from_modules(
     """Build new trainable parts around frozen modules, as :func:`build_model`. The meta device
     allocates nothing. Raises a ConfigError if ``interface.num_heads`` or ``lora.targets`` do not
     fit the frozen models."""
-    d_model, d_vision = language.config.hidden_size, endpoint_norm.normalized_shape[0]
+    d_model = language.config.hidden_size
+    d_vision = endpoint_norm.normalized_shape[0]
     if d_vision % specification.interface.num_heads:
         heads = specification.interface.num_heads
         raise ConfigError(

@@ -88,7 +88,8 @@ def read_sources(records: Sequence[RecordRow], features: FeatureSource) -> Sourc
             raise ValueError(f"a record's context requires {column}, which the record lacks")
         return names
 
-    laterals, priors = of("lateral", lateral_rows), of("prior_report", prior_rows)
+    laterals = of("lateral", lateral_rows)
+    priors = of("prior_report", prior_rows)
     prior, prior_mask = features.prior_states(priors) if priors else (None, None)
     return SourceStates(
         availability=available,

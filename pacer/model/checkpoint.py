@@ -22,7 +22,8 @@ from pacer.config.model import Calibrator, Commit, Interface, Lora, Prompt, Refi
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, read_json, write_json
 
-WEIGHTS, RECORD = "model.safetensors", "config.json"
+WEIGHTS = "model.safetensors"
+RECORD = "config.json"
 PACKAGES = ("torch", "transformers", "peft", "safetensors")
 
 
@@ -134,9 +135,8 @@ def save_checkpoint(
     }
     safetensors.torch.save_file(contiguous, target / WEIGHTS, metadata={"format": "pt"})
     record.write(target)
-    shutil.copymode(
-        target / RECORD, target / WEIGHTS
-    )  # safetensors creates files that only the owner can read
+    # safetensors creates files that only the owner can read
+    shutil.copymode(target / RECORD, target / WEIGHTS)
 
 
 def checkpoint_hash(directory: str | Path) -> str:

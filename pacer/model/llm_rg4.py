@@ -139,7 +139,8 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
         raise CheckpointError(
             f"{origin} is damaged: its settings are of type {type(settings).__name__}, not named"
         )
-    alpha, step = settings.get("llm_alpha"), content.get("step", content.get("global_step", 0))
+    alpha = settings.get("llm_alpha")
+    step = content.get("step", content.get("global_step", 0))
     for name, number in (("llm_alpha", alpha or 0), ("step", step)):
         if type(number) is not int or number < 0:
             raise CheckpointError(f"{origin} is damaged: its {name} is not a whole number")

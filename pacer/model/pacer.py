@@ -75,7 +75,9 @@ class Pacer(nn.Module):
         super().__init__()
         self.language: Any = language.requires_grad_(False)
         self.endpoint_norm = endpoint_norm.requires_grad_(False)
-        self.router, self.interface, self.calibrator = router, interface, calibrator
+        self.router = router
+        self.interface = interface
+        self.calibrator = calibrator
 
     def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str] | None) -> None:
         """Add LoRA to the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's
@@ -137,7 +139,8 @@ class Pacer(nn.Module):
     def refine_sources(self, batch: SourceStates) -> tuple[RefinedSources, DepthWeights]:
         """Refine the images of a batch: return what the interface reads, and the depth weights."""
         frontal, weights = self.refine(batch.frontal)
-        depth_weights, lateral = {"frontal": weights}, None
+        depth_weights = {"frontal": weights}
+        lateral = None
         if batch.lateral is not None:
             lateral, depth_weights["lateral"] = self.refine(batch.lateral)
         sources = {field.name: getattr(batch, field.name) for field in fields(Sources)}
@@ -158,10 +161,12 @@ class Pacer(nn.Module):
         text = self.language.get_input_embeddings()(batch.ids)
         if frontal_only:
             frontal, weights = self.refine(batch.frontal)
-            sources, depth_weights = self.interface.frontal_only(frontal), {"frontal": weights}
+            sources = self.interface.frontal_only(frontal)
+            depth_weights = {"frontal": weights}
         else:
             refined, depth_weights = self.refine_sources(batch)
-            sources, frontal = self.source_tokens(refined, batch), refined.frontal
+            sources = self.source_tokens(refined, batch)
+            frontal = refined.frontal
         visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
         # keep the interface's type: Calibrate's residual is smaller than a visual token's rounding
@@ -206,7 +211,8 @@ class Pacer(nn.Module):
         Behind the last attention nothing else is used, so the last block's MLP, which works on each
         position by itself, computes only these.
         """
-        rows, block = batch.at - 1, self.language.model.layers[-1].mlp
+        rows = batch.at - 1
+        block = self.language.model.layers[-1].mlp
 
         def picked(_: nn.Module, given: tuple[Tensor]) -> Tensor:
             return given[0].flatten(0, 1).index_select(0, rows)
@@ -224,7 +230,8 @@ class Pacer(nn.Module):
 def attending(model: Any, attention: str) -> Generator[None]:
     """In this context, the model's layers use the attention that is registered in transformers
     under this name."""
-    usual, model.config._attn_implementation = model.config._attn_implementation, attention
+    usual = model.config._attn_implementation
+    model.config._attn_implementation = attention
     try:
         yield
     finally:

@@ -44,9 +44,11 @@ def task(view: str, sections: str, unknown_view: UnknownView = "upstream") -> st
     """Return the task sentence for a view (AP | PA | other) and the sections of the target. For an
     unknown view, upstream always asks for the findings, on a separate line; ``by_sections`` asks
     for the sections that exist."""
-    start, image = "", f"{_VIEWS.get(view, '')}chest X-ray visual feature"
+    start = ""
+    image = f"{_VIEWS.get(view, '')}chest X-ray visual feature"
     if view not in _VIEWS:
-        start, image = "\n", "chest X-ray examination"
+        start = "\n"
+        image = "chest X-ray examination"
         sections = "findings" if unknown_view == "upstream" else sections
     if sections == "findings+impression":
         return f"{start}Write radiological finding and impression for this {image}"

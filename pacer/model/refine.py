@@ -96,13 +96,14 @@ class DepthRouter(nn.Module):
             refined [B, N, d_v] and depth weights [B, N, K].
         """
         self._check(depths)
+        # [B, N, K, d_r]
         aligned = torch.stack(
             [
                 align(norm(depths[:, k]))
                 for k, (norm, align) in enumerate(zip(self.norms, self.align, strict=True))
             ],
             dim=2,
-        )  # [B, N, K, d_r]
+        )
         weights = self.weights(aligned)
         mixed = torch.einsum("bnk,bnkd->bnd", weights, aligned)
         return endpoint + self.scale * self.out(self.mix_norm(mixed)), weights

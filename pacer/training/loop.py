@@ -70,7 +70,8 @@ def train(
     run.resume(scratch)
     for point in run.history:
         log(*point)
-    settings, main = phase.train, accelerator.is_main_process
+    settings = phase.train
+    main = accelerator.is_main_process
     stream = run.stream(run.done)
     with (
         saved_when_stopped(lambda: main and run.save(scratch)),
@@ -138,12 +139,10 @@ class _Run:
             raise DataError(
                 "no val records for train.checkpoint = 'best'; set train.checkpoint: last"
             )
-        self.model, self.examples, self.phase, self.accelerator = (
-            model,
-            examples,
-            phase,
-            accelerator,
-        )
+        self.model = model
+        self.examples = examples
+        self.phase = phase
+        self.accelerator = accelerator
         self.sampler = Sampler(phase, examples)
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
         for name, parameter in model.named_parameters():
@@ -178,7 +177,9 @@ class _Run:
             for name, parameter in self.parameters.items():
                 parameter.copy_(state["weights"][name])
         self.optimizer.adamw.load_state_dict(state["optimizer"])
-        self.done, self.history, self.best = state["update"], state["history"], state["best"]
+        self.done = state["update"]
+        self.history = state["history"]
+        self.best = state["best"]
         self.means = Means(
             {name: pair.to(self.accelerator.device) for name, pair in state["means"].items()}
         )
@@ -200,7 +201,8 @@ class _Run:
 
     def stream(self, first: int) -> Iterator[Part]:
         """Yield this process's shares of the micro-batches from update ``first`` to the last."""
-        rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
+        rank = self.accelerator.process_index
+        ranks = self.accelerator.num_processes
 
         def make(micro: MicroBatch) -> Part:
             batch = self.examples.training_batch(micro, self.phase.losses.lambda_q)
@@ -244,7 +246,8 @@ class _Run:
             torch.cat(list(means.pairs.values())), [batch for _, batch in micros]
         )
         pairs = dict(zip(means.pairs, sums.double().split(2), strict=True))
-        parameters, limit = self.parameters.values(), self.phase.train.max_grad_norm
+        parameters = self.parameters.values()
+        limit = self.phase.train.max_grad_norm
         norm = torch.nn.utils.get_total_norm(
             [each.grad for each in parameters if each.grad is not None]
         )
@@ -266,7 +269,8 @@ class _Run:
         only finite weights. Raises a PacerError if a loss or gradient is not finite; the message
         names the records of the micro-batches with such a loss, or all of the update, if only the
         gradient is."""
-        unchecked, self.unchecked = self.unchecked, []
+        unchecked = self.unchecked
+        self.unchecked = []
         values = torch.stack([numbers for *_, numbers in unchecked]).tolist() if unchecked else []
         for (update, micros, _), (loss, norm, *totals) in zip(unchecked, values, strict=True):
             what, value = ("gradient norm", norm) if math.isfinite(loss) else ("loss", loss)
@@ -291,7 +295,8 @@ class _Run:
     def _backward(self, micros: list[Part]) -> tuple[Means, list[Tensor]]:
         """Accumulate this process's gradient of the micro-batches; return its values to log, and
         the losses' shares, on the device."""
-        train, device = self.phase.train, self.accelerator.device
+        train = self.phase.train
+        device = self.accelerator.device
         self.model.eval()  # a frozen parent stays in this mode; only what is trained has dropout
         for name, module in self.model.named_children():
             module.train(any(prefix.split(".")[0] == name for prefix in self.phase.trains))
@@ -305,7 +310,8 @@ class _Run:
         divisors = self.accelerator.reduce(divisors, reduction="sum")
         for holder in (self.model, self.optimizer.adamw):  # both name the same tensors
             holder.zero_grad()
-        means, totals = Means(), []
+        means = Means()
+        totals = []
         # a loss is the sum of the processes' shares, so one process counts it
         count = torch.full((), float(self.accelerator.is_main_process), device=device)
         for (_, batch), of_batch in zip(micros, divisors, strict=True):
@@ -400,14 +406,16 @@ class _Run:
     def point(self) -> dict[str, float]:
         """Return the values to log: means since the last point, and current values of the latest
         update."""
-        update, device = self.done - 1, self.accelerator.device
+        update = self.done - 1
+        device = self.accelerator.device
         now = {"learning_rate": self.phase.learning_rate(update), "rho": self.phase.rho(update)}
         now["memory_gb"] = (
             torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
         ) / 1e9
         if hasattr(self.model.router, "eta"):
             now["alpha"] = self.model.router.scale.item()
-        means, self.means = self.means, Means()
+        means = self.means
+        self.means = Means()
         return means.values() | now
 
     def _check_gradients(self) -> None:

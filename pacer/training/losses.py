@@ -83,9 +83,8 @@ class _TokenTerms(torch.autograd.Function):
         slopes = terms.new_zeros(shape) if ctx.needs_input_grad[0] else None
         # reuse memory between chunks: allocating new pages takes longer than the arithmetic
         buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * len(groups))]
-        factor = (
-            head if head.is_cuda else head.to(terms.dtype)
-        )  # what a CPU multiplies (see _logits)
+        # what a CPU multiplies (see _logits)
+        factor = head if head.is_cuda else head.to(terms.dtype)
         for group, teacher_states in zip(groups, (None, teacher)):
             for rows in group.split(size):
                 logits, p, scale = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
@@ -105,7 +104,8 @@ class _TokenTerms(torch.autograd.Function):
                 if slopes is not None:
                     p.scatter_add_(1, target, -torch.ones_like(target, dtype=p.dtype))
                     slopes[0, rows] = (p.to(head.dtype) @ head).to(slopes.dtype)
-        ctx.slopes, ctx.dtype = slopes, hidden.dtype
+        ctx.slopes = slopes
+        ctx.dtype = hidden.dtype
         return terms[0], terms[1]
 
     @staticmethod
@@ -286,18 +286,21 @@ def objective(
         frontal_only: as in :meth:`Pacer.embed`.
         divisors: of the micro-batch that ``batch`` is part of; None: it is all.
     """
-    embedded, teacher = model.embed(batch, frontal_only=frontal_only), None
+    embedded = model.embed(batch, frontal_only=frontal_only)
+    teacher = None
     inputs, gate, residual = model.calibrate(embedded, batch)
     if residual is not None and losses.lambda_cons:
         with torch.no_grad():
             teacher = model.predicting_states(embedded.inputs, batch)
-    states, compared = model.predicting_states(inputs, batch), (batch.omega_cons, batch.consistent)
+    states = model.predicting_states(inputs, batch)
+    compared = (batch.omega_cons, batch.consistent)
     nll, divergence = token_terms(
         states, model.language.lm_head.weight, batch.targets, teacher, *compared
     )
 
     computed = Computed(batch, embedded, nll, None if teacher is None else divergence, residual)
-    total, parts = nll.new_zeros(()), {}
+    total = nll.new_zeros(())
+    parts = {}
     for (name, term), divisor in zip(TERMS.items(), divisors or divisors_of(batch), strict=True):
         weight = 1.0 if term.weight is None else getattr(losses, term.weight)
         values = None if weight is None else term.values(computed)
@@ -314,7 +317,8 @@ def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:
     depth k, and ``depth_favourite/<k>``, the share of patches in which it has the largest weight;
     each as sum and count."""
     weights = embedded.depth_weights["frontal"].detach()
-    count, favourite = weights.new_full((), len(weights)), weights.argmax(-1)
+    count = weights.new_full((), len(weights))
+    favourite = weights.argmax(-1)
     means = {}
     for k in range(weights.shape[-1]):
         means[f"depth_weight/{k}"] = torch.stack([weights[..., k].mean() * count, count])
@@ -327,7 +331,8 @@ def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:
 def _gates(gate: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Return ``gate/<context>``, the means of ``gate`` [B] over the records of each context, as sum
     and count."""
-    means, rows = {}, PrefixCalibrator.row(*batch.availability.long().unbind(1))
+    means = {}
+    rows = PrefixCalibrator.row(*batch.availability.long().unbind(1))
     for context in CONTEXTS:
         inside = rows == PrefixCalibrator.row(*availability(context))
         means[f"gate/{context}"] = torch.stack(

@@ -20,7 +20,8 @@ class BlockOptimizer:
     """
 
     def __init__(self, model: Pacer, parameters: Mapping[str, Parameter], phase: Phase):
-        self.model, self.parameters = model, parameters
+        self.model = model
+        self.parameters = parameters
         self.blocks = {
             name: [
                 (Parameter(block), contexts)
@@ -43,7 +44,8 @@ class BlockOptimizer:
         for group in self.adamw.param_groups:
             group["lr"] = learning_rate
         for name, blocks in self.blocks.items():
-            gradient, parts = self.parameters[name].grad, [None] * len(blocks)
+            gradient = self.parameters[name].grad
+            parts = [None] * len(blocks)
             if gradient is not None:
                 parts = [part for part, _ in self.model.blocks(name, gradient)]
             for (block, contexts), part in zip(blocks, parts, strict=True):

@@ -72,11 +72,9 @@ class Phase:
 
         This is transformers' ``get_cosine_schedule_with_warmup``, as upstream uses it.
         """
-        highest, rise, updates = (
-            self.schedule.learning_rate,
-            self.schedule.warmup_updates,
-            self.schedule.updates,
-        )
+        highest = self.schedule.learning_rate
+        rise = self.schedule.warmup_updates
+        updates = self.schedule.updates
         if update < rise:
             return highest * (update / rise)
         progress = (update - rise) / max(updates - rise, 1)
@@ -87,7 +85,9 @@ def phase_of(name: str, params: Params) -> Phase:
     """Return the phase ``warmup``, ``parent`` or ``calibrate`` with the values of ``params``."""
     fixed = fixed_route(params.commit.route)
     if name == "warmup":
-        contexts, schedule, rho = ("sn",), params.warmup, DirectProbability(1.0, 1.0)
+        contexts = ("sn",)
+        schedule = params.warmup
+        rho = DirectProbability(1.0, 1.0)
         trains = ("router.", "interface.queries", "interface.frontal.")
     elif name == "parent":
         schedule = params.parent
@@ -95,7 +95,8 @@ def phase_of(name: str, params: Params) -> Phase:
         trains = ("router.", "interface.", "language.")
         rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
     elif name == "calibrate":
-        contexts, schedule = CONTEXTS, params.calibrate
+        contexts = CONTEXTS
+        schedule = params.calibrate
         trains = TRAINED[schedule.trains]
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
     else:

@@ -68,7 +68,8 @@ class Inputs:
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
     """Train phase ``name`` and publish its checkpoint as ``out``, resuming from an earlier run's
     scratch directory."""
-    phase, settings = phase_of(name, params), params.calibrate
+    phase = phase_of(name, params)
+    settings = params.calibrate
     parent = inputs.start if name == "calibrate" else None
     record = CheckpointRecord(
         phase=name,

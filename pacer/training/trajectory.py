@@ -91,7 +91,8 @@ class TrajectoryBuilder:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, report_tokens: int):
-        self.tokenizer, self.report_tokens = tokenizer, report_tokens
+        self.tokenizer = tokenizer
+        self.report_tokens = report_tokens
         self.opening = continuation_ids(tokenizer, OPENING_TEXT)
         self.closing = continuation_ids(tokenizer, CLOSING_TEXT)
 
