@@ -35,8 +35,8 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
     """Read the vision encoder's final LayerNorm. Raises a BackboneError as
     :func:`~pacer.backbones.families.load_vision` does."""
-    # transformers draws the weights of an unused head that the files lack; the trained parts must
-    # not depend on that
+    # transformers initialises an unused head that the files lack at random, which must not change
+    # the random numbers that the trained parts start from
     with torch.random.fork_rng(devices=[]):
         return final_norm(load_vision(vision))
 

@@ -92,7 +92,7 @@ class PrefixCalibrator(nn.Module):
         mask = prefix_mask.unsqueeze(-1)
         valid = torch.where(mask, prefix, 0)  # padding has no effect, whatever it holds
         h = valid.sum(1) / mask.sum(1)
-        # [B, 3]: the frontal is always available
+        # [B, 3]: the frontal view is always available
         observed = F.pad(availability, (1, 0), value=True)
         means = torch.where(observed.unsqueeze(-1), source_tokens.mean(2), 0).to(prefix.dtype)
         z = means.sum(1) / observed.sum(1, keepdim=True)
@@ -100,7 +100,7 @@ class PrefixCalibrator(nn.Module):
         if "z" not in self.gate_inputs:
             z = torch.zeros_like(z)
         if "e" not in self.gate_inputs:
-            # the embedding keeps a gradient, of zero, so all variants train the same tensors
+            # a zero gradient for the embedding, so that all variants train the same tensors
             e = e * 0
         gate = torch.sigmoid(
             self.gate_out(F.gelu(self.gate_in(torch.cat([h, z, e], dim=-1)))).squeeze(-1)

@@ -5,7 +5,6 @@ Shapes: B samples, T positions, P prefix positions, Q visual tokens, K depths, N
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,13 +18,13 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from pacer.backbones.families import lora_targets
 from pacer.core.contexts import CONTEXTS, WITH_SOURCE, availability
-from pacer.model.batch import Batch, RefinedSources, Sources, SourceStates, TrainingBatch
+from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
 
-#: transformers' attention, under a name for which it makes no mask. Before it makes one, it asks
-#: whether samples are packed, and the host waits for the GPU's answer. Without a mask it is causal.
+#: A name for transformers' attention under which it makes no mask; attention without a mask is
+#: causal. To make one, transformers checks whether samples are packed, and so waits for the GPU.
 _CAUSAL = "pacer_causal"
 AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
 
@@ -54,11 +53,10 @@ class Pacer(nn.Module):
         state to the endpoint. router, interface: Refine and the source interface. calibrator: None
         until the calibrate phase.
 
-    Attributes:
-        only_in: contexts by the prefixes of those parameters that a record of another context does
-            not use.
     """
 
+    #: Contexts of the records that use the parameters whose names begin so; records of all contexts
+    #: use the others.
     only_in: ClassVar[dict[str, tuple[str, ...]]] = {
         "interface.lateral.": WITH_SOURCE[1],
         "interface.prior.": WITH_SOURCE[2],
@@ -142,11 +140,17 @@ class Pacer(nn.Module):
         depth_weights = {"frontal": weights}
         lateral = None
         if batch.lateral is not None:
-            lateral, depth_weights["lateral"] = self.refine(batch.lateral)
-        sources = {field.name: getattr(batch, field.name) for field in fields(Sources)}
-        sources |= {"frontal": frontal, "lateral": lateral}
-        sources["prior"] = None if batch.prior is None else batch.prior.to(frontal.dtype)
-        return RefinedSources(**sources), depth_weights
+            lateral, weights = self.refine(batch.lateral)
+            depth_weights["lateral"] = weights
+        return RefinedSources(
+            availability=batch.availability,
+            frontal=frontal,
+            lateral=lateral,
+            lateral_rows=batch.lateral_rows,
+            prior=None if batch.prior is None else batch.prior.to(frontal.dtype),
+            prior_mask=batch.prior_mask,
+            prior_rows=batch.prior_rows,
+        ), depth_weights
 
     def source_tokens(self, refined: RefinedSources, batch: Batch) -> SourceTokens:
         """Return the source tokens of a batch and their fusion, from its refined sources."""
@@ -196,11 +200,9 @@ class Pacer(nn.Module):
         """Return the last hidden states [B, T, d]. With right padding and causality, no attention
         mask is needed."""
         config = self.language.config
-        masked = (
-            config._attn_implementation != "sdpa"
-            or getattr(config, "sliding_window", None) is not None
-        )
-        attention = config._attn_implementation if masked else _CAUSAL
+        attention = config._attn_implementation
+        if attention == "sdpa" and getattr(config, "sliding_window", None) is None:
+            attention = _CAUSAL
         with attending(self.language.model, attention), autocast_to_weights(self.language):
             return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
@@ -208,21 +210,21 @@ class Pacer(nn.Module):
         """Return the states [n, d] that predict the tokens at ``batch.at``, each from one position
         to the left.
 
-        Behind the last attention nothing else is used, so the last block's MLP, which works on each
-        position by itself, computes only these.
+        After the last attention only these positions are used, so the last block's MLP, which
+        treats each position separately, computes only these.
         """
         rows = batch.at - 1
-        block = self.language.model.layers[-1].mlp
+        mlp = self.language.model.layers[-1].mlp
 
-        def picked(_: nn.Module, given: tuple[Tensor]) -> Tensor:
-            return given[0].flatten(0, 1).index_select(0, rows)
+        def select(_: nn.Module, arguments: tuple[Tensor]) -> Tensor:
+            return arguments[0].flatten(0, 1).index_select(0, rows)
 
-        def put_back(_: nn.Module, given: tuple[Tensor], output: Tensor) -> Tensor:
+        def put_back(_: nn.Module, arguments: tuple[Tensor], output: Tensor) -> Tensor:
             whole = output.new_zeros(inputs.shape[0] * inputs.shape[1], output.shape[1])
             # index_copy would keep its source for the backward pass
             return whole.index_put((rows,), output).view(*inputs.shape[:2], -1)
 
-        with block.register_forward_pre_hook(picked), block.register_forward_hook(put_back):
+        with mlp.register_forward_pre_hook(select), mlp.register_forward_hook(put_back):
             return self.hidden(inputs).flatten(0, 1).index_select(0, rows)
 
 
