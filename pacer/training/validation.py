@@ -1,5 +1,5 @@
-"""The validation loss: the trajectory objective of a whole context, whatever the batches and
-processes."""
+"""The validation loss: the trajectory objective over each whole context, which depends on neither
+batches nor processes."""
 
 import math
 
@@ -23,8 +23,7 @@ def validate(
     """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole
     context, and their mean.
 
-    So the result depends on neither batch size nor number of processes. The route is that of
-    inference: commitment first, unless all reports of the phase are direct.
+    The route is that of inference: commitment first, unless all reports of the phase are direct.
     """
     model.eval()
     commit = phase.rho(phase.schedule.updates) < 1.0
@@ -43,11 +42,11 @@ def validate(
     supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
 
     def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
-        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q).ready_for(
-            accelerator.device
-        )
+        _, rows = item
+        batch = examples.batch(rows, [commit] * len(rows), phase.losses.lambda_q)
+        return batch.ready_for(accelerator.device)
 
-    # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
+    # of each context: sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
     for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
         divisors = sent(torch.stack(divisors_of(batch)[:2]), accelerator.device)
@@ -63,4 +62,6 @@ def validate(
     losses = {
         f"validation/{context}": loss.item() for context, loss in zip(contexts, means, strict=True)
     }
-    return losses | ({"validation/mean": torch.stack(means).mean().item()} if losses else {})
+    if losses:
+        losses["validation/mean"] = torch.stack(means).mean().item()
+    return losses
