@@ -9,6 +9,7 @@ Shapes: S rows (records), K beams, H heads, G key-value heads, L nodes per row, 
 prefix positions.
 """
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -34,11 +35,6 @@ class TokenTree:
 
     Args:
         rows: S. beams: K. layers: of the model. heads: query heads per key-value head, H / G.
-
-    Attributes:
-        ancestors: [S, K, L] bool, the nodes that each beam attends to. slots: [S, K] the nodes of
-            the newest tokens.
-        used: nodes up to the last one in use, over the rows in use.
     """
 
     def __init__(self, rows: int, beams: int, layers: int, heads: int, device: torch.device):
@@ -47,8 +43,11 @@ class TokenTree:
         self.heads = heads
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
+        #: [S, K, L] bool, the nodes that each beam attends to.
         self.ancestors = torch.zeros(rows, beams, 0, dtype=torch.bool, device=device)
+        #: [S, K], the nodes of the newest tokens.
         self.slots = torch.zeros(rows, beams, dtype=torch.long, device=device)
+        #: Nodes up to the last node in use, over the rows in use.
         self.used = 0
         self._filling: slice | None = None
         self._rows = 0
@@ -61,7 +60,7 @@ class TokenTree:
     @property
     def width(self) -> int:
         """W, the nodes that a step attends to."""
-        return -(-self.used // _BLOCK) * _BLOCK
+        return _whole_blocks(self.used)
 
     @contextmanager
     def filling(self, rows: slice, lengths: Tensor, longest: int) -> Generator[None]:
@@ -145,11 +144,15 @@ class TokenTree:
         """Make room for ``nodes`` nodes per row, copying one layer at a time."""
         if nodes <= self.capacity:
             return
-        more = -(-max(nodes, self.capacity * 5 // 4) // _BLOCK) * _BLOCK - self.capacity
+        more = _whole_blocks(max(nodes, self.capacity * 5 // 4)) - self.capacity
         self.ancestors = F.pad(self.ancestors, (0, more))
         for tensors in (self.keys, self.values):
             for layer, tensor in enumerate(tensors):
                 tensors[layer] = F.pad(tensor, (0, 0, 0, more))
+
+
+def _whole_blocks(nodes: int) -> int:
+    return math.ceil(nodes / _BLOCK) * _BLOCK
 
 
 def tree_attention(

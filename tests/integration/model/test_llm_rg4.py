@@ -261,5 +261,7 @@ def test_damaged_settings_are_refused(state, content: dict, sentence: str) -> No
     ],
 )
 def test_damaged_weights_are_refused(state, damaged: Callable[[Tensor], Tensor]) -> None:
-    with pytest.raises(CheckpointError, match=r"is damaged: iit_proj\.weight must be finite floating-point"):
+    with pytest.raises(
+        CheckpointError, match=r"is damaged: iit_proj\.weight must be finite floating-point"
+    ):
         import_llm_rg4(state | {"iit_proj.weight": damaged(state["iit_proj.weight"])})
