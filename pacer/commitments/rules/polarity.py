@@ -104,15 +104,21 @@ def _read(passage: _Passage) -> Reading:
 
 def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
     """Whether a mention stands on the cue's side, within its reach and its clause, which lasts from
-    ``floor`` to ``ceiling``. A cue inside the mention counts as before it."""
+    ``floor`` to ``ceiling``. A cue inside the mention counts as before it; one around it does not
+    refer to it ("the differential of the mass includes")."""
     forwards, backwards = cue.row.reach
     if cue.start < mention.end:
+        if cue.start < mention.start and mention.end < cue.end:
+            return False
         return cue.start >= max(floor, mention.start - forwards) and forwards > 0
     return cue.start < min(ceiling, mention.end + backwards)
 
 
 _LISTED, _COURSE, _TO_OR, _VERB = (
     re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb")
+)
+_CAUSE, _OR_BOTH, _SUCH_AS = (
+    re.compile(GROUPS[name]) for name in ("cause", "or_both", "such_as")
 )
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (
     re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed")
@@ -124,6 +130,7 @@ _ALTERNATIVE, _CONJUNCTION = (
 _SUBJECT, _PLURAL_VERB, _DENIAL = (
     re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial")
 )
+_OR_A = re.compile(r"\bor an? (?:(?!and\b)[\w-]+ ){0,2}$")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 
@@ -142,7 +149,13 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
         one_thing = (
             following.start == here.end + 1 and here.row.findings == following.row.findings
         )  # "mass lesion"
-        joined = joined or listed[1] is not None or one_thing
+        joined = (
+            joined
+            or listed[1] is not None
+            or one_thing
+            or _CAUSE.fullmatch(passage.text, here.end, following.start) is not None
+            or _OR_BOTH.match(passage.text, following.end) is not None
+        )
         here = following
     return passage.after[0].start if passage.after and not joined else len(passage.text)
 
@@ -178,6 +191,11 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     since."""
     text, (start, end, row) = passage.text, passage.mention
     findings_between = [earlier for earlier in passage.before if earlier.start >= cue.end]
+    device = ("support devices",)
+    if row.findings != device and text.startswith("removal of", cue.end - len("removal of")):
+        # "removal of the tube, and atelectasis"
+        if any(earlier.row.findings == device for earlier in findings_between):
+            return True
     denies = _DENIAL.match(text, cue.start)
     hedges = cue.row.says in ("hint", "uncertain")
     if (denies or hedges) and denies_a_property(
@@ -211,10 +229,14 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
             begins = _CONJUNCTION.search(text, cue.end, other.start) is not None
         else:
             begins = denial or other.row.says in ("statement", "degree")
-        # "resolution of the effusion and right consolidation": one denial of both
+        # "resolution of the effusion and right consolidation": one denial of both; "pneumonia or an
+        # enlarging left effusion": alternatives
         listed = (
             text.endswith(" of", cue.start, cue.end)
             and "and " in text[other.start - 4 : other.start + 4]
+        ) or (
+            other.row.says == "degree"
+            and _OR_A.search(text, cue.end, other.start) is not None
         )
         if (
             begins
@@ -299,7 +321,7 @@ def ends_before(
     words = _PREDICATE.sub("", spoken).split()
     if not spoken.strip() or not (negated_verb or (words and not _QUALIFIER.fullmatch(words[-1]))):
         return False
-    if _TO_OR.match(text, stop + 1):
+    if _TO_OR.match(text, stop + 1) or _SUCH_AS.match(text, stop):
         return False
     closed = (
         negated_verb
