@@ -130,6 +130,7 @@ _ALTERNATIVE, _CONJUNCTION = (
 _SUBJECT, _PLURAL_VERB, _DENIAL = (
     re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial")
 )
+_EQUALS = re.compile(r" (?:is|are) (?:(?:an?|the|likely|probably|now|left|right|basal) )*")
 _OR_A = re.compile(r"\bor an? (?:(?!and\b)[\w-]+ ){0,2}$")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
@@ -178,6 +179,8 @@ def _between_two(passage: _Passage, cue: Match) -> bool:
     opacity is no such finding: "atelectasis/infiltrate" gives the cause of what is seen."""
     if cue.row.says != "hint":
         return True
+    if passage.mention.row.says == "denies" or passage.mention.row.findings == ("lung opacity",):
+        return False
     mentions = [*passage.before, passage.mention, *passage.after]
     sides = [m for m in mentions if m.end <= cue.start][-1:] + [
         m for m in mentions if m.start >= cue.end
@@ -253,6 +256,8 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
         text, end, following
     )
     if (cue.row.says == "negative" and new and closed) or _VERB.search(text, start, end):
+        return True
+    if _EQUALS.fullmatch(text, last.end, start):  # "not thought to be pneumonia, is atelectasis"
         return True
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is
     # unchanged"
