@@ -104,12 +104,12 @@ def _read(passage: _Passage) -> Reading:
 
 def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
     """Whether a mention stands on the cue's side, within its reach and its clause, which lasts from
-    ``floor`` to ``ceiling``. A cue inside the mention counts as before it; one around it does not
-    refer to it ("the differential of the mass includes")."""
+    ``floor`` to ``ceiling``. A cue inside the mention counts as before it; one around it refers to
+    it only if it is silent ("if edema is suspected", not "the differential of the mass is")."""
     forwards, backwards = cue.row.reach
     if cue.start < mention.end:
         if cue.start < mention.start and mention.end < cue.end:
-            return False
+            return cue.row.says == "silent"
         return cue.start >= max(floor, mention.start - forwards) and forwards > 0
     return cue.start < min(ceiling, mention.end + backwards)
 
