@@ -117,9 +117,7 @@ def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
 _LISTED, _COURSE, _TO_OR, _VERB = (
     re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb")
 )
-_CAUSE, _OR_BOTH, _SUCH_AS = (
-    re.compile(GROUPS[name]) for name in ("cause", "or_both", "such_as")
-)
+_CAUSE, _OR_BOTH, _SUCH_AS = (re.compile(GROUPS[name]) for name in ("cause", "or_both", "such_as"))
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (
     re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed")
 )
@@ -237,10 +235,7 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
         listed = (
             text.endswith(" of", cue.start, cue.end)
             and "and " in text[other.start - 4 : other.start + 4]
-        ) or (
-            other.row.says == "degree"
-            and _OR_A.search(text, cue.end, other.start) is not None
-        )
+        ) or (other.row.says == "degree" and _OR_A.search(text, cue.end, other.start) is not None)
         if (
             begins
             and not listed
