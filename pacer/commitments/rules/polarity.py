@@ -193,10 +193,14 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     text, (start, end, row) = passage.text, passage.mention
     findings_between = [earlier for earlier in passage.before if earlier.start >= cue.end]
     device = ("support devices",)
-    if row.findings != device and text.startswith("removal of", cue.end - len("removal of")):
-        # "removal of the tube, and atelectasis"
-        if any(earlier.row.findings == device for earlier in findings_between):
-            return True
+    # "removal of the tube, and atelectasis"
+    removal = text.startswith("removal of", cue.end - len("removal of"))
+    if (
+        removal
+        and row.findings != device
+        and device in {one.row.findings for one in findings_between}
+    ):
+        return True
     denies = _DENIAL.match(text, cue.start)
     hedges = cue.row.says in ("hint", "uncertain")
     if (denies or hedges) and denies_a_property(
