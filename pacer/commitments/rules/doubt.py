@@ -1,0 +1,85 @@
+"""Doubt: whether something stands beside a finding that could turn its state and that no rule has
+read.
+
+The rules take each word that they do not know for one without effect. ``doubt.tsv`` has the words
+that were seen beside findings without effect, and words that can turn a statement. Words that a
+name or a cue has read count for nothing; the others have a weight, and so has a cue that decides
+nothing. Where the weights of a segment reach :data:`_DOUBTFUL`, its findings are doubtful. No
+reading depends on it.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from pacer.commitments.rules.table import Match, lines
+
+#: The weight that makes a segment doubtful.
+_DOUBTFUL = 5
+#: The weights of a cue that decides nothing, by what it says; of an unknown word; of a finding of
+#: which nothing is said; and of a first word that seldom begins a statement.
+_UNUSED = {"uncertain": 4, "hint": 2, "silent": 2, "negative": 5, "instead": 4}
+_UNKNOWN, _SILENT, _OPENS = 1, 3, 3
+#: Numbers of words from which a segment has one more, and another.
+_LONG = (12, 18)
+
+_HARMLESS, _FIRST = set[str](), set[str]()
+_TURNING: list[tuple[re.Pattern[str], int]] = []
+for _line in lines("doubt.tsv"):
+    if _line["weight"]:
+        _TURNING.append((re.compile(rf"(?:{_line['words']})$"), int(_line["weight"])))
+    else:
+        (_FIRST if _line["kind"] == "first" else _HARMLESS).update(_line["words"].split())
+_NUMBER = re.compile(r"=|[^a-z]*$|0+[a-z]{0,2}$")
+#: Cues that say what is denied of a finding, unlike other clauses.
+_NO = re.compile(r"(?:no|without|nor|lack|absence|failure)\b")
+
+
+@lru_cache(maxsize=1 << 16)
+def _weight(word: str) -> int:
+    """Return the weight of a word: none, if it is a number or was seen beside findings."""
+    if _NUMBER.match(word):
+        return 0
+    word = word.removesuffix("'s")
+    for pattern, weight in _TURNING:
+        if pattern.match(word):
+            return weight
+    return _UNKNOWN * any(part not in _HARMLESS for part in re.findall(r"[a-z']+", word))
+
+
+def is_doubtful(
+    text: str, mentions: Sequence[Match], cues: Sequence[Match], deciding: Sequence[Match | None]
+) -> bool:
+    """Whether a segment holds something that could turn what its ``deciding`` cues say."""
+    return total(text, mentions, cues, deciding) >= _DOUBTFUL
+
+
+def total(
+    text: str, mentions: Sequence[Match], cues: Sequence[Match], deciding: Sequence[Match | None]
+) -> int:
+    words = text.split()
+    total = sum(len(words) > length for length in _LONG)
+    kinds = {cue.row.says for cue in deciding if cue is not None}
+    total += _SILENT * ("silent" in kinds)
+    for cue in cues:
+        says = cue.row.says
+        if says in _UNUSED and cue not in deciding and "limits" not in text[cue.start : cue.end]:
+            total += _UNUSED[says] - (says in kinds)
+    weights = [*map(_weight, words)]
+    pairs = [f"{one}_{other}" for one, other in pairwise(words)] if any(weights) else []
+    if words[0] in _FIRST and (len(words) < 2 or f"{words[0]}_{words[1]}" not in _HARMLESS):
+        total += _OPENS
+    if not any(weights):
+        return total
+    read = [*mentions, *(cue for cue in cues if cue.row.says != "clause" or _NO.match(text, cue.start))]
+    place = 0
+    for index, weight in enumerate(weights):
+        if (
+            weight
+            and not any(span.start <= place < span.end for span in read)
+            and _HARMLESS.isdisjoint(pairs[max(0, index - 1) : index + 1])
+        ):
+            total += weight
+        place += len(words[index]) + 1
+    return total
