@@ -72,7 +72,10 @@ def total(
         total += _OPENS
     if not any(weights):
         return total
-    read = [*mentions, *(cue for cue in cues if cue.row.says != "clause" or _NO.match(text, cue.start))]
+    read = [
+        *mentions,
+        *(cue for cue in cues if cue.row.says != "clause" or _NO.match(text, cue.start)),
+    ]
     place = 0
     for index, weight in enumerate(weights):
         if (

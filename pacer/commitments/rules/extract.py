@@ -10,7 +10,8 @@ paper``; ``docs/readings.md`` lists what the paper leaves open.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -51,18 +52,25 @@ def extract_anchor(report: str) -> Anchor:
     are in no field."""
     verdict: dict[str, str] = {}
     before_addendum: dict[str, str] = {}
+    doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
     for segment in segments(report):
         if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
             before_addendum, verdict = before_addendum | verdict, {}
-        for mention, (polarity, _) in segment_readings(segment.strip()):
+        for mention, (polarity, _, doubtful) in segment_readings(segment.strip()):
             last = mention.row.findings or last
+            if doubtful:
+                doubted.update(last)
             for finding in last:
+                if not doubtful and polarity in ("positive", "uncertain"):
+                    certain.add((finding, polarity))
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
-    return _anchor_of(
-        frozenset((before_addendum | verdict if before_addendum else verdict).items())
-    )
+    verdict = before_addendum | verdict
+    anchor = _anchor_of(frozenset(verdict.items()))
+    # a statement without doubt that affirms or hedges the finding decides
+    doubted = {one for one in doubted if (one, verdict.get(one, "")) not in certain}
+    return replace(anchor, doubtful=_in_order(doubted)) if doubted else anchor
 
 
 def find_mentions(report: str) -> list[Mention]:
@@ -73,7 +81,7 @@ def find_mentions(report: str) -> list[Mention]:
     for segment, located in located_segments(report):
         readings = segment_readings(segment)
         places = expanded_places(segment, located) if readings else []
-        for mention, (polarity, cue) in readings:
+        for mention, (polarity, cue, _) in readings:
             last = mention.row.findings or last
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
@@ -110,6 +118,10 @@ def segment_readings(segment: str) -> list[tuple[Match, Reading]]:
         mentions, read_mentions(plain, mentions, _CUES.find(plain, words), commas), strict=True
     )
     return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
+
+
+def _in_order(findings: Collection[str]) -> tuple[str, ...]:
+    return tuple(finding for finding in FINDINGS if finding in findings)
 
 
 @lru_cache(maxsize=1 << 14)

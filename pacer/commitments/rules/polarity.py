@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from pacer.commitments.rules.doubt import is_doubtful
 from pacer.commitments.rules.table import GROUPS, Match
 
 
 class Reading(NamedTuple):
-    """The polarity of one mention (None: not stated), and the cue that decided it, if any."""
+    """The polarity of one mention (None: not stated), the cue that decided it, if any, and whether
+    something beside it could turn it (``doubt.py``)."""
 
     polarity: str | None
     cue: Match | None
+    doubtful: bool = False
 
 
 class _Passage(NamedTuple):
@@ -46,6 +49,15 @@ def read_mentions(
     segment: str, mentions: list[Match], cues: list[Match], commas: list[int]
 ) -> list[Reading]:
     """Read each mention by the cues that reach it."""
+    readings = _readings(segment, mentions, cues, commas)
+    if is_doubtful(segment, mentions, cues, [reading.cue for reading in readings]):
+        return [reading._replace(doubtful=True) for reading in readings]
+    return readings
+
+
+def _readings(
+    segment: str, mentions: list[Match], cues: list[Match], commas: list[int]
+) -> list[Reading]:
     if not any(cue.row.says in _DECIDING_KINDS for cue in cues):
         return [_decide(mention, []) for mention in mentions]
     readings = []
