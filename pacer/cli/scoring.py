@@ -167,6 +167,7 @@ def _end_on_sigterm() -> None:
 
 
 def _print_scores(result: Scores, out: Path) -> None:
+    from pacer.metrics.ledger import doubt_note
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
     from pacer.metrics.statistics.intervals import group_scores
@@ -205,7 +206,13 @@ def _print_scores(result: Scores, out: Path) -> None:
         print_table(group_table(grouped))
     console.print()
     for line in filter(
-        None, (*reading_notes(signature), signature_line(signature), caution(signature))
+        None,
+        (
+            doubt_note(result.findings),
+            *reading_notes(signature),
+            signature_line(signature),
+            caution(signature),
+        ),
     ):
         say(line)
     console.print(f"\nwritten to {out}")
@@ -291,7 +298,8 @@ def label(
     report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
 ) -> None:
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
-    end) in the report, its words, and the cue that decides its polarity."""
+    end) in the report, its words, the cue that decides its polarity, and whether the rules may have
+    misread it (doubtful)."""
     terminal.check_exists(file)
     from pacer.data.reports import REPORT_COLUMNS, reports_of
     from pacer.metrics.calls import label_reports

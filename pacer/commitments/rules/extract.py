@@ -34,6 +34,7 @@ class Mention(NamedTuple):
 
     ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one.
     ``cue`` is the span of the words that decided the polarity; None for a plain mention.
+    ``doubtful``: something beside it could turn the polarity, and no rule has read that.
     """
 
     start: int
@@ -41,6 +42,7 @@ class Mention(NamedTuple):
     finding: str
     polarity: str | None
     cue: tuple[int, int] | None
+    doubtful: bool = False
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
@@ -81,11 +83,13 @@ def find_mentions(report: str) -> list[Mention]:
     for segment, located in located_segments(report):
         readings = segment_readings(segment)
         places = expanded_places(segment, located) if readings else []
-        for mention, (polarity, cue, _) in readings:
+        for mention, (polarity, cue, doubtful) in readings:
             last = mention.row.findings or last
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
-            mentions += (Mention(start, end, finding, polarity, decided) for finding in last)
+            mentions += (
+                Mention(start, end, finding, polarity, decided, doubtful) for finding in last
+            )
     return mentions
 
 
