@@ -45,7 +45,7 @@ def _weight(word: str) -> int:
     for pattern, weight in _TURNING:
         if pattern.match(word):
             return weight
-    return _UNKNOWN * any(part not in _HARMLESS for part in re.findall(r"[a-z']+", word))
+    return _UNKNOWN * any(part not in _HARMLESS for part in re.findall(r"[a-z']{2,}", word))
 
 
 def is_doubtful(
