@@ -32,6 +32,10 @@ for _line in lines("doubt.tsv"):
     else:
         (_FIRST if _line["kind"] == "first" else _HARMLESS).update(_line["words"].split())
 _NUMBER = re.compile(r"=|[^a-z]*$|0+[a-z]{0,2}$")
+#: What else a denial may deny: "the effusion is not loculated".
+_OBJECT = re.compile(
+    r"(?:no|not|without) (?!(?:of|in|on|at|to|for|that|is|are|the|an?|be|left|right)\b)[a-z]{4,}"
+)
 #: Cues that say what is denied of a finding, unlike other clauses.
 _NO = re.compile(r"(?:no|without|nor|lack|absence|failure)\b")
 
@@ -66,6 +70,8 @@ def total(
         says = cue.row.says
         if says in _UNUSED and cue not in deciding and "limits" not in text[cue.start : cue.end]:
             total += _UNUSED[says] - (says in kinds)
+            if _OBJECT.match(text, cue.start):
+                total -= 2
     weights = [*map(_weight, words)]
     pairs = [f"{one}_{other}" for one, other in pairwise(words)] if any(weights) else []
     if words[0] in _FIRST and (len(words) < 2 or f"{words[0]}_{words[1]}" not in _HARMLESS):
