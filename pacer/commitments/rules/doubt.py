@@ -40,6 +40,21 @@ _OBJECT = re.compile(
 _NO = re.compile(r"(?:no|without|nor|lack|absence|failure)\b")
 
 
+#: How a sentence that names no finding may take back the one before it.
+_TAKES_BACK = re.compile(
+    r"(?:(?:none|not|neither|nor|no residu\w+|(?:today|now) (?:there|it|they|this))\b|,"
+    r"|(?:it|this|that|they) (?:is|are|was|has|have|does|do|did) "
+    r"(?:no|not|an?|now|been|since|gone)\b"
+    r"|(?:the|its) (?:attending|lobe|lung|rest|latter|former|other|right|left) "
+    r"(?:is|has|was|does|did|disagrees?)\b)"
+)
+
+
+def takes_back(segment: str) -> bool:
+    """Whether a segment that names no finding may turn what the one before says."""
+    return _TAKES_BACK.match(segment) is not None
+
+
 @lru_cache(maxsize=1 << 16)
 def _weight(word: str) -> int:
     """Return the weight of a word: none, if it is a number or was seen beside findings."""

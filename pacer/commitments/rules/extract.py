@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.rules.doubt import takes_back
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import (
     ADDENDUM,
@@ -56,10 +57,17 @@ def extract_anchor(report: str) -> Anchor:
     before_addendum: dict[str, str] = {}
     doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
+    named = False
     for segment in segments(report):
         if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
             before_addendum, verdict = before_addendum | verdict, {}
-        for mention, (polarity, _, doubtful) in segment_readings(segment.strip()):
+        segment = segment.strip()
+        readings = segment_readings(segment)
+        if not readings and named and takes_back(segment):
+            doubted.update(last)
+            certain = {one for one in certain if one[0] not in last}
+        named = bool(readings) or (named and not segment)
+        for mention, (polarity, _, doubtful) in readings:
             last = mention.row.findings or last
             if doubtful:
                 doubted.update(last)

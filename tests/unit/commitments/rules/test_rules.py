@@ -2,6 +2,7 @@
 example."""
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import chain, product
@@ -255,6 +256,14 @@ def test_sentences(sentence: Sentence) -> None:
         else (sentence.text,)
     ):
         assert (extract_anchor(text) == anchor_of(sentence.reading)) != misread, text
+
+
+@pytest.mark.parametrize("indent", ["", " "])
+def test_wrapped_lines_read_the_same(indent: str) -> None:
+    """A sentence reads the same where an editor has wrapped it at 40 columns."""
+    for text in {sentence.text for sentence in SENTENCES if "\n" not in sentence.text}:
+        wrapped = textwrap.fill(text, 40, break_long_words=False, break_on_hyphens=False)
+        assert extract_anchor(wrapped.replace("\n", f"\n{indent}")) == extract_anchor(text), wrapped
 
 
 def plain_matches(patterns: Sequence[Rule], text: str) -> list[Match]:
