@@ -3,8 +3,8 @@ effect: all words of reports whose readings were looked at.
 
     python bench/doubt.py openi/records.parquet phantom/records.parquet
 
-The files are those of the profiles openi (with ``corpus.target: findings_and_impression``), of which
-the train split is read, and phantom.
+The files are those of the profiles openi (with ``corpus.target: findings_and_impression``; its
+train split is read) and phantom.
 """
 
 import re

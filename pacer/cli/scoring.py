@@ -167,13 +167,13 @@ def _end_on_sigterm() -> None:
 
 
 def _print_scores(result: Scores, out: Path) -> None:
-    from pacer.metrics.ledger import doubt_note
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
     from pacer.metrics.statistics.intervals import group_scores
     from pacer.reporting.score_tables import (
         caution,
         convention_table,
+        doubt_note,
         group_table,
         score_table,
         signature_line,

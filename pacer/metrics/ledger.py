@@ -28,7 +28,6 @@ from pacer.commitments.anchor import KINDS, POLARITIES, VALUES, Anchor, Attribut
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.data.findings import FINDINGS
-from pacer.display.numbers import number, share
 
 WORDS = pl.List(pl.String)
 PLACES = pl.List(pl.Struct({"start": pl.Int32, "end": pl.Int32, "words": pl.String}))
@@ -210,28 +209,6 @@ def findings_of(cases: pl.DataFrame, reference: pl.DataFrame, report: pl.DataFra
         rows = rows.join(further, on=on, how="left", maintain_order="left")
     either = pl.any_horizontal(f"{side}_doubtful" for side in ("reference", "report"))
     return rows.with_columns(doubtful=either.fill_null(False)).select("row", *FINDINGS_SCHEMA)
-
-
-def doubt_note(findings: pl.DataFrame) -> str | None:
-    """Return what the findings in doubt mean for the scores: their share, and Positive F1 without
-    them; None if there are none."""
-    count = int(findings["doubtful"].sum())
-    if not count:
-        return None
-    with_all, without = (
-        number(_positive_f1(rows)) for rows in (findings, findings.filter(~pl.col("doubtful")))
-    )
-    return (
-        f"in doubt: {share(count, len(findings))} findings, which the rules may have misread; "
-        f"Positive F1 without them is {without} instead of {with_all}"
-    )
-
-
-def _positive_f1(findings: pl.DataFrame) -> float | None:
-    affirmed = [findings[f"{side}_state"] == "positive" for side in ("reference", "report")]
-    right = (affirmed[0] & affirmed[1]).sum()
-    stated = sum(int(side.sum()) for side in affirmed)
-    return 2 * right / stated if stated else None
 
 
 def lists_by_row(rows: pl.DataFrame, chosen: pl.Expr, count: int) -> pl.Series:

@@ -11,10 +11,11 @@ from pacer.commitments.attributes import sentence_attributes
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
-from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, doubt_note, mentions
+from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import score_of
 from pacer.metrics.system import Scores
+from pacer.reporting.score_tables import doubt_note
 from tests.support.cases import listed_cases
 from tests.support.metrics import read_texts
 
