@@ -24,7 +24,7 @@ from tests.unit.commitments.rules.test_rules import SENTENCES
         # a denial that belongs to nothing
         ("Pneumonia, which the history made us expect, the film does not.", ("pneumonia",)),
         # a sentence that takes back the one before; another sentence without doubt decides
-        ("There was a large effusion; today there is none.", ("pleural effusion",)),
+        ("A large effusion was seen; the lobe has since expanded again.", ("pleural effusion",)),
         ("Large effusion. It is not seen on the lateral view. Left effusion.", ()),
     ],
 )
