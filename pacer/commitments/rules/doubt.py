@@ -11,7 +11,6 @@ reading depends on it.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 
 from pacer.commitments.rules.table import Match, lines
 
@@ -21,8 +20,8 @@ _DOUBTFUL = 5
 #: which nothing is said; and of a first word that seldom begins a statement.
 _UNUSED = {"uncertain": 4, "hint": 2, "silent": 2, "negative": 5, "instead": 4}
 _UNKNOWN, _SILENT, _OPENS = 1, 3, 3
-#: Numbers of words from which a segment has one more, and another.
-_LONG = (12, 18)
+#: A segment of more words than these has a weight of one, and of two.
+_LONG, _LONGER = 12, 18
 
 _HARMLESS, _FIRST = set[str](), set[str]()
 _TURNING: list[tuple[re.Pattern[str], int]] = []
@@ -71,39 +70,46 @@ def is_doubtful(
     text: str, mentions: Sequence[Match], cues: Sequence[Match], deciding: Sequence[Match | None]
 ) -> bool:
     """Whether a segment holds something that could turn what its ``deciding`` cues say."""
-    return total(text, mentions, cues, deciding) >= _DOUBTFUL
-
-
-def total(
-    text: str, mentions: Sequence[Match], cues: Sequence[Match], deciding: Sequence[Match | None]
-) -> int:
     words = text.split()
-    total = sum(len(words) > length for length in _LONG)
-    kinds = {cue.row.says for cue in deciding if cue is not None}
-    total += _SILENT * ("silent" in kinds)
-    for cue in cues:
-        says = cue.row.says
-        if says in _UNUSED and cue not in deciding and "limits" not in text[cue.start : cue.end]:
-            total += _UNUSED[says] - (says in kinds)
-            if _OBJECT.match(text, cue.start):
-                total -= 2
-    weights = [*map(_weight, words)]
-    pairs = [f"{one}_{other}" for one, other in pairwise(words)] if any(weights) else []
-    if words[0] in _FIRST and (len(words) < 2 or f"{words[0]}_{words[1]}" not in _HARMLESS):
+    total = (len(words) > _LONG) + (len(words) > _LONGER)
+    if words[0] in _FIRST and "_".join(words[:2]) not in _HARMLESS:
         total += _OPENS
-    if not any(weights):
-        return total
-    read = [
-        *mentions,
-        *(cue for cue in cues if cue.row.says != "clause" or _NO.match(text, cue.start)),
-    ]
-    place = 0
-    for index, weight in enumerate(weights):
+    if cues:
+        total += _of_cues(text, cues, deciding)
+    weights = [*map(_weight, words)]
+    if any(weights):
+        total += _of_words(text, words, weights, [*mentions, *cues])
+    return total >= _DOUBTFUL
+
+
+def _of_cues(text: str, cues: Sequence[Match], deciding: Sequence[Match | None]) -> int:
+    """Return the weight of the cues that decide nothing, and of findings of which nothing is
+    said."""
+    total, kinds = 0, {cue.row.says for cue in deciding if cue}
+    for cue in cues:
+        weight = _UNUSED.get(cue.row.says)
+        if weight and cue not in deciding and "limits" not in text[cue.start : cue.end]:
+            total += weight - (cue.row.says in kinds) - 2 * bool(_OBJECT.match(text, cue.start))
+    return total + _SILENT * ("silent" in kinds)
+
+
+def _of_words(
+    text: str, words: Sequence[str], weights: Sequence[int], read: Sequence[Match]
+) -> int:
+    """Return the weight of the words that neither a name nor a cue has read."""
+    total = place = 0
+    for index, (word, weight) in enumerate(zip(words, weights, strict=True)):
         if (
             weight
-            and not any(span.start <= place < span.end for span in read)
-            and _HARMLESS.isdisjoint(pairs[max(0, index - 1) : index + 1])
+            and not any(
+                span.start <= place < span.end
+                and (span.row.says != "clause" or _NO.match(text, span.start))
+                for span in read
+            )
+            and _HARMLESS.isdisjoint(
+                "_".join(words[first : first + 2]) for first in (index - 1, index) if first >= 0
+            )
         ):
             total += weight
-        place += len(words[index]) + 1
+        place += len(word) + 1
     return total
