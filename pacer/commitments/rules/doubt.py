@@ -20,16 +20,22 @@ _DOUBTFUL = 5
 #: which nothing is said; and of a first word that seldom begins a statement.
 _UNUSED = {"uncertain": 4, "hint": 2, "silent": 2, "negative": 5, "instead": 4}
 _UNKNOWN, _SILENT, _OPENS = 1, 3, 3
+#: What words such as "unchanged" take from the weight of a finding that no cue decides.
+_OF_SURE = 3
 #: A segment of more words than these has a weight of one, and of two.
 _LONG, _LONGER = 12, 18
 
-_HARMLESS, _FIRST = set[str](), set[str]()
-_TURNING: list[tuple[re.Pattern[str], int]] = []
-for _line in lines("doubt.tsv"):
-    if _line["weight"]:
-        _TURNING.append((re.compile(rf"(?:{_line['words']})$"), int(_line["weight"])))
-    else:
-        (_FIRST if _line["kind"] == "first" else _HARMLESS).update(_line["words"].split())
+_TABLE = lines("doubt.tsv")
+_TURNING = [
+    (re.compile(rf"(?:{line['words']})$"), int(line["weight"]))
+    for line in _TABLE
+    if line["kind"] == "turning"
+]
+_SURE = re.compile("|".join(rf"\b(?:{x['words']})\b" for x in _TABLE if x["kind"] == "sure"))
+_FIRST, _HARMLESS = (
+    {word for line in _TABLE if line["kind"] in kinds for word in line["words"].split()}
+    for kinds in (["first"], ["harmless", "seen"])
+)
 _NUMBER = re.compile(r"=|[^a-z]*$|0+[a-z]{0,2}$")
 #: What else a denial may deny: "the effusion is not loculated".
 _OBJECT = re.compile(
@@ -79,6 +85,8 @@ def is_doubtful(
     weights = [*map(_weight, words)]
     if any(weights):
         total += _of_words(text, words, weights, [*mentions, *cues])
+    if total >= _DOUBTFUL and None in deciding and _SURE.search(text):
+        total -= _OF_SURE
     return total >= _DOUBTFUL
 
 
