@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.commitments.rules.segments import expand_abbreviations, segments
+from pacer.commitments.rules.segments import expand_abbreviations, located_segments
 
 TABLE = Path(__file__).parents[1] / "pacer/commitments/rules/doubt.tsv"
 
@@ -22,9 +22,9 @@ TABLE = Path(__file__).parents[1] / "pacer/commitments/rules/doubt.tsv"
 def seen_words(reports: Iterable[str]) -> set[str]:
     """Return the words of some reports as the rules see them, without single letters."""
     read = (
-        expand_abbreviations(segment.split(), None)[0]
+        expand_abbreviations(segment)[0]
         for report in reports
-        for segment in segments(report)
+        for segment, _ in located_segments(report)
     )
     return {word for text in read for word in re.findall(r"[a-z']{2,}", text)}
 

@@ -94,6 +94,8 @@ def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
 
 
 def _united(*said: Attributes) -> Attributes:
+    if len(said) == 1:
+        return said[0]
     return Attributes(*map(frozenset[str].union, Attributes(), *said))
 
 

@@ -87,7 +87,10 @@ def row_name(context: str) -> str:
 
 def by_context(cases: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return the cases of each context, in the paper's order."""
-    return {name: cases.filter(context=name) for name in contexts_of(cases)}
+    names = contexts_of(cases)
+    if len(names) == 1:
+        return {names[0]: cases}  # a filter would copy all texts
+    return {name: cases.filter(context=name) for name in names}
 
 
 def is_labelled(cases: pl.DataFrame) -> bool:

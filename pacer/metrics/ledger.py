@@ -191,7 +191,13 @@ def anchors_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
 def with_states_of(cases: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the references' texts with the states that the cases list for them, in
     ``reference_positive`` and so on."""
-    listed = listed_findings(anchors_of(cases, "reference")).select(*_KEY, "state")
+    lists = cases.select(f"reference_{state}" for state in POLARITIES).with_row_index("row")
+    listed = pl.concat(
+        lists.select("row", pl.col(f"reference_{state}").alias("finding"), state=pl.lit(state))
+        .explode("finding")
+        .drop_nulls("finding")
+        for state in POLARITIES
+    )
     return listed.join(reference.drop("state"), on=_KEY, how="left").select(reference.columns)
 
 

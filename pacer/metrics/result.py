@@ -7,10 +7,12 @@ tables carry too, and the hash of the scores. So equal results are equal files, 
 files that do not belong together: they are of two runs, one of which was stopped while it wrote.
 """
 
+import hashlib
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Self
 
 import polars as pl
@@ -19,7 +21,6 @@ from pacer.core.errors import DataError
 from pacer.core.io import (
     atomic_directory,
     atomic_path,
-    hash_bytes,
     hash_json,
     read_json,
     write_json,
@@ -54,7 +55,10 @@ class Result:
         findings: pl.DataFrame,
     ) -> Self:
         """Return a result with its id and the hash of its scores in the signature."""
-        rows = hash_bytes(cases.write_ipc(None).getvalue())
+        with TemporaryFile() as file:  # in memory it would take the place of the cases once more
+            cases.write_ipc(file)
+            file.seek(0)
+            rows = hashlib.file_digest(file, "sha256").hexdigest()
         signature = replace(signature, run=None, scores_hash=hash_json(scores))
         run = hash_json([rows, signature.content()])[:16]
         return cls(scores, cases, replace(signature, run=run), findings)
@@ -65,6 +69,8 @@ class Result:
         ``whole``, there are no findings, and ``scores.json`` may be missing, as in a study's
         folders. Raises a DataError if files are missing, damaged or of different runs."""
         folder = Path(folder)
+        if folder.is_file():
+            raise DataError(f"{folder} is a file of a scored run; pass the folder that it is in")
         inside = folder if (folder / CASES).is_file() else folder / "metrics"
         cases, run = _read_table(inside / CASES, folder)
         has_scores = whole or (inside / SCORES).is_file()

@@ -10,7 +10,7 @@ paper``; ``docs/readings.md`` lists what the paper leaves open.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -22,9 +22,7 @@ from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import (
     ADDENDUM,
     expand_abbreviations,
-    expanded_places,
     located_segments,
-    segments,
 )
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
 from pacer.data.findings import FINDINGS
@@ -49,29 +47,43 @@ class Mention(NamedTuple):
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
 
 
-@lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
 def extract_anchor(report: str) -> Anchor:
     """Extract the findings that a report affirms, denies or leaves uncertain; unmentioned findings
     are in no field."""
+    return read_report(report)[0]
+
+
+def find_mentions(report: str) -> tuple[Mention, ...]:
+    """Return every mention of a finding, in order; :func:`extract_anchor` weighs those that
+    contradict each other."""
+    return read_report(report)[1]
+
+
+@lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
+def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
+    """Return what :func:`extract_anchor` and :func:`find_mentions` return, from one reading."""
+    mentions: list[Mention] = []
     verdict: dict[str, str] = {}
     before_addendum: dict[str, str] = {}
     doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
     named = False
-    for segment in segments(report):
+    for segment, places in located_segments(report):
         if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
             before_addendum, verdict = before_addendum | verdict, {}
-        segment = segment.strip()
         readings = segment_readings(segment)
         if not readings and named and takes_back(segment):
             doubted.update(last)
             certain = {one for one in certain if one[0] not in last}
-        named = bool(readings) or (named and not segment)
-        for mention, (polarity, _, doubtful) in readings:
+        named = bool(readings)
+        for mention, (polarity, cue, doubtful) in readings:
             last = mention.row.findings or last
+            start, end = _place(report, mention, places)
+            decided = cue and _place(report, cue, places)
             if doubtful:
                 doubted.update(last)
             for finding in last:
+                mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
                 if not doubtful and polarity in ("positive", "uncertain"):
                     certain.add((finding, polarity))
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
@@ -80,25 +92,10 @@ def extract_anchor(report: str) -> Anchor:
     anchor = _anchor_of(frozenset(verdict.items()))
     # a statement without doubt that affirms or hedges the finding decides
     doubted = {one for one in doubted if (one, verdict.get(one, "")) not in certain}
-    return replace(anchor, doubtful=_in_order(doubted)) if doubted else anchor
-
-
-def find_mentions(report: str) -> list[Mention]:
-    """Return every mention of a finding, in order; :func:`extract_anchor` weighs those that
-    contradict each other."""
-    mentions: list[Mention] = []
-    last: tuple[str, ...] = ()
-    for segment, located in located_segments(report):
-        readings = segment_readings(segment)
-        places = expanded_places(segment, located) if readings else []
-        for mention, (polarity, cue, doubtful) in readings:
-            last = mention.row.findings or last
-            start, end = _place(report, mention, places)
-            decided = cue and _place(report, cue, places)
-            mentions += (
-                Mention(start, end, finding, polarity, decided, doubtful) for finding in last
-            )
-    return mentions
+    if doubted:
+        in_order = tuple(finding for finding in FINDINGS if finding in doubted)
+        anchor = replace(anchor, doubtful=in_order)
+    return anchor, tuple(mentions)
 
 
 def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
@@ -111,9 +108,9 @@ def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
 def segment_readings(segment: str) -> list[tuple[Match, Reading]]:
-    """Return the mentions of one segment in order, without look-alikes, with their readings. Their
-    places are those in the segment without abbreviations."""
-    text, _, commas = expand_abbreviations(segment.split(), None)
+    """Return the mentions of one segment in order, without look-alikes, with their readings, at
+    their places in the segment."""
+    text, places, commas = expand_abbreviations(segment)
     plain = text
     if "/" in text:
         plain = text.replace("/", " ").replace("and or", "and/or")
@@ -126,14 +123,17 @@ def segment_readings(segment: str) -> list[tuple[Match, Reading]]:
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
                 words.append("/")
-    readings = zip(
-        mentions, read_mentions(plain, mentions, _CUES.find(plain, words), commas), strict=True
-    )
-    return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
+    readings = read_mentions(plain, mentions, _CUES.find(plain, words), commas)
+    return [
+        (_moved(mention, places), Reading(polarity, cue and _moved(cue, places), doubtful))
+        for mention, (polarity, cue, doubtful) in zip(mentions, readings, strict=True)
+        if mention.row.says != "nothing"
+    ]
 
 
-def _in_order(findings: Collection[str]) -> tuple[str, ...]:
-    return tuple(finding for finding in FINDINGS if finding in findings)
+def _moved(match: Match, places: Sequence[int]) -> Match:
+    """Return a match in an expanded segment at its place in the segment as it was written."""
+    return Match(places[match.start], places[match.end - 1] + 1, match.row)
 
 
 @lru_cache(maxsize=1 << 14)

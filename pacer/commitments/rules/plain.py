@@ -13,9 +13,8 @@ from functools import cache, partial
 
 from pacer.commitments.rules.table import GROUPS, expand, lines
 
-#: The place in the report of each character of a text (a range, if these are the report's); None if
-#: nobody asks.
-Places = Sequence[int] | None
+#: The place in the report of each character of a text.
+Places = Sequence[int]
 
 #: A report in ASCII without these is plain already.
 _MARKS = (
@@ -74,18 +73,13 @@ _MARKUP = [
 ]
 
 
-def plain(report: str, places: Places) -> tuple[str, Places]:
-    """Return a report as plain text, with the places of its characters if ``places`` has those of
-    the report."""
+def plain(report: str) -> tuple[str, Places]:
+    """Return a report as plain text, and the place in the report of each of its characters."""
     if report.isascii() and not has_any(report, _MARKS):
-        return report, places
-    if places is not None:
-        places = [
-            place
-            for place, letter in zip(places, report, strict=True)
-            for _ in _plain_letter(letter)
-        ]
-    text = "".join(map(_plain_letter, report))
+        return report, range(len(report))
+    letters = list(map(_plain_letter, report))
+    text = "".join(letters)
+    places: Places = [place for place, plain in enumerate(letters) for _ in plain]
     for sign, pattern, new in _MARKUP:
         if sign in text and new == "columns":
             text, places = _by_column(pattern, text, places)
@@ -119,7 +113,7 @@ def _by_column(pattern: re.Pattern[str], text: str, places: Places) -> tuple[str
                 put(*cell.span(), "\n\n")
             done = table.end()
     put(done, len(text))
-    return "".join(letters), None if places is None else [places[place] for place in order]
+    return "".join(letters), [places[place] for place in order]
 
 
 def has_any(text: str, pieces: Sequence[str]) -> bool:
@@ -136,8 +130,8 @@ def substitute(
     """Replace the matches of a pattern. New letters have the places of the old ones in order, from
     the start of the group that has matched; without a group, more letters than the old ones share
     their places evenly."""
-    if places is None or not pattern.search(text):
-        return pattern.sub(new, text), places
+    if not pattern.search(text):
+        return text, places
     pieces, origin, done = list[str](), list[int](), 0
     for match in pattern.finditer(text):
         start, end = match.span()

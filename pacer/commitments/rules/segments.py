@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from string import punctuation
 
-from pacer.commitments.rules.plain import Places, has_any, plain, substitute
+from pacer.commitments.rules.plain import has_any, plain, substitute
 from pacer.commitments.rules.table import ABBREVIATIONS, GROUPS
 
 #: A segment that says that an addendum begins.
@@ -67,60 +67,44 @@ _IN_VALUES = (
 _IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,")
 
 
-def segments(report: str) -> list[str]:
-    """Split a report into lower-case segments without punctuation; some may be empty or have
-    consecutive spaces."""
-    return _END.split(_normalise(report, None)[0])
-
-
 def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield the segments that are not empty, without spaces at their ends, and the place in the
-    report of each of their characters."""
-    text, origin = _normalise(report, range(len(report)))
+    """Yield the lower-case segments of a report that are not empty, without punctuation and spaces
+    at their ends, and the place in the report of each of their characters."""
+    text, origin = _normalise(report)
     begins = 0
     for end in (*_END.finditer(text), None):
         segment = text[begins : end.start() if end else None].rstrip()
         words = segment.lstrip()
-        if words and origin is not None:
+        if words:
             last = begins + len(segment)
             yield words, origin[last - len(words) : last]
         begins = end.end() if end else 0
 
 
-def expanded_places(segment: str, places: Sequence[int]) -> Sequence[int]:
-    """Return the place in the report of each character of a segment without abbreviations. A space
-    has the place of the first one that it replaces."""
+def expand_abbreviations(segment: str) -> tuple[str, Sequence[int], list[int]]:
+    """Write the abbreviations of a segment in full, strokes without spaces, and commas and
+    consecutive spaces as one space. Return the text, the place in the segment of each of its
+    characters, and where the commas stood."""
     words = segment.split()
-    if not isinstance(places, range) or " ".join(words) != segment:
-        of_words = list[int]()
-        for word in _WORD.finditer(segment):
-            if of_words:
-                of_words.append(of_words[-1] + 1)
-            of_words += places[slice(*word.span())]
-        places = of_words
-    return expand_abbreviations(words, places)[1] or []
-
-
-def expand_abbreviations(words: list[str], places: Places) -> tuple[str, Places, list[int]]:
-    """Write the abbreviations of a segment in full, strokes without spaces, and commas as spaces;
-    also return where the commas stood."""
-    segment = " ".join(words)
-    if "/" in segment or "?" in segment or not _ABBREVIATED.isdisjoint(words):
-        segment, places = substitute(
-            _ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], segment, places
+    text = " ".join(words)
+    places: Sequence[int] = range(len(text))
+    if text != segment:
+        places = _places_of_words(segment)
+    if "/" in text or "?" in text or not _ABBREVIATED.isdisjoint(words):
+        text, places = substitute(
+            _ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], text, places
         )
-        segment, places = substitute(_STROKE, lambda _: "/", segment, places)
-    if "," not in segment:
-        return segment, places, []
-    text, origin, commas = "", list[int](), list[int]()
-    for phrase in _PHRASE.finditer(segment):
-        if text:
-            commas.append(len(text))
-            text += " "
-        if places is not None:
-            origin += places[phrase.start() - bool(commas) : phrase.end()]
-        text += phrase[0]
-    return text, None if places is None else origin, commas
+        text, places = substitute(_STROKE, lambda _: "/", text, places)
+    if "," not in text:
+        return text, places, []
+    expanded, origin, commas = "", list[int](), list[int]()
+    for phrase in _PHRASE.finditer(text):
+        if expanded:
+            commas.append(len(expanded))
+            expanded += " "
+        origin += places[phrase.start() - bool(commas) : phrase.end()]
+        expanded += phrase[0]
+    return expanded, origin, commas
 
 
 def _unwrapped(report: str) -> str:
@@ -144,12 +128,22 @@ def _first_length(line: str) -> int:
     return len(word[0]) if word else 0
 
 
-def _normalise(report: str, places: Places) -> tuple[str, Places]:
+def _places_of_words(segment: str) -> list[int]:
+    """Return the places of the words of a segment and of one space between them."""
+    places = list[int]()
+    for word in _WORD.finditer(segment):
+        if places:
+            places.append(places[-1] + 1)
+        places += range(*word.span())
+    return places
+
+
+def _normalise(report: str) -> tuple[str, Sequence[int]]:
     """Lower-case a report, mark ends of segments, replace punctuation and digits; return the places
     of letters too."""
     if "\n" in report:
         report = _unwrapped(report)
-    text, places = plain(report, places)
+    text, places = plain(report)
     dashed = _DASHED.match(text)
     if "\n" in text and _PAIRS.fullmatch(text):
         text, places = substitute(_PAIR, lambda pair: pair["name"] + ":", text, places)

@@ -126,6 +126,9 @@ class Patterns:
             for place, choices in enumerate((needed[0], needed[-1])):
                 for piece in choices:
                     self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
+        self._pieces: dict[str, list[str]] = {}
+        for piece in self._bits:
+            self._pieces.setdefault(piece[:2], []).append(piece)
         self._candidate_rows = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(self._searches_of)
 
@@ -168,4 +171,11 @@ class Patterns:
     def _rows_of(self, word: str) -> int:
         """Return the rows of which a word can hold a first piece, one bit each, then those of a
         second piece."""
-        return reduce(or_, (bits for piece, bits in self._bits.items() if piece in word), 0)
+        # looking up each pair of letters is faster than searching the word for every piece
+        bits = self._bits.get("", 0)
+        for start in range(len(word)):
+            for head in (word[start], word[start : start + 2]):
+                for piece in self._pieces.get(head, ()):
+                    if word.startswith(piece, start):
+                        bits |= self._bits[piece]
+        return bits

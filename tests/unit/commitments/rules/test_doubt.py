@@ -4,7 +4,12 @@ import pytest
 
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.commitments.rules import polarity
-from pacer.commitments.rules.extract import extract_anchor, find_mentions, segment_readings
+from pacer.commitments.rules.extract import (
+    extract_anchor,
+    find_mentions,
+    read_report,
+    segment_readings,
+)
 from tests.unit.commitments.rules.test_rules import SENTENCES
 
 
@@ -48,8 +53,8 @@ def test_doubt_changes_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     read = {text: extract_anchor(text) for text in texts}
     assert 0.02 < sum(bool(anchor.doubtful) for anchor in read.values()) / len(texts) < 0.2
     monkeypatch.setattr(polarity, "is_doubtful", lambda *_: False)
-    extract_anchor.cache_clear()
+    read_report.cache_clear()
     segment_readings.cache_clear()
     assert {text: extract_anchor(text) for text in texts} == read
-    extract_anchor.cache_clear()
+    read_report.cache_clear()
     segment_readings.cache_clear()

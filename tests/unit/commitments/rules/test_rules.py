@@ -16,13 +16,16 @@ from hypothesis import strategies as st
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.attributes import TABLE as ATTRIBUTES
 from pacer.commitments.rules import EXTRACTORS
-from pacer.commitments.rules.extract import extract_anchor, find_mentions, segment_readings
+from pacer.commitments.rules.extract import (
+    extract_anchor,
+    find_mentions,
+    read_report,
+    segment_readings,
+)
 from pacer.commitments.rules.plain import without_prompt
 from pacer.commitments.rules.segments import (
     expand_abbreviations,
-    expanded_places,
     located_segments,
-    segments,
 )
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns, Rule, lines
 from pacer.core.io import yaml_beside
@@ -138,7 +141,7 @@ def test_what_is_shown(report: str, lines: list[str]) -> None:
 
 @given(text=TEXTS)
 def test_mentions_explain_the_anchor(text: str) -> None:
-    mentions = find_mentions(text)
+    mentions = [*find_mentions(text)]
     stated = {
         (mention.finding, mention.polarity) for mention in mentions if mention.polarity is not None
     }
@@ -181,12 +184,12 @@ def test_no_span_has_blanks_at_its_ends() -> None:
 @given(st.text(alphabet="ab.;!?\n /,(1İ-", max_size=80))
 @example(" - -")  # a value, before which the rules write a sign of their own
 def test_segments_know_their_places(text: str) -> None:
-    located = list(located_segments(text))
-    assert [segment for segment, _ in located] == [s.strip() for s in segments(text) if s.strip()]
-    for segment, places in located:
+    for segment, places in located_segments(text):
+        assert segment == segment.strip() != ""
         assert len(segment) == len(places)
-        words, _, _ = expand_abbreviations(segment.split(), None)
-        assert len(words) == len(expanded_places(segment, places))
+        expanded, inside, _ = expand_abbreviations(segment)
+        assert len(expanded) == len(inside)
+        assert all(0 <= place < len(segment) for place in inside)
         for letter, place in zip(segment, places, strict=True):
             original = text[place].lower()
             read = {**dict.fromkeys("-()", ","), **dict.fromkeys("0123456789", "0")}.get(
@@ -214,6 +217,7 @@ def test_every_row_reads_its_example(row: Rule, monkeypatch: pytest.MonkeyPatch)
     found: list[Match] = []
     find = Patterns.find
     monkeypatch.setattr(Patterns, "find", lambda *text: found.extend(find(*text)) or find(*text))
+    read_report.cache_clear()
     segment_readings.cache_clear()
     find_mentions(row.example)
     assert any(match.row is row for match in found)
