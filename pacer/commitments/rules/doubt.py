@@ -21,7 +21,7 @@ _DOUBTFUL = 5
 _UNUSED = {"uncertain": 4, "hint": 2, "silent": 2, "negative": 5, "instead": 4}
 _UNKNOWN, _SILENT, _OPENS = 1, 3, 3
 #: What words such as "unchanged" take from the weight of a finding that no cue decides.
-_OF_SURE = 3
+_OF_SURE = 2
 #: A segment of more words than these has a weight of one, and of two.
 _LONG, _LONGER = 12, 18
 

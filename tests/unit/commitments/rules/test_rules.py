@@ -161,13 +161,13 @@ def test_spans_are_places_in_the_report(text: str) -> None:
         assert named.strip() == named
         # the name is a mention by itself: of this finding, whatever surrounds it ("evidence of
         # failure", "no collapse") (or refers to one: "left has increased"; or is one beside
-        # "inserted" or "none": "line"; WN: of WNL)
+        # "inserted" or "none": "line")
         alone = {m.finding for m in find_mentions(named)}
         refers = (
             r"pleur|failure|collapse| one|the |^(?:left|right|other|larger|smaller) "
             r"(?:(?:has|is|was) )?\w+$"
         )
-        assert mention.finding in alone or re.search(rf"{refers}|^lines?$| wn$", named.lower())
+        assert mention.finding in alone or re.search(rf"{refers}|^lines?$", named.lower())
         if mention.cue is not None:
             start, end = mention.cue
             assert 0 <= start < end <= len(text)
