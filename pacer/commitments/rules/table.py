@@ -126,9 +126,12 @@ class Patterns:
             for place, choices in enumerate((needed[0], needed[-1])):
                 for piece in choices:
                     self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
-        self._pieces: dict[str, list[str]] = {}
+        self._short = [piece for piece in self._bits if 0 < len(piece) < 3]
+        #: Longer pieces by their first three letters.
+        self._long: dict[str, list[str]] = {}
         for piece in self._bits:
-            self._pieces.setdefault(piece[:2], []).append(piece)
+            if len(piece) > 2:
+                self._long.setdefault(piece[:3], []).append(piece)
         self._candidate_rows = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(self._searches_of)
 
@@ -171,11 +174,13 @@ class Patterns:
     def _rows_of(self, word: str) -> int:
         """Return the rows of which a word can hold a first piece, one bit each, then those of a
         second piece."""
-        # looking up each pair of letters is faster than searching the word for every piece
         bits = self._bits.get("", 0)
-        for start in range(len(word)):
-            for head in (word[start], word[start : start + 2]):
-                for piece in self._pieces.get(head, ()):
-                    if word.startswith(piece, start):
-                        bits |= self._bits[piece]
+        for piece in self._short:
+            if piece in word:
+                bits |= self._bits[piece]
+        # looking up every three letters is faster than searching the word for every piece
+        for start in range(len(word) - 2):
+            for piece in self._long.get(word[start : start + 3], ()):
+                if word.startswith(piece, start):
+                    bits |= self._bits[piece]
         return bits
