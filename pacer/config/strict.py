@@ -16,7 +16,7 @@ from pacer.core.io import parse_yaml
 from pacer.core.validation import explain
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-#: Whole numbers that every library takes, as seeds for example.
+#: Largest whole number that every library accepts, for example as a seed.
 _LARGEST = 2**63 - 1
 Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
 Natural = Annotated[int, Field(ge=0, le=_LARGEST)]

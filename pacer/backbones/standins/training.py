@@ -26,16 +26,17 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
 
-#: Share of the steps in which the learning rate rises; number of first losses that identify a
-#: training run.
+#: Share of the steps in which the learning rate rises.
 _RISE = 0.1
+#: Number of first losses that identify a training run.
 _FIRST = 10
-#: Steps between two saved states (after these, batches that are drawn together are used up), and
-#: their files' ending.
+#: Steps between two saved states; after these, batches that are drawn together are used up.
 _SAVED_EVERY = 100
+#: Ending of the files of saved states.
 UNFINISHED = ".unfinished"
-#: Batches drawn together and sorted by length; texts evaluated at once.
+#: Batches drawn together and sorted by length.
 _WINDOW = 8
+#: Texts evaluated at once.
 _JUDGED_AT_ONCE = 64
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Always in the vocabulary, so that no plain English word becomes [UNK].
