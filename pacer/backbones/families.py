@@ -182,7 +182,7 @@ def _unlike_llama(model: Any) -> str | None:
     config = model.config
     layers = getattr(getattr(model, "model", None), "layers", ())
     usable = [hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers]
-    if not usable or not all(usable):
+    if not len(layers) or not all(usable):
         writes_text = config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
         remedy = f"; {_DIVIDE}" if writes_text else ""
         return f"it must have blocks with attention and an MLP in `model.layers`{remedy}"
