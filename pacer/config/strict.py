@@ -48,7 +48,7 @@ def read_mapping(path: str | Path, yaml: YAML | None = None) -> Any:
     Raises a ConfigError if it is missing, is not YAML, or is not a mapping."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        plain = parse_yaml(text)  # refuses keys that are no plain values
+        plain = parse_yaml(text)  # refuses keys that are not plain values
         raw = yaml.load(text) if yaml else plain
     except FileNotFoundError:
         raise ConfigError(

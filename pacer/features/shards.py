@@ -98,7 +98,7 @@ def _write_header(file: BufferedWriter, entries: Sequence[Entry], batch: Tensors
         begins[name] = begin
         begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the format aligns the tensors to eight bytes
+    text += b" " * (-len(text) % 8)  # padding: the format aligns the tensors to eight bytes
     start = file.write(len(text).to_bytes(8, "little") + text)
     return {name: start + begin for name, begin in begins.items()}
 

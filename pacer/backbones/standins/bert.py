@@ -146,8 +146,8 @@ class FindingReader(nn.Module):
 def make_text_standin(
     config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
 ) -> dict[str, object]:
-    """Train the model on cleaned reports, and measure the F1 of findings that a linear map of the
-    mean state tells, on held-out reports. Raises a DataError if there is too little text."""
+    """Train the model on cleaned reports, and measure on held-out reports the F1 of the findings
+    predicted by a linear map of the mean state. Raises a DataError if there is too little text."""
     task = ReportTask(
         [[text.cleaned for text in texts]], config.vocabulary, np.random.default_rng(seed)
     )

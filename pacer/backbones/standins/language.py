@@ -212,8 +212,8 @@ def _affirming(tokenizer: Tokenizer, target: str, report: str) -> list[float]:
         bool(extract_anchor(report[first:last]).positive) for first, last in pairwise([0, *ends])
     ]
     token_ends = [end for _, end in tokenizer.encode(target, add_special_tokens=False).offsets]
-    # what stands around the report counts as sentences that affirm nothing; <s> is no target
-    ends = [start, *(start + end for end in ends), len(target)]
+    # the text around the report counts as sentences that affirm nothing; <s> is not a target
+    ends = [start] + [start + end for end in ends] + [len(target)]
     return token_marks(ends, [False, *affirms, False], token_ends)[1:]
 
 
@@ -225,8 +225,8 @@ def _loss(
     rng: np.random.Generator,
     lists: _Lists,
 ) -> Tensor:
-    """Return the mean cross-entropy of the targets (EOS included) in a right-padded batch, weighted
-    as ``lists`` says."""
+    """Return the mean cross-entropy of the targets (EOS included) in a right-padded batch, with the
+    weights of ``lists``."""
     embedding: Any = model.get_input_embeddings()
     rows = []
     starts = []
@@ -237,12 +237,12 @@ def _loss(
         commit = bool(rng.random() < COMMIT)
         bare = rng.random() < bare_share
         before, after = ([], []) if bare else (text.before, text.after[commit])
-        prefix = [BOS, *before, *([0] * slots), *after, BOS]
+        prefix = [BOS] + before + [0] * slots + after + [BOS]
         target = [*text.target[commit], EOS]
         given = text.commitment if commit and rng.random() < lists.given else 0
-        share = (
-            max(0.0, rng.random() - lists.unheard) / (1 - lists.unheard) * HEARD if given else 1.0
-        )
+        share = 1.0
+        if given:
+            share = max(0.0, rng.random() - lists.unheard) / (1 - lists.unheard) * HEARD
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         marks += text.affirming[commit][given:] if text.affirming else []

@@ -41,7 +41,7 @@ _JUDGED_AT_ONCE = 64
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Always in the vocabulary, so that no plain English word becomes [UNK].
 _LETTERS = string.ascii_lowercase + string.digits
-_ALPHABET = (*string.punctuation, *_LETTERS, *(f"##{letter}" for letter in _LETTERS))
+_ALPHABET = list(string.punctuation + _LETTERS) + [f"##{letter}" for letter in _LETTERS]
 POSITIONS = 512
 
 Batch = TypeVar("Batch")
@@ -127,7 +127,7 @@ def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
     for text in texts:
         counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
     words = {
-        word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)
+        word: [word[0]] + [f"##{character}" for character in word[1:]] for word in sorted(counts)
     }
     pieces = _SPECIAL_TOKENS + sorted({*_ALPHABET, *chain.from_iterable(words.values())})
     while len(pieces) < vocabulary:

@@ -366,9 +366,8 @@ def _probes(
     maximum of the patch states, fitted on images ``rows``; the last block's states are the
     endpoint. Beside them, that of the images' own thumbnails. Only of findings with both
     classes."""
-    pooled: dict[str, list[Tensor]] = {
-        name: [] for name in ("thumbnails", *(f"block {depth}" for depth in DEPTHS))
-    }
+    names = ["thumbnails"] + [f"block {depth}" for depth in DEPTHS]
+    pooled: dict[str, list[Tensor]] = {name: [] for name in names}
     everything = np.concatenate([rows, tested])
     for part in np.array_split(everything, max(1, len(everything) // 64)):
         pixels = _pixels(data.images[part])
