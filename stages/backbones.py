@@ -20,8 +20,12 @@ def main() -> None:
     images = read_images(corpus / "images.parquet")
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     out = Path("models/backbones")
-    tables = (hash_file(corpus / name) for name in ("records.parquet", "images.parquet"))
-    depends_on = [params.backbones.model_dump(mode="json"), params.prompt.unknown_view, *tables]
+    depends_on = [
+        params.backbones.model_dump(mode="json"),
+        params.prompt.unknown_view,
+        hash_file(corpus / "records.parquet"),
+        hash_file(corpus / "images.parquet"),
+    ]
     with scratch_directory(out, hash_json(depends_on)) as directory:
         locate_backbones(params.backbones, directory)
         for role in MODELS:

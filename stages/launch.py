@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # where PYTHONSAFEPATH is set, Python does not
+sys.path.insert(0, str(Path(__file__).parent))  # Python does not, if PYTHONSAFEPATH is set
 from run import run_script, run_stage
 
 from pacer.core.errors import PacerError
@@ -30,7 +30,7 @@ def main() -> None:
 
     from pacer.core.devices import share_cores
 
-    # accelerate sets it in the processes that it starts
+    # accelerate sets this variable in the processes that it starts
     if "ACCELERATE_MIXED_PRECISION" not in os.environ:
         from accelerate.commands.config import default_config_file
 
@@ -55,17 +55,15 @@ def start_several() -> None:
     paths = [str(root), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     sys.argv = ["accelerate-launch", "--quiet", *sys.argv]
-    # Ctrl-C comes here, where a second one ends everything, instead of to torch's launcher
+    # Ctrl-C must reach this process, where a second Ctrl-C ends everything, not torch's launcher
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")
     try:
         accelerate_launch()
     except ChildFailedError as error:
         first = error.get_first_failure()[1]
-        reason = (
-            f"was killed ({first.signal_name()})"
-            if first.exitcode < 0
-            else f"failed (exit code {first.exitcode})"
-        )
+        reason = f"failed (exit code {first.exitcode})"
+        if first.exitcode < 0:
+            reason = f"was killed ({first.signal_name()})"
         raise PacerError(
             f"process {first.local_rank} on this machine {reason}, so the others were stopped; "
             f"{GO_ON}"

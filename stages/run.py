@@ -62,7 +62,7 @@ def dvclive_log(scratch: Path, final: Path) -> Generator:
 
     name_user()
     live_directory = scratch / "live"
-    # after a resume the earlier points are logged again
+    # a resumed run logs the earlier rows again
     shutil.rmtree(live_directory, ignore_errors=True)
     with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
         # DVC expects it, also of a phase that trains nothing

@@ -29,7 +29,7 @@ def main() -> None:
     cases, origin = read_run(records, home / "predictions" / name, anchors)
     result = score_cases(cases, options, origin)
     result.write(home / "metrics" / name)
-    # an output of the pipeline does not depend on how busy the machine is
+    # an error, because an output of the pipeline must not depend on how busy the machine is
     if result.signature.left_out:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in result.signature.left_out.items())
         raise PacerError(f"scores not computed: {reasons}; the others were written")

@@ -14,13 +14,13 @@ def main() -> None:
     phase = sys.argv[1]
     params = load_params()
     models = Path("models")
-    start = models / "parent" if phase == "calibrate" else None
-    if phase == "parent":
-        start = (
-            models / "warmup"
-            if params.parent.start == "warmup"
-            else Path(params.parent.start).expanduser()
-        )
+    start = None
+    if phase == "calibrate":
+        start = models / "parent"
+    elif phase == "parent" and params.parent.start == "warmup":
+        start = models / "warmup"
+    elif phase == "parent":
+        start = Path(params.parent.start).expanduser()
     inputs = Inputs(
         corpus=Path("data/corpus"),
         backbones=models / "backbones",

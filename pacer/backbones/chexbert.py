@@ -155,9 +155,8 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
     buffer."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        Exception
-    ) as error:  # damaged or hostile files raise anything, and may advise trusting them
+    # damaged or hostile files raise anything, and messages may advise trusting them
+    except Exception as error:
         raise BackboneError(
             f"{path} cannot be read as weights ({type(error).__name__}); download it again"
         ) from None
@@ -172,11 +171,8 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
     state.pop("bert.embeddings.position_ids", None)
     try:
         network.load_state_dict(state)
-    except (
-        RuntimeError,
-        AttributeError,
-        TypeError,
-    ) as error:  # the message lists missing and misfitting weights
+    except (RuntimeError, AttributeError, TypeError) as error:
+        # the message lists missing weights and those of other shapes
         problems = " ".join(str(error).split())
         raise BackboneError(
             f"{path} does not match the config.json next to it: {problems:.500}"

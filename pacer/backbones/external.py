@@ -74,7 +74,8 @@ def locate(backbone: Backbone, role: str) -> Path | None:
             raise BackboneError(
                 f"backbones.{role}.path: {target} is not a folder; set it to the model's folder"
             )
-    if missing := _missing(target, role):
+    missing = _missing(target, role)
+    if missing:
         raise BackboneError(f"{target} is incomplete: it lacks {', '.join(missing)}; {remedy}")
     return target
 
@@ -91,7 +92,8 @@ def point_to(target: Path, backbone: Backbone, out: Path) -> None:
     }
     if backbone.provider == "hub":
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}
-    if origin := provenance(target):
+    origin = provenance(target)
+    if origin:
         source["origin"] = origin
     write_json(out / PROVENANCE, source)
 
@@ -109,17 +111,19 @@ def _missing(target: Path, role: str) -> list[str]:
     missing = [" or ".join(group) for group in _REQUIRED[role] if names.isdisjoint(group)]
     if role == "chexbert":
         return missing
-    if not (weights := _weight_files(target, _WEIGHTS)):
+    weights = _weight_files(target, _WEIGHTS)
+    if not weights:
         return [*missing, f"weights ({' or '.join(_WEIGHTS)}, whole or in shards)"]
     return missing + sorted({str(file.relative_to(target)) for file in weights} - names)
 
 
 def _weight_files(directory: Path, names: Sequence[str]) -> list[Path]:
-    """Return the first of these files that is there, or its shards as its index lists them."""
+    """Return the first of these files that exists, or its shards as its index lists them."""
     for name in names:
         if (directory / name).is_file():
             return [directory / name]
-        if (index := directory / f"{name}.index.json").is_file():
+        index = directory / f"{name}.index.json"
+        if index.is_file():
             return sorted({directory / shard for shard in read_json(index)["weight_map"].values()})
     return []
 
@@ -160,8 +164,8 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
     they do not fit; the message names the key and what would fit.
 
     Args:
-        directory: None for a stand-in, which need not exist yet; it is like the bundled one, but
-            for its sizes.
+        directory: None for a stand-in, which need not exist yet; it differs from the bundled
+            stand-in only in its sizes.
     """
     standin = directory is None
     directory = directory or CARD.parent / role
@@ -195,7 +199,7 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
         corpus = params.corpus
         tokens = read_tokenizer(directory).vocab_size
         counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
-        # with another tokenizer than theirs, released emphasis marks would fall on other words
+        # with a tokenizer other than their own, released marks would fall on other words
         if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
             raise ConfigError(
                 f"emphasis.source = 'corpus' needs the tokenizer ({counted} tokens) used for the "
@@ -218,7 +222,7 @@ _BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
-#: A header beyond this is no header.
+#: A longer header is not a valid header.
 _LARGEST_HEADER = 100_000_000
 
 
@@ -238,12 +242,11 @@ def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]]) -> N
             "own"
         )
     config = read_json(directory / "config.json")
-    if quantised := config.get("quantization_config") or config.get("compression_config"):
-        method = (
-            quantised.get("quant_method", "of an unknown kind")
-            if isinstance(quantised, dict)
-            else quantised
-        )
+    quantised = config.get("quantization_config") or config.get("compression_config")
+    if quantised:
+        method = quantised
+        if isinstance(quantised, dict):
+            method = quantised.get("quant_method", "of an unknown kind")
         raise BackboneError(
             f"the weights in {directory} are quantised ({method}), which training and decoding do "
             "not support; use the original model, in bfloat16, float16 or float32"

@@ -85,7 +85,8 @@ def load_vision(directory: Path) -> Any:
 
 def prefix_tokens(config: Any) -> int:
     """Return the number of states before those of the patches: class token and registers."""
-    return VISION[config.model_type].class_token + getattr(config, "num_register_tokens", 0)
+    registers = getattr(config, "num_register_tokens", 0)
+    return registers + 1 if VISION[config.model_type].class_token else registers
 
 
 def final_norm(model: Any) -> nn.LayerNorm:
@@ -96,9 +97,10 @@ def final_norm(model: Any) -> nn.LayerNorm:
 def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
     """Return the rows and columns of patches in a prepared image. Raises a BackboneError if the
     encoder does not take images of this size."""
-    sides = (
-        (config.image_size,) * 2 if isinstance(config.image_size, int) else tuple(config.image_size)
-    )
+    if isinstance(config.image_size, int):
+        sides = (config.image_size, config.image_size)
+    else:
+        sides = tuple(config.image_size)
     if (height, width) != sides and not VISION[config.model_type].any_size:
         raise BackboneError(
             f"the image processor produces {height} x {width} pixels, but the {config.model_type} "
@@ -179,19 +181,16 @@ def _unlike_llama(model: Any) -> str | None:
     can."""
     config = model.config
     layers = getattr(getattr(model, "model", None), "layers", ())
-    if not len(layers) or not all(
-        hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers
-    ):
-        remedy = (
-            f"; {_DIVIDE}"
-            if config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-            else ""
-        )
+    usable = [hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers]
+    if not len(layers) or not all(usable):
+        writes_text = config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+        remedy = f"; {_DIVIDE}" if writes_text else ""
         return f"it must have blocks with attention and an MLP in `model.layers`{remedy}"
     if any("expert" in name or "router" in name for name, _ in layers[-1].mlp.named_modules()):
         return "it is a mixture of experts; use a dense model"
     if not isinstance(getattr(model, "lm_head", None), nn.Linear) or model.lm_head.bias is not None:
         return "its logits must come from a linear `lm_head` without bias"
-    if changed := [name for name in _LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]:
+    changed = [name for name in _LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]
+    if changed:
         return f"it transforms its logits ({changed[0]}), which the losses do not support"
     return None

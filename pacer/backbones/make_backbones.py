@@ -88,12 +88,14 @@ def make_standins(
         return
     data = load_data(config, records, images)
     cores = core_count()
-    # the slowest get one process each
-    shares = [[role] for role in wanted[: cores - 1]] + [wanted[cores - 1 :]]
+    # one process for each of the slowest, and one for the others
+    shares = [[role] for role in wanted[: cores - 1]]
+    if wanted[cores - 1 :]:
+        shares.append(wanted[cores - 1 :])
     _log.info(f"stand-ins to train: {', '.join(wanted)}")
     try:
-        arguments = [share for share in shares if share], config, data, instruct, out
-        spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
+        arguments = (shares, config, data, instruct, out)
+        spawn(_train_share, arguments, nprocs=len(shares), daemon=True)
     except ProcessException as error:
         raise BackboneError(
             f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}"
@@ -110,14 +112,14 @@ def _train_share(
 ) -> None:
     """Train and write the models of one process, with provenance; on one thread, as more threads
     round differently."""
-    # with Python's handler torch would take it for one that has finished
+    # with Python's handler torch would take a stopped process for a finished one
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from transformers.utils.logging import disable_progress_bar
 
     from pacer.backbones.standins import bert, language, vision  # not needed in the first process
 
     disable_progress_bar()
-    Ticker.set_lock(RLock())  # tqdm's is a semaphore, too, which a stopped process leaves behind
+    Ticker.set_lock(RLock())  # a stopped process would leave the semaphore of tqdm's lock behind
     torch.set_num_threads(1)
     for role in shares[number]:
         settings = getattr(config, f"{role}_standin")
@@ -132,9 +134,8 @@ def _train_share(
             case "language":
                 tokenizer = data.tokenizer(settings.vocabulary)
                 texts = data.texts(settings.texts)
-                more = data.recombined
                 facts = language.make_language_standin(
-                    settings, tokenizer, texts, instruct, seed, folder, more
+                    settings, tokenizer, texts, instruct, seed, folder, data.recombined
                 )
             case "text":
                 facts = bert.make_text_standin(settings, data.texts(settings.texts), seed, folder)

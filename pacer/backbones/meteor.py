@@ -23,9 +23,9 @@ from pacer.core.stops import environment_without, signal_at_parents_end
 
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
 HEAP = "2G"
-#: Seconds after which METEOR is stopped: for its tables, which load in up to 20 on a free machine,
-#: and for each pair, which takes some milliseconds.
+#: Part of METEOR's time limit for its tables, which load in up to 20 seconds on a free machine.
 STARTUP_SECONDS = 600.0
+#: Part of METEOR's time limit for each pair, which takes some milliseconds.
 SECONDS_PER_PAIR = 0.5
 #: Number of counts per pair.
 COUNTS = 23
@@ -60,8 +60,7 @@ def meteor_run(
         for file, texts in zip(files, (hypotheses, references), strict=True):
             lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
             file.write_bytes(lines.encode("utf-8", "replace"))
-        # without PerfData: Java would print a warning among the counts where the folder for it has
-        # no locks
+        # Java would print a warning among the counts if the folder of PerfData has no locks
         options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
         command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
         end = time.monotonic() + limit
@@ -83,7 +82,7 @@ def meteor_run(
             yield counts
         finally:
             if isinstance(process, subprocess.Popen) and process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+                os.killpg(process.pid, signal.SIGKILL)  # and the processes that it started
                 process.wait()
 
 
@@ -116,10 +115,8 @@ def _read_counts(code: int, folder: Path, pairs: int) -> np.ndarray:
         raise MeteorError(
             f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory"
         )
-    output, errors = (
-        (folder / name).read_text(encoding="utf-8", errors="replace")
-        for name in ("output", "errors")
-    )
+    output = (folder / "output").read_text(encoding="utf-8", errors="replace")
+    errors = (folder / "errors").read_text(encoding="utf-8", errors="replace")
     rows = [line.split() for line in output.splitlines()]
     if code or len(rows) != pairs or any(len(row) != COUNTS for row in rows):
         # the name of Java's error, without its details: they could quote a report

@@ -98,9 +98,8 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
         return kind.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False, **options
         )
-    except (
-        Exception
-    ) as error:  # bad files can raise anything, and messages may advise trusting remote code
+    # bad files can raise anything, and messages may advise trusting remote code
+    except Exception as error:
         raise BackboneError(
             f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); "
             "download them again"
@@ -118,7 +117,7 @@ def read_pieces(kind: Any, directory: str | Path) -> Any:
     ]
     markers = [name for name in added if _MARKER.fullmatch(name)]
     if markers and tokenizer.is_fast:
-        # those that split_special_tokens splits
+        # split_special_tokens splits only special tokens
         tokenizer.backend_tokenizer.add_special_tokens(markers)
     return tokenizer
 

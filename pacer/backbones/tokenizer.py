@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SENTENCEPIECE = "tokenizer.model"
-#: Marks that continue other text, before the image of a prompt, and before and after the report of
-#: a target; a usable tokenizer merges none of them with the text before it.
+# Marks that continue other text; a usable tokenizer merges none of them with the text before it.
+#: Before the image of a prompt.
 BEFORE_IMAGE = " <Img>"
+#: Before the report of a target.
 OPENING_TEXT = "\n<REPORT>\n"
+#: After the report of a target.
 CLOSING_TEXT = "\n</REPORT>"
 
 #: The character that sentencepiece models use for a space.
@@ -45,7 +47,8 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
 
     directory = Path(directory)
     reference = None
-    if (model := directory / SENTENCEPIECE).is_file():
+    model = directory / SENTENCEPIECE
+    if model.is_file():
         from sentencepiece import SentencePieceProcessor
 
         try:
@@ -98,10 +101,11 @@ def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
     """Return ``{piece: score}`` of the pieces of text: not control, unknown, byte or unused
     pieces."""
     not_text = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
-    numbers = (
-        n for n in range(reference.get_piece_size()) if not any(is_kind(n) for is_kind in not_text)
-    )
-    return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
+    return {
+        reference.id_to_piece(number): reference.get_score(number)
+        for number in range(reference.get_piece_size())
+        if not any(is_kind(number) for is_kind in not_text)
+    }
 
 
 def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
@@ -134,16 +138,16 @@ def _check(
 ) -> None:
     """Compare with sentencepiece on every piece, after one space and after two, and on many
     characters."""
-    words = [word for piece in scores if (word := piece.replace(_SPACE, " ").strip())]
+    words = [piece.replace(_SPACE, " ").strip() for piece in scores]
+    words = [word for word in words if word]
     characters = "".join(map(chr, range(1, 0x3000)))
     for text, kind in (
         (" ".join(words), "its pieces"),
         ("  ".join(words), "doubled spaces"),
         (f"a{characters}", "some characters"),
     ):
-        if tokenizer(text, add_special_tokens=False, verbose=False)[
-            "input_ids"
-        ] != reference.encode(text):
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        if ids != reference.encode(text):
             raise BackboneError(
                 f"the tokenizer in {directory} and its {SENTENCEPIECE} give different ids for "
                 f"{kind}; download it again, or remove tokenizer.json to have it rebuilt from "

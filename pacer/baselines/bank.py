@@ -1,11 +1,10 @@
 """RAGPT's retrieval bank: the compressed sources of complete train studies, and every image's
 neighbours in it.
 
-    entries.parquet       one row per entry: record_id, study_id, subject_id sources/
-    compressed sources [3, Q, d_v] of the entries, in files that are mapped, not loaded
+    entries.parquet       one row per entry: record_id, study_id, subject_id
+    sources/              compressed sources [3, Q, d_v] of the entries, in files that are mapped
     neighbours.parquet    one row per frontal image: its k nearest entries of other subjects
-    bank.json             its inputs: hashes of parent, store and records, settings, precision,
-    counts
+    bank.json             its inputs: hashes of parent, store and records, settings, counts
 
 It contains only records of split train whose subject is in no other split.
 """
@@ -39,9 +38,11 @@ _ABOUT = "bank.json"
 _SOURCES = "sources"
 #: Name of the tensor in a file of sources.
 _TENSOR = "tokens"
-#: Entries in one file, rows compressed at a time, and queries compared at a time.
+#: Entries in one file.
 _BLOCK = 256
+#: Rows compressed at a time.
 _BATCH = 32
+#: Queries compared at a time.
 _QUERIES = 1024
 
 

@@ -37,12 +37,9 @@ SOURCES = 3
 
 @dataclass(kw_only=True)
 class RetrievedBatch(Batch):
-    """A batch with the compressed sources of each sample's k nearest complete train studies.
+    """A batch with the compressed sources of each sample's k nearest complete train studies."""
 
-    Attributes:
-        neighbours: [B, k, 3, Q, d_v], the nearest first.
-    """
-
+    #: [B, k, 3, Q, d_v], the nearest first.
     neighbours: Tensor
 
 
@@ -99,9 +96,8 @@ class ContextPrompts(nn.Module):
     def forward(self, source: Tensor, neighbours: Tensor) -> Tensor:
         """source [B, Q, d_v], neighbours [B, k, Q, d_v] -> [B, tokens, d_v]."""
         context = neighbours.flatten(1, 2)
-        scores = (
-            self.query(source) @ self.key(context).transpose(1, 2) / math.sqrt(source.shape[-1])
-        )
+        scores = self.query(source) @ self.key(context).transpose(1, 2)
+        scores = scores / math.sqrt(source.shape[-1])
         answers = scores.softmax(-1) @ self.value(context)
         return F.adaptive_avg_pool1d(answers.transpose(1, 2), self.tokens).transpose(1, 2)
 
@@ -140,15 +136,15 @@ class RAGPT(Adapted):
         """Return compressed sources [B, 3, Q, d_v] with generated ones in missing slots; the others
         are unchanged."""
         slots = [compressed[:, 0]]
-        for column, name in enumerate(("lateral", "prior")):
-            present = (sources.lateral_rows, sources.prior_rows)[column]
-            slot = compressed[:, column + 1]
+        others = (("lateral", sources.lateral_rows), ("prior", sources.prior_rows))
+        for place, (name, present) in enumerate(others, start=1):
+            slot = compressed[:, place]
             missing = len(compressed) - (0 if present is None else len(present))
             if missing:
-                rows = sources.availability[:, column].int().argsort(stable=True)[:missing]
-                generated = self.added[name](
-                    neighbours[:, :, column + 1].index_select(0, rows).to(slot.dtype)
-                )
+                available = sources.availability[:, place - 1]
+                rows = available.int().argsort(stable=True)[:missing]
+                own_neighbours = neighbours[:, :, place].index_select(0, rows)
+                generated = self.added[name](own_neighbours.to(slot.dtype))
                 slot = slot.index_copy(0, rows, generated.to(slot.dtype))
             slots.append(slot)
         return torch.stack(slots, dim=1)

@@ -6,7 +6,7 @@ Baseline Adaptations"; ``docs/experiments.md`` lists our own interpretations.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -61,7 +61,7 @@ class PairTable(RecordTable):
         by_context = {
             str(name): rows.select("row", "frontal") for (name,), rows in train.group_by("context")
         }
-        self.draws = [draw for draw in DRAWS if by_context.keys() >= {*draw}]
+        self.draws = [draw for draw in DRAWS if by_context.keys() >= set(draw)]
         joined = [
             by_context[more].join(
                 by_context[fewer], on="frontal", suffix="_fewer", maintain_order="left"
@@ -118,19 +118,20 @@ class PairTable(RecordTable):
         another split."""
         if split != "train":
             return super().rows(split, contexts)
-        return {
-            f"{more}>{fewer} {place}": np.arange(*self.bounds[place : place + 2], dtype=np.int32)
-            for place, (more, fewer) in enumerate(self.draws)
-            if {more, fewer} <= set(contexts)
-        }
+        rows = {}
+        for place, (more, fewer) in enumerate(self.draws):
+            if more in contexts and fewer in contexts:
+                start, end = self.bounds[place : place + 2]
+                rows[f"{more}>{fewer} {place}"] = np.arange(start, end, dtype=np.int32)
+        return rows
 
 
 @dataclass(kw_only=True)
 class PairedBatch(TrainingBatch):
     """The first parts of pairs, then the second, then the third, which have no weight in the
-    parent's objective. ``ranked`` [n]: omega of the predicted tokens of the second and third parts,
-    which have the same targets."""
+    parent's objective."""
 
+    #: [n], omega of the predicted tokens of the second and third parts, whose targets are the same.
     ranked: Tensor
 
 
@@ -160,20 +161,24 @@ class PairedExamples(Examples):
         part = torch.arange(len(batch.ids)) // len(micro.rows)
         part_of_token = part[batch.at // batch.ids.shape[1]]
         trained = part_of_token < 2
-        weights = {name: getattr(batch, name) * trained for name in ("omega", "s", "omega_cons")}
-        weights |= {
-            "kappa": batch.kappa * (part < 2),
-            "consistent": int(weights["omega_cons"].sum()),
-        }
-        return PairedBatch(**vars(batch) | weights, ranked=batch.omega * (part_of_token > 0))
+        omega_cons = batch.omega_cons & trained
+        weighted = replace(
+            batch,
+            omega=batch.omega * trained,
+            s=batch.s * trained,
+            omega_cons=omega_cons,
+            kappa=batch.kappa * (part < 2),
+            consistent=int(omega_cons.sum()),
+        )
+        return PairedBatch(**vars(weighted), ranked=batch.omega * (part_of_token > 0))
 
 
 class ResidualExperts(nn.Module):
     r"""One expert for each source and a gate over the observed ones.
 
-        R_s(Z) = W_up,s GELU(W_down,s LN_s(Z))                              position-wise, rank r u
-        = [mean Z_f; a_l mean Z_l; a_p mean Z_p]                     zeros kept, as in the published
-        router w      = softmax over observed s of (W_o GELU(W_i LN(u) + b_i) + b_o)_s
+        R_s(Z) = W_up,s GELU(W_down,s LN_s(Z))        position-wise, rank r
+        u      = [mean Z_f; a_l mean Z_l; a_p mean Z_p]        zeros included, as published
+        w      = softmax over observed s of (W_o GELU(W_i LN(u) + b_i) + b_o)_s
 
     An absent source has the logit minus infinity, so its w is 0. W_up starts at zero, so at first
     nothing is added.

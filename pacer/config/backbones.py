@@ -26,7 +26,8 @@ class Backbone(Strict):
 
     @model_validator(mode="after")
     def _located(self) -> Self:
-        if missing := [key for key in _LOCATED_BY[self.provider] if getattr(self, key) is None]:
+        missing = [key for key in _LOCATED_BY[self.provider] if getattr(self, key) is None]
+        if missing:
             raise ValueError(f"provider = {self.provider!r} needs {' and '.join(missing)}")
         return self
 
@@ -83,7 +84,9 @@ class Backbones(Strict):
             )
         card = json.loads(CARD.read_text(encoding="utf-8"))["settings"]
         values = self.model_dump()
-        for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
+        for role in _ROLES:
+            if values[role]["provider"] != "bundled":
+                continue
             made_with = _training_settings(card, role)
             for key, value in _training_settings(values, role).items():
                 if value != made_with[key]:

@@ -44,12 +44,13 @@ class Phantom(Strict):
 
 
 class Format(Strict):
-    """Base of the groups of the formats. ``files``: keys of the input files; ``optional``: those
-    that can be unset; ``has_priors``: whether the format can tell which study is a patient's
-    previous one."""
+    """Base of the groups of the formats."""
 
+    #: Keys of the input files.
     files: ClassVar[tuple[str, ...]]
+    #: Those that can be unset.
     optional: ClassVar[tuple[str, ...]] = ()
+    #: Whether the format contains which study is a patient's previous study.
     has_priors: ClassVar[bool] = True
 
 
@@ -84,6 +85,9 @@ class OpenI(Format):
     split: Literal["r2gen"] | None
 
 
+Dates = Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"]
+
+
 class TableOfStudies(Format):
     files: ClassVar = ("file",)
 
@@ -93,9 +97,7 @@ class TableOfStudies(Format):
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
     quotes: Literal["doubled", "backslash"] = "doubled"
     sheet: str | None = None
-    dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"] | None = (
-        None
-    )
+    dates: Dates | None = None
 
 
 class SubjectShares(Strict):
@@ -175,11 +177,10 @@ class Corpus(Strict):
     def _group(self) -> tuple[str, Format, dict[str, str | None]]:
         """Return the key of the format's group, the group, and the paths of its input files by
         key."""
-        name, contexts = (
-            ("annotations", self.contexts) if self.format == "rg4" else (self.format, None)
-        )
+        name = "annotations" if self.format == "rg4" else self.format
         group: Format = getattr(self, name)
-        return name, group, {key: getattr(group, key) for key in contexts or group.files}
+        keys = self.contexts if self.format == "rg4" else group.files
+        return name, group, {key: getattr(group, key) for key in keys}
 
 
 class Labelling(Strict):

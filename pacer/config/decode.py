@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Natural, NaturalFloat, Positive, PositiveFloat, Strict, Tokens
 
-#: A share that is neither nothing nor all.
+#: A share strictly between 0 and 1.
 ProperFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
 Beams = Annotated[int, Field(ge=1, le=64)]
 

@@ -6,15 +6,24 @@ from pacer.core.errors import ConfigError
 
 #: The folders that stages write; an output of DVC is one of them or lies in one.
 FOLDERS = (
-    *(
-        f"data/{name}"
-        for name in ("source", "corpus", "anchors", "emphasis", "features", "labels", "pictures")
-    ),
-    *(f"models/{name}" for name in ("backbones", "warmup", "parent", "calibrate", "findings")),
+    "data/source",
+    "data/corpus",
+    "data/anchors",
+    "data/emphasis",
+    "data/features",
+    "data/labels",
+    "data/pictures",
+    "models/backbones",
+    "models/warmup",
+    "models/parent",
+    "models/calibrate",
+    "models/findings",
     "predictions",
     "metrics",
     "reports",
-    *(f"baselines/{name}" for name in ("models", "predictions", "metrics")),
+    "baselines/models",
+    "baselines/predictions",
+    "baselines/metrics",
 )
 
 

@@ -23,8 +23,9 @@ from pacer.config.training import Batches, Calibrate, Parent, Schedule, Train
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import parse_yaml
 
-#: Folder of the profiles, and the key with which a file names the profile that it extends.
+#: Folder of the profiles.
 CONFIGS = Path("configs")
+#: Key with which a file names the profile that it extends.
 EXTENDS = "extends"
 #: Profiles that an installed package has outside a clone: `share/` beside
 #: `lib/pythonX.Y/site-packages/`.
@@ -83,7 +84,8 @@ class Params(Strict):
             )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must contain sn, on which the warm-up trains")
-        if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):
+        others = set(self.parent.contexts or ()) - set(self.corpus.contexts)
+        if others:
             raise ValueError(
                 f"parent.contexts has {', '.join(sorted(others))}, but corpus.contexts does not"
             )
@@ -100,17 +102,20 @@ def check_splits(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], params
     """Raise a DataError, before features are computed, if a split that a later stage needs has no
     record; ``contexts`` has the counts by context and split, as in the corpus's audit."""
     present = {
-        (c, split) for c, splits in contexts.items() for split in splits if splits[split]["records"]
+        (context, split)
+        for context, splits in contexts.items()
+        for split, counts in splits.items()
+        if counts["records"]
     }
-    needed = [("train", "the phases train on")]
+    needed = [("train", "the phases train on", "")]
     if params.train.checkpoint == "best":
-        needed.append(("val", "train.checkpoint = 'best' needs"))
-    for split, why in needed:
+        remedy = ", or set train.checkpoint: last"
+        needed.append(("val", "train.checkpoint = 'best' needs", remedy))
+    for split, why, remedy in needed:
         if ("sn", split) not in present:
             raise DataError(
                 f"split {split}, which {why}, has no records for context sn; fix the corpus's "
-                f"splits or corpus.split"
-                f"{', or set train.checkpoint: last' if split == 'val' else ''}. "
+                f"splits or corpus.split{remedy}. "
                 "To only evaluate a trained model, use `pacer audit`, `decode` and `score` (README)"
             )
     if not any(split == params.decode.split for _, split in present):
@@ -163,10 +168,8 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
         )
     name = str(values.pop(EXTENDS)).removesuffix(".yaml")
     places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
-    base = next(
-        (file for file in (*places, INSTALLED / f"{name}.yaml") if file.exists() and file != path),
-        None,
-    )
+    candidates = [*places, INSTALLED / f"{name}.yaml"]
+    base = next((file for file in candidates if file.exists() and file != path), None)
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
         raise ConfigError(
@@ -186,13 +189,11 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:
     """Overwrite entries of ``base`` with ``values`` and their end-of-line comments.
 
-    A mapping whose entries the user names replaces the profile's, which is an example. A model from
-    another place keeps nothing of the old place, such as its revision.
+    A mapping whose entries the user names replaces the profile's, which is only an example. For a
+    model from another place, keys of the old place, such as its revision, are removed.
     """
-    if any(
-        key in base and values.get(key, base[key]) != base[key]
-        for key in ("provider", "id", "path")
-    ):
+    place = ("provider", "id", "path")
+    if any(key in base and values.get(key, base[key]) != base[key] for key in place):
         for key in ("id", "revision", "path"):
             base.pop(key, None)
     for key, value in values.items():
@@ -201,7 +202,8 @@ def _overlay(base: CommentedMap, values: CommentedMap) -> None:
             _overlay(base[key], value)
         else:
             base[key] = value
-        ours, theirs = (mapping.ca.items.get(key, [None] * 4)[2] for mapping in (base, values))
+        ours = base.ca.items.get(key, [None] * 4)[2]
+        theirs = values.ca.items.get(key, [None] * 4)[2]
         comment = theirs.value.partition("\n")[0] if theirs else ""
         if comment and ours:  # the token also holds the empty lines that follow
             ours.value = comment + "".join(ours.value.partition("\n")[1:])

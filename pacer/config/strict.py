@@ -16,7 +16,7 @@ from pacer.core.io import parse_yaml
 from pacer.core.validation import explain
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-#: Whole numbers that every library takes, as seeds for example.
+#: Largest whole number that every library accepts, for example as a seed.
 _LARGEST = 2**63 - 1
 Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
 Natural = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -48,7 +48,7 @@ def read_mapping(path: str | Path, yaml: YAML | None = None) -> Any:
     Raises a ConfigError if it is missing, is not YAML, or is not a mapping."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        plain = parse_yaml(text)  # refuses keys that are no plain values
+        plain = parse_yaml(text)  # refuses keys that are not plain values
         raw = yaml.load(text) if yaml else plain
     except FileNotFoundError:
         raise ConfigError(

@@ -11,13 +11,14 @@ def compute_device() -> torch.device:
 
 
 def share_cores(local_processes: int, threads: str = "") -> None:
-    """Give this process its share of the cores (by default, a launcher gives each of several
-    processes one thread), or the user's ``threads`` (``OMP_NUM_THREADS``; not a number: none
-    given)."""
-    given = threads.partition(",")[0]
-    torch.set_num_threads(
-        int(given) if given.isdecimal() and int(given) else max(1, core_count() // local_processes)
-    )
+    """Set the number of threads to the user's ``threads`` (``OMP_NUM_THREADS``) if that is a
+    number, else to this process's share of the cores. By default, a launcher gives each of several
+    processes a single thread."""
+    requested = threads.partition(",")[0]
+    if requested.isdecimal() and int(requested):
+        torch.set_num_threads(int(requested))
+    else:
+        torch.set_num_threads(max(1, core_count() // local_processes))
 
 
 def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -29,8 +30,6 @@ def gains_from_bfloat16() -> bool:
     """Return whether the CPU multiplies bfloat16 matrices faster than float32: with AMX, or by AMD
     with AVX512-BF16. Intel CPUs with AVX512-BF16 but no AMX take up to 1.4 times as long
     (docs/training.md)."""
-    known = torch.cpu.get_capabilities()
-    return bool(
-        known.get("amx_bf16")
-        or (known.get("avx512_bf16") and "Intel" not in str(known.get("cpu_name")))
-    )
+    capabilities = torch.cpu.get_capabilities()
+    is_intel = "Intel" in str(capabilities.get("cpu_name"))
+    return bool(capabilities.get("amx_bf16") or (capabilities.get("avx512_bf16") and not is_intel))

@@ -26,13 +26,15 @@ _PANIC = (
 _ADVICE = {
     os.strerror(errno.ENOSPC): _FULL,
     os.strerror(errno.EDQUOT): _FULL,
-    # what torch.save and polars say after a write that failed
-    **dict.fromkeys(("unexpected pos", "thrift: transport error"), _FULL),
-    # gloo's, in a process that another one left
+    # raised by torch.save and polars after a failed write
+    "unexpected pos": _FULL,
+    "thrift: transport error": _FULL,
+    # raised by gloo when a peer exits
     "remote worker": f"another process of this run exited; see its output for the cause; {GO_ON}",
-    **dict.fromkeys(
-        ("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY
-    ),
+    "allocate memory": _NO_MEMORY,
+    "out of memory": _NO_MEMORY,
+    "start new thread": _NO_MEMORY,
+    "worker thread": _NO_MEMORY,
 }
 
 
@@ -87,7 +89,7 @@ def run_cleanly(main: Callable[[], None]) -> None:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(1)
     except BaseException as error:
-        # native code, such as polars's, raises errors that are no Exception
+        # native code, such as that of polars, raises errors that are not Exceptions
         if type(error).__name__ != "PanicException":
             raise
         if show_traceback:
@@ -100,20 +102,20 @@ def _message(error: Exception) -> str | None:
     """Return what the user can do about an error, or None if that is not known."""
     if isinstance(error, PacerError):
         return str(error)
-    if (
-        isinstance(error, ModuleNotFoundError)
-        and (error.name or "pacer").partition(".")[0] != "pacer"
-    ):
+    missing = (error.name or "pacer") if isinstance(error, ModuleNotFoundError) else "pacer"
+    if missing.partition(".")[0] != "pacer":
         return (
-            f"this command needs {error.name}, which is not installed (it belongs to the extra "
+            f"this command needs {missing}, which is not installed (it belongs to the extra "
             "`pipeline`); in the clone, run `make setup`, or `pip install -c constraints.txt "
             "'.[pipeline]'`"
         )
     if isinstance(error, MemoryError):
         return _NO_MEMORY
-    if advice := next((advice for words, advice in _ADVICE.items() if words in str(error)), None):
-        named = getattr(error, "__notes__", []) or [getattr(error, "filename", None)]
-        return f"{named[0]}: {advice}" if advice == _FULL and named[0] else advice
+    for phrase, advice in _ADVICE.items():
+        if phrase in str(error):
+            notes = getattr(error, "__notes__", [])
+            place = notes[0] if notes else getattr(error, "filename", None)
+            return f"{place}: {advice}" if advice == _FULL and place else advice
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}; fix this and run the same command again"
     return None

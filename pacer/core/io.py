@@ -26,14 +26,14 @@ from pacer.core.errors import DataError, PacerError
 
 _log = logging.getLogger(__name__)
 
-#: What network and FUSE mounts without locks say.
+#: Errors of network and FUSE mounts without locks.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 #: Seconds for a second try, after the mark of a process that was killed has been removed.
 _SECOND_TRY = 0.1
 #: Name in the scratch directory of the output that is being replaced.
 _ASIDE = "replaced"
-#: By the parser in Python: ruamel prefers libyaml's where it is installed, which refuses `?` in the
-#: words of a list.
+#: Uses the parser written in Python: by default ruamel uses libyaml where it is installed, which
+#: refuses `?` in the words of a list.
 _plain_values = lru_cache(maxsize=64)(lambda text: YAML(typ="safe", pure=True).load(text))
 
 
@@ -93,21 +93,21 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     temporary.touch()
-    # those of the user's umask; some libraries write files for the owner only
+    # those of the user's umask; some libraries write files that only their owner can read
     permissions = temporary.stat().st_mode
     try:
-        with _noted(target):
+        with _with_path_in_errors(target):
             yield temporary
-            _settle(temporary, permissions, durable)
+            _chmod_and_fsync(temporary, permissions, durable)
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def _noted(target: str | Path) -> Generator[None]:
-    """Note in an error of the block what was being written, which the error of a full disk does not
-    say."""
+def _with_path_in_errors(target: str | Path) -> Generator[None]:
+    """Add to an error of the block what was being written, which the error of a full disk does not
+    contain."""
     try:
         yield
     except Exception as error:
@@ -116,7 +116,7 @@ def _noted(target: str | Path) -> Generator[None]:
         raise
 
 
-def _settle(path: Path, permissions: int, durable: bool) -> None:
+def _chmod_and_fsync(path: Path, permissions: int, durable: bool) -> None:
     path.chmod(permissions)
     if durable:
         with open(path, "rb") as file:
@@ -177,10 +177,10 @@ def _readable(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
 
 
 def _reason(error: Exception) -> str:
-    """Return why bytes are not valid JSON, without quoting them as a decoder's message does."""
-    return (
-        "not UTF-8; save the file as UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-    )
+    """Return why bytes are not valid JSON. A decoder's own message would quote them."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8; save the file as UTF-8"
+    return str(error)
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
@@ -192,7 +192,7 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
 
 
 def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Do as :func:`numbered_jsonl`, for lines that have already been read; ``path`` is for
+    """Parse lines that have already been read, as :func:`numbered_jsonl` does; ``path`` is for
     messages."""
     for number, line in enumerate(lines, start=1):
         try:
@@ -232,8 +232,9 @@ class Journal:
         self._file.close()
 
     def append(self, row: dict[str, Any]) -> None:
-        """Hand a line to the system, which keeps it even if this process dies."""
-        self._file.write(json.dumps(row).encode() + b"\n")  # whole, whatever other threads write
+        """Pass a line to the system, which writes it even if this process dies."""
+        # one write, so that lines of several threads do not mix
+        self._file.write(json.dumps(row).encode() + b"\n")
         self._file.flush()
 
 
@@ -251,11 +252,11 @@ def locked(path: Path, refusal: str) -> Generator[None]:
 
 
 def _acquire(path: Path, refusal: str) -> AbstractContextManager[object]:
-    """Return the lock on a file, held; raises as :func:`locked`."""
-    from filelock import FileLock, SoftFileLock, Timeout  # takes 80 ms, and few need it
+    """Acquire and return the lock on a file; raises as :func:`locked`."""
+    from filelock import FileLock, SoftFileLock, Timeout  # importing it takes 80 ms
 
     try:
-        # by itself, filelock uses a marker only after ENOSYS, in the place of the file
+        # filelock's own fallback to a marker works only after ENOSYS, and replaces the file
         return FileLock(path, thread_local=False, fallback_to_soft=False).acquire(timeout=0)
     except Timeout:
         raise PacerError(refusal) from None
@@ -285,12 +286,12 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
     The fingerprint covers parameters and the inputs' manifests, so stale state is never used with
     changed settings; directories of other fingerprints are removed. The caller renames finished
     content to ``out`` (:func:`publish`), which also removes the scratch directory. An output that a
-    killed process had put aside there is put back. Raises :class:`Busy` if another process holds
-    the directory.
+    killed process had put aside there is put back. Raises a PacerError if another process holds the
+    directory.
 
     Args:
-        main: False in all but the first process of a run; they only get the name, and the first
-            holds the lock.
+        main: False in all but the first process of a run; these only get the name, and the first
+            process holds the lock.
     """
     parent = Path(f"{out}.scratch")
     directory = parent / fingerprint[:16]
@@ -300,7 +301,7 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
     refusal = (
         f"{parent} is in use by another process that is writing {out}; wait for it, or stop it"
     )
-    with locked(parent / "lock", refusal), _noted(out):
+    with locked(parent / "lock", refusal), _with_path_in_errors(out):
         aside = parent / _ASIDE
         if os.path.lexists(aside) and not os.path.lexists(out):
             os.replace(aside, out)
@@ -326,14 +327,14 @@ def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:
     """Rename a finished directory to ``out`` and remove the emptied scratch parent. An earlier
-    output is put aside, and removed when the new one stands. ``durable`` as in
+    output is put aside, and removed when the new one is in place. ``durable`` as in
     :func:`atomic_path`."""
     directory = Path(directory)
     out = Path(out)
     permissions = directory.stat().st_mode & 0o666  # as in atomic_path
     for file in directory.rglob("*"):
         if file.is_file() and not file.is_symlink():
-            _settle(file, permissions, durable)
+            _chmod_and_fsync(file, permissions, durable)
     aside = Path(f"{out}.scratch") / _ASIDE
     aside.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(out):
@@ -343,25 +344,27 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
 
 
 def remove_scratch(out: Path) -> None:
-    """Remove the scratch directories of an output that is there."""
+    """Remove the scratch directories of an output that exists."""
     scratch = Path(f"{out}.scratch")
     if scratch.exists():
         _remove_folders(scratch)
         for lock in scratch.glob("lock*"):
             lock.unlink(missing_ok=True)
-        # another process has just begun to use it, or one of its files is still mapped
+        # fails if another process has just begun to use it, or if a file in it is still mapped
         with suppress(OSError):
             scratch.rmdir()
 
 
 def _remove_folders(parent: Path, but: Path | None = None) -> None:
-    """Remove scratch directories, each renamed first, so that no run resumes from one that was
-    partly removed."""
-    for directory in [
-        path for path in parent.iterdir() if (path.is_dir() or path.is_symlink()) and path != but
-    ]:
-        if directory.is_symlink():  # an output put aside; what it points to is not ours
+    """Remove scratch directories. Each is renamed first, so that no run resumes from a partly
+    removed one."""
+    for directory in list(parent.iterdir()):
+        if directory == but:
+            continue
+        if directory.is_symlink():  # an output put aside; its target is not ours
             directory.unlink()
+            continue
+        if not directory.is_dir():
             continue
         removed = directory.with_name(f"removed-{directory.name.removeprefix('removed-')}")
         os.replace(directory, removed)
@@ -377,7 +380,7 @@ def atomic_directory(out: str | Path) -> Generator[Path]:
         try:
             yield directory
         except BaseException:
-            # not after `publish`, when another process may have begun to use it
+            # not in a `finally`: after `publish` another process may have begun to use it
             remove_scratch(Path(out))
             raise
         publish(directory, out)

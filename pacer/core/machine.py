@@ -10,11 +10,12 @@ from pathlib import Path
 
 
 def core_count() -> int:
-    """Return how many CPU cores this process may use: those that it is kept to, at most the quota
+    """Return how many CPU cores this process may use: those of its affinity mask, at most the quota
     of its control groups rounded down, at least one. macOS has neither."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
     return max(1, int(min(cores, core_quota())))
 
 
@@ -32,23 +33,18 @@ def core_quota(root: Path = Path("/")) -> float:
             mounts = (controllers, "cpu") if controllers else ("", "unified")  # v1; v2
             parts = [part for part in path.split("/") if part not in ("", "..")]
             if not controllers or "cpu" in controllers.split(","):
-                tops = [root / "sys/fs/cgroup" / mount for mount in mounts]
-                quotas += [
-                    _quota(top.joinpath(*parts[:end]))
-                    for top in tops
-                    for end in range(len(parts) + 1)
-                ]
+                for mount in mounts:
+                    top = root / "sys/fs/cgroup" / mount
+                    quotas += [_quota(top.joinpath(*parts[:end])) for end in range(len(parts) + 1)]
     return min(quotas)
 
 
 def _quota(group: Path) -> float:
     """Return the quota of one control group."""
     with suppress(OSError, ValueError, ZeroDivisionError):
-        names = (
-            ["cpu.max"]
-            if (group / "cpu.max").exists()
-            else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
-        )
+        names = ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        if (group / "cpu.max").exists():
+            names = ["cpu.max"]
         limit, period = " ".join((group / name).read_text() for name in names).split()
         if limit not in ("max", "-1"):
             return int(limit) / int(period)

@@ -25,15 +25,15 @@ _log = logging.getLogger(__name__)
 #: How long processes wait for each other: one may be validating or searching an old store, or have
 #: a slower disk.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
-#: Seconds after which it is said that others are awaited.
+#: Warn after waiting this long for other processes (s).
 PATIENCE = 10.0
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def process_state() -> PartialState:
-    """Return the state of the launcher's processes, on the CPU if it says so or there is no CUDA
-    GPU."""
+    """Return the state of the launcher's processes, on the CPU if the launcher asks for it or there
+    is no CUDA GPU."""
     with _warn_if_waiting():
         return PartialState(cpu=_on_cpu(), timeout=COLLECTIVE_TIMEOUT)
 
@@ -49,17 +49,17 @@ def open_accelerator(mixed_precision: str) -> Accelerator:
 
 
 def _on_cpu() -> bool:
-    """Decide for accelerate, which by itself would choose GPUs that are not supported."""
+    """Whether to compute on the CPU; accelerate itself would choose GPUs that are not supported."""
     return parse_flag_from_env("ACCELERATE_USE_CPU") or compute_device().type == "cpu"
 
 
 @contextmanager
 def _warn_if_waiting() -> Generator[None]:
-    """Log what is awaited if the block takes long."""
+    """Warn if the block takes longer than :data:`PATIENCE`."""
     timer = start_timer(
         PATIENCE,
         _log.warning,
-        "waiting for the other WORLD_SIZE processes; if there are none, unset it",
+        "waiting for WORLD_SIZE processes; unset WORLD_SIZE if you run only one",
     )
     try:
         yield

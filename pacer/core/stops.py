@@ -22,12 +22,12 @@ _PARENT_DEATH_SIGNAL = 1
 _GRACE = 25.0
 #: What to do after a run that ended early.
 GO_ON = "run the same command again to continue from what was saved"
-#: What a process that was stopped says.
+#: Message printed when a run is interrupted.
 LAST_WORDS = f"stopped; {GO_ON}"
 
 
 def environment_without(names: Collection[str]) -> dict[str, str]:
-    """Return this process's environment without these variables."""
+    """Return a copy of this process's environment without these variables."""
     return {name: value for name, value in os.environ.items() if name not in names}
 
 
@@ -57,11 +57,13 @@ class Stopped(KeyboardInterrupt):
 
 
 class _Stop:
-    """``number``: of the signal that asked for the stop; 0: none did. ``received``: by this process
-    itself."""
+    """The stop that was requested, if any."""
 
+    #: Number of the signal that requested it; 0: none.
     number = 0
+    #: Whether this process itself received the signal.
     received = False
+    #: Whether an :func:`uninterrupted` block is running.
     postponed = False
 
 
@@ -91,7 +93,7 @@ def stoppable() -> Generator[None]:
     def report(unraisable: "sys.UnraisableHookArgs") -> None:
         if not isinstance(unraisable.exc_value, Stopped):
             return hook(unraisable)
-        # raised in a callback, such as a weak reference's, from which Python lets no exception out
+        # raised in a callback, such as a weak reference's, out of which Python lets no exception
         signal.signal(signal.SIGINT, raise_again)
         start_timer(0.1, _thread.interrupt_main)
 
@@ -103,7 +105,7 @@ def stoppable() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if _Stop.number:  # such as a collective that another process left first
+        if _Stop.number:  # for example, another process has left a collective first
             raise Stopped(_Stop.number) from error
         raise
     finally:
@@ -118,8 +120,8 @@ def request_stop(number: int = signal.SIGTERM) -> None:
     in."""
     if not _Stop.number:
         _Stop.number = number
-        # a job gets SIGTERM more than once, such as from its launcher, too; only a person repeats
-        # Ctrl-C
+        # a job may get SIGTERM repeatedly, for example also from its launcher; only a person
+        # repeats Ctrl-C
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         start_timer(_GRACE, _end)
 
@@ -142,8 +144,9 @@ def stop_requested() -> bool:
 
 @contextmanager
 def uninterrupted(*, agreed: Callable[[], bool] = lambda: True) -> Generator[None]:
-    """Postpone a stop to the end of the block, or, with several processes, to that of one after
-    which they ``agreed``. Blocks are not nested. Raises a Stopped if one was requested."""
+    """Postpone a stop to the end of the block or, with several processes, to the end of a block
+    after which they have ``agreed``. Blocks are not nested. Raises a Stopped if a stop was
+    requested."""
     _Stop.postponed = True
     try:
         yield

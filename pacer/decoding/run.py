@@ -42,12 +42,8 @@ from pacer.reading.maps import read_reader
 _log = logging.getLogger(__name__)
 
 #: The contents of a folder of predictions.
-OUTPUTS = (
-    *(f"{context}.jsonl" for context in CONTEXTS),
-    "controls",
-    "routing.safetensors",
-    "manifest.json",
-)
+OUTPUTS = [f"{context}.jsonl" for context in CONTEXTS]
+OUTPUTS += ["controls", "routing.safetensors", "manifest.json"]
 
 
 def trained_generator(

@@ -30,17 +30,18 @@ _COUNTED = OBSERVATIONS.index("No Finding")
 
 
 class Attribution(NamedTuple):
-    """A report as CheXbert reads it, in at most 510 pieces: where each piece ends in the text, and
-    scores [observations, pieces] for each positive or uncertain observation."""
+    """A report as CheXbert reads it, in at most 510 pieces."""
 
+    #: Where each piece ends in the text.
     piece_ends: list[int]
+    #: [observations, pieces], for each positive or uncertain observation.
     scores: np.ndarray
 
 
 class Attributor:
-    """Attribution of CheXbert's positive and uncertain observations to the pieces of reports, with
-    ``steps`` points on the line from the baseline, and ``batch_size`` texts per pass, fewer if they
-    are longer than 64 pieces."""
+    """Attributes CheXbert's positive and uncertain observations to the pieces of reports, with
+    ``steps`` points on the line from the baseline, and ``batch_size`` texts per pass (fewer if they
+    are longer than 64 pieces)."""
 
     def __init__(self, labeller: CheXbert, steps: int, batch_size: int):
         self.labeller = labeller
@@ -48,9 +49,9 @@ class Attributor:
         self.batch_size = batch_size
         self.network = labeller.network.requires_grad_(False)
         self.embedding = self.network.bert.get_input_embeddings()
-        self.method = IntegratedGradients(self.chosen)
+        self.method = IntegratedGradients(self.output)
 
-    def chosen(self, embedded: Tensor, mask: Tensor, observation: Tensor, label: Tensor) -> Tensor:
+    def output(self, embedded: Tensor, mask: Tensor, observation: Tensor, label: Tensor) -> Tensor:
         """Return the attributed output: score [n] of class ``label`` [n] of ``observation`` [n],
         before the softmax, from word embeddings [n, pieces, width] and their ``mask`` [n,
         pieces]."""

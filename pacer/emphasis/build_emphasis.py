@@ -25,8 +25,9 @@ _log = logging.getLogger(__name__)
 CACHE = "attributions.jsonl"
 #: The splits that training reads.
 _TRAINED = SPLITS[:2]
-#: Number of reports attributed and cached together; number of records tokenised together.
+#: Reports attributed and cached together.
 _GROUP = 16
+#: Records tokenised together.
 _SLICE = 4096
 
 
@@ -69,7 +70,7 @@ class Audit:
         by_split: dict[str, dict[str, Counter[str]]] = {split: {} for split in _TRAINED}
         for (split, context), counts in sorted(self.counts.items()):
             by_split[split][context] = counts
-        return {**by_split, "checks": [check._asdict() for check in self._checks()]}
+        return by_split | {"checks": [check._asdict() for check in self._checks()]}
 
     def _checks(self) -> Iterator[Check]:
         totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -90,22 +91,16 @@ class Audit:
             agreeing = pairs[True, True]
             computed = pairs[True, False]
             released = pairs[False, True]
-            precision, recall = (
-                agreeing / max(agreeing + wrong, 1) for wrong in (computed, released)
-            )
-            name = (
-                f"Precision and recall of computed against released emphasis, by sentence ({split})"
-            )
-            yield Check(name, f"{number(precision)} and {number(recall)}")
+            precision = agreeing / max(agreeing + computed, 1)
+            recall = agreeing / max(agreeing + released, 1)
+            name = "Precision and recall of computed against released emphasis, by sentence"
+            yield Check(f"{name} ({split})", f"{number(precision)} and {number(recall)}")
 
     def doubt(self) -> str | None:
         """Return the reason to doubt the marks, or None."""
-        if any(
-            counts["marked_sentences"]
-            for (split, _), counts in self.counts.items()
-            if split == "train"
-        ):
-            return None
+        for (split, _), counts in self.counts.items():
+            if split == "train" and counts["marked_sentences"]:
+                return None
         return (
             f"emphasis.source: {self.config.source} emphasises no tokens of any training "
             "record, so L_TLW is 0"
@@ -166,14 +161,14 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
     )
     write_table(out / "emphasis.parquet", marked, EMPHASIS_SCHEMA)
     write_json(out / "audit.json", audit.content())
-    train = [counts for (split, _), counts in audit.counts.items() if split == "train"]
-    records_marked, of_all = (
-        sum(counts[name] for counts in train) for name in ("records_with_marks", "records")
-    )
-    if doubt := audit.doubt():
+    doubt = audit.doubt()
+    if doubt:
         _log.warning(doubt)
-    else:
-        _log.info(f"{records_marked:,} of {of_all:,} training records have emphasised tokens")
+        return
+    train = [counts for (split, _), counts in audit.counts.items() if split == "train"]
+    marked_records = sum(counts["records_with_marks"] for counts in train)
+    all_records = sum(counts["records"] for counts in train)
+    _log.info(f"{marked_records:,} of {all_records:,} training records have emphasised tokens")
 
 
 def _attributed(
@@ -210,28 +205,28 @@ def _released(
     row: dict[str, Any], ids: Sequence[int], tokenizer: PreTrainedTokenizerBase, audit: Audit
 ) -> list[float] | None:
     """Return the record's released marks of BOS and the report, 0 or 1; None if there are none or
-    they do not align: they follow a longer text, whose tokens must begin with the report's tokens
+    they do not fit. They belong to a longer text, whose tokens must begin with the report's tokens
     ``ids``."""
     if row["emphasis"] is None:
         return None
     counts = audit.counts[row["split"], row["context"]]
     marks = row["emphasis"]
-    counts["not_binary"] += any(value not in (0, 1) for value in marks)
+    counts["not_binary"] += int(any(value not in (0, 1) for value in marks))
     if row["emphasis_text"] is not None:
         longer = tokenizer(row["emphasis_text"], add_special_tokens=False)["input_ids"]
         fits = longer[: len(ids)] == ids
         counts["shortened" if fits else "dropped"] += 1
         if not fits:
             return None
-        marks = marks[: len(ids) + 1]  # otherwise EOS would get the mark of the next sentence
+        marks = marks[: len(ids) + 1]  # else EOS would get the mark of the next sentence
     return [float(value > 0) for value in marks]
 
 
 def _marked_sentences(
     marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]
 ) -> list[bool]:
-    """Return whether each sentence has a marked token, of the sentences that tokens with a mark, 0
-    or not, end in."""
+    """Return, for each sentence in which a token that has a mark ends, whether any of these marks
+    is positive."""
     sentences: defaultdict[int, bool] = defaultdict(bool)
     for end, value in zip(token_ends, marks[1:]):
         sentences[bisect_left(ends, end)] |= value > 0

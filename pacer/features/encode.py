@@ -80,8 +80,8 @@ Sizes = dict[Kind, dict[str, int]]
 #: Everything that determines an entry, besides the image or text itself.
 Recipe = dict[str, str | int | list[int]]
 
-#: What decoding an image tells: the hash of the pixels that the encoder gets, and notes on what
-#: deserves a check.
+#: Facts found while decoding an image: the hash of the pixels that the encoder gets, and notes on
+#: what deserves a check.
 Look = tuple[str, list[str]]
 _LOOKS = {"key": pl.String(), "picture": pl.String(), "notes": pl.List(pl.String())}
 
@@ -98,7 +98,7 @@ def build_store(
 
     Args:
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
-        looks: gets the look of each image that is decoded, by the key of its entry.
+        looks: receives the look of each image that is decoded, by the key of its entry.
 
     Raises:
         DataError: states are not finite in the stored type, or images cannot be read
@@ -153,10 +153,8 @@ def build_store(
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
             if looks is not None and isinstance(source, _Images):
-                looks |= {
-                    keys["images"][name]: look
-                    for name, look in gather_object([*source.looks.items()])
-                }
+                for name, look in gather_object(list(source.looks.items())):
+                    looks[keys["images"][name]] = look
         _refuse_unreadable(unreadable)
         if main:
             for kind in INDEXES:
@@ -166,8 +164,8 @@ def build_store(
                 "encoding": encoding.model_dump(),
                 "images": len(paths),
                 "priors": len(texts),
+                "processor": str(preparation),
             }
-            about["processor"] = str(preparation)
             write_json(scratch / MANIFEST, about)
             publish(scratch, out)
         state.wait_for_everyone()
@@ -183,15 +181,14 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
     }
     images: Recipe = {"mode": encoding.mode, "preparation": PREPARATION_VERSION}
     if encoding.mode == "states":
-        images |= {"vision": encoding.encoders["vision"], "depths": encoding.depths, **stored}
-        if (prefix := prefix_tokens(vision_config(resolve(vision)))) != 1:
-            images |= {"prefix": prefix}
+        images |= {"vision": encoding.encoders["vision"], "depths": encoding.depths} | stored
+        prefix = prefix_tokens(vision_config(resolve(vision)))
+        if prefix != 1:
+            images["prefix"] = prefix
     else:
-        images |= {"processor": hash_file(resolve(vision) / "preprocessor_config.json")}
-    return {
-        "images": images,
-        "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored},
-    }
+        images["processor"] = hash_file(resolve(vision) / "preprocessor_config.json")
+    priors: Recipe = {"text": encoding.encoders["text"], "prior_tokens": prior_tokens}
+    return {"images": images, "priors": priors | stored}
 
 
 def _hashes(
@@ -212,11 +209,14 @@ def _hashes(
         for result in prefetch(read, share, max(workers, 1)):
             results.append(result)
             ticker.advance()
-    everyone = {name: (content, problem) for name, content, problem in gather_object(results)}
-    hashes = {name: everyone[name][0] for name in paths if everyone[name][0] is not None}
-    return hashes, {
-        name: problem for name, (content, problem) in everyone.items() if content is None
-    }
+    contents = {}
+    problems = {}
+    for name, content, problem in gather_object(results):
+        if content is None:
+            problems[name] = problem
+        else:
+            contents[name] = content
+    return {name: contents[name] for name in paths if name in contents}, problems
 
 
 class _Images:
@@ -239,7 +239,8 @@ class _Images:
     def load(self, name: str) -> Tensor:
         image = open_image(self.paths[name])
         levels = self.encoder.preparation.levels(image)
-        self.looks[name] = hash_bytes(levels.numpy().tobytes()), [*image.info.get(NOTES, ())]
+        notes = list(image.info.get(NOTES, ()))
+        self.looks[name] = hash_bytes(levels.numpy().tobytes()), notes
         return levels
 
     def encode(self, batch: dict[str, Tensor]) -> Tensors:
@@ -247,11 +248,8 @@ class _Images:
         if self.config.mode == "pixels":
             return {"pixels": levels}
         states = self.encoder.encode_levels(levels)
-        return {
-            "states": as_stored(
-                states, DTYPES[self.config.dtype], [f"image {name}" for name in batch]
-            ).cpu()
-        }
+        names = [f"image {name}" for name in batch]
+        return {"states": as_stored(states, DTYPES[self.config.dtype], names).cpu()}
 
 
 class _Priors:
@@ -301,11 +299,10 @@ def _encode(
 
     share = list(shards.values())[state.process_index :: state.num_processes]
     entries = [entry for part in share for entry in part]
+    largest = max(map(len, share), default=0)
     with (
         Ticker(f"encode {source.kind}", len(entries), shown=state.is_main_process) as ticker,
-        closing(
-            prefetch(load, entries, source.workers, ahead=max(map(len, share), default=0))
-        ) as loaded,
+        closing(prefetch(load, entries, source.workers, ahead=largest)) as loaded,
     ):
         for part in share:
             readable = [
@@ -327,9 +324,8 @@ def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text:
     value = DTYPES[config.dtype].itemsize
     patches = math.prod(patch_grid(encoder, *preparation.size))
     states = len(config.depths) * patches * encoder.hidden_size * value
-    prior = config.prior_tokens * (
-        read_json(resolve(text) / "config.json")["hidden_size"] * value + 1
-    )
+    width = read_json(resolve(text) / "config.json")["hidden_size"]
+    prior = config.prior_tokens * (width * value + 1)
     return {
         "images": {"states": states, "pixels": preparation.pixels},
         "priors": {"states": prior, "pixels": prior},
@@ -342,9 +338,8 @@ def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path) 
     fit."""
     [free] = broadcast_object_list([shutil.disk_usage(out.parent).free])
     other_mode = "pixels" if mode == "states" else "states"
-    size, other = (
-        sum(count * sizes[kind][m] for kind, count in counts.items()) for m in (mode, other_mode)
-    )
+    size = sum(count * sizes[kind][mode] for kind, count in counts.items())
+    other = sum(count * sizes[kind][other_mode] for kind, count in counts.items())
     if size > _USABLE * free:
         remedy = f"set features.mode: {other_mode}, or free" if other <= _USABLE * free else "free"
         raise PacerError(
@@ -361,16 +356,17 @@ def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
     if problems:
         named = "".join(f"\n  {name}: {problem}" for name, problem in problems[:_NAMED])
         more = f"\n  ... and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
+        images = "1 image" if len(problems) == 1 else f"{len(problems):,} images"
         raise DataError(
-            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair the files "
+            f"{images} cannot be read. Repair the files "
             "and rerun the stage (it keeps what is already encoded), or remove them and raise "
             f"corpus.max_bad_rows to leave out the affected records:{named}{more}"
         )
 
 
 def read_looks(path: Path) -> dict[str, Look]:
-    """Return the looks of earlier runs by the key of the image's entry in the store; none if there
-    are none."""
+    """Return the looks of earlier runs by the key of the image's entry in the store; empty if there
+    is no earlier run."""
     rows = pl.read_parquet(path, glob=False).iter_rows() if path.exists() else ()
     return {key: (picture, notes) for key, picture, notes in rows}
 
@@ -383,12 +379,14 @@ def write_looks(path: Path, looks: Mapping[str, Look]) -> None:
 
 
 def picture_checks(pictures: Path, index: Path, records: pl.DataFrame) -> Iterator[Check]:
-    """Yield the lines of an audit; none if there is nothing to tell. ``pictures``: written by
+    """Yield the lines of an audit; none if nothing needs attention. ``pictures``: written by
     :func:`write_looks`. ``index``: of the images in the feature store. ``records``: those that name
     the images."""
-    looks, images = (pl.read_parquet(path, glob=False) for path in (pictures, index))
+    looks = pl.read_parquet(pictures, glob=False)
+    images = pl.read_parquet(index, glob=False)
     images = images.join(looks, on="key", how="left", maintain_order="left")
-    if unseen := images["picture"].null_count():
+    unseen = images["picture"].null_count()
+    if unseen:
         yield Check(
             "Images reused from an earlier run, not checked by this version",
             number(unseen),
@@ -396,20 +394,20 @@ def picture_checks(pictures: Path, index: Path, records: pl.DataFrame) -> Iterat
         )
     noted = images.explode("notes").drop_nulls("notes").group_by("notes", maintain_order=True)
     counts = noted.agg(pl.len(), pl.col("image_id").first()).iter_rows()
-    if odd := [f"{number(count)} × {note} (first: {first})" for note, count, first in counts]:
+    odd = [f"{number(count)} × {note} (first: {first})" for note, count, first in counts]
+    if odd:
         yield Check("Decoded images that need checking", ", ".join(odd), good=False)
     owners = {"two patients": "subject_id", "two splits": "split", "two studies": "study_id"}
-    named = records.unpivot(["frontal", "lateral"], index=[*owners.values()], value_name="image_id")
-    again = images.drop_nulls("picture").filter(pl.col("key").n_unique().over("picture") > 1)
-    used = named.join(again, on="image_id", maintain_order="left").group_by(
-        "picture", maintain_order=True
-    )
-    used = used.agg(
-        pl.col(*owners.values()).n_unique() > 1,
+    columns = list(owners.values())
+    of_records = records.unpivot(["frontal", "lateral"], index=columns, value_name="image_id")
+    repeated = images.drop_nulls("picture").filter(pl.col("key").n_unique().over("picture") > 1)
+    uses = of_records.join(repeated, on="image_id", maintain_order="left")
+    used = uses.group_by("picture", maintain_order=True).agg(
+        pl.col(columns).n_unique() > 1,
         pl.col("image_id").unique(maintain_order=True).head(2),
     )
-    if shared := counted(
-        {name: int(used[column].sum()) for name, column in owners.items()}, "{} in {}"
-    ):
-        first = " and ".join(used.filter(pl.any_horizontal(*owners.values()))["image_id"][0])
+    totals = {name: int(used[column].sum()) for name, column in owners.items()}
+    shared = counted(totals, "{} in {}")
+    if shared:
+        first = " and ".join(used.filter(pl.any_horizontal(columns))["image_id"][0])
         yield Check("The same picture in several files", f"{shared} (first: {first})", good=False)

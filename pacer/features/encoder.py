@@ -43,18 +43,13 @@ class Preparation:
 
     Args:
         directory: Hugging Face directory with the processor's ``preprocessor_config.json``.
-
-    Attributes:
-        size: height and width of a prepared image. pixels: their product.
     """
 
     def __init__(self, directory: Path):
         self.processor = _read_processor(directory)
-        draws = [
-            np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-            for size in ((40, 67), (67, 40))
-        ]
-        noise = list(map(Image.fromarray, draws))
+        wide = np.random.default_rng(0).integers(0, 256, (40, 67, 3), dtype=np.uint8)
+        tall = np.random.default_rng(0).integers(0, 256, (67, 40, 3), dtype=np.uint8)
+        noise = [Image.fromarray(wide), Image.fromarray(tall)]
         try:
             expected = [
                 self.processor(images=image, return_tensors="pt")["pixel_values"][0]
@@ -69,16 +64,15 @@ class Preparation:
             raise BackboneError(
                 f"the image processor in {directory} cannot be reproduced: {error}"
             ) from None
-        if (
-            not same
-            or expected[0].shape != expected[1].shape
-            or not expected[0].is_floating_point()
-        ):
+        first, second = expected
+        if not same or first.shape != second.shape or not first.is_floating_point():
             raise BackboneError(
                 f"the image processor in {directory} cannot be reproduced: it must resize or crop "
                 "images to one size, then rescale or normalise them, and do nothing else"
             )
-        self.size = (expected[0].shape[1], expected[0].shape[2])
+        #: Height and width of a prepared image.
+        self.size = (first.shape[1], first.shape[2])
+        #: Their product.
         self.pixels = self.size[0] * self.size[1]
 
     def __str__(self) -> str:
@@ -93,7 +87,7 @@ class Preparation:
         if image.mode == "RGB":  # files often store grey pictures as RGB
             red, green, blue = image.split()
             # Pillow resizes channels independently, in integers, so a single plane gives the same
-            # as one of three
+            # result as each of three
             if all(ImageChops.difference(red, other).getbbox() is None for other in (green, blue)):
                 image = red
         if self.processor.do_resize:
@@ -141,10 +135,8 @@ def _table(processor: Any) -> Tensor:
     """Return the processor's value for each level in each channel: [3, 256] float32."""
     levels = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
     rgb = Image.fromarray(np.ascontiguousarray(np.moveaxis(levels, 0, -1)))
-    values = processor(images=rgb, do_resize=False, do_center_crop=False, return_tensors="pt")[
-        "pixel_values"
-    ]
-    return values[0, :, 0]
+    output = processor(images=rgb, do_resize=False, do_center_crop=False, return_tensors="pt")
+    return output["pixel_values"][0, :, 0]
 
 
 class ImageEncoder:
@@ -162,9 +154,6 @@ class ImageEncoder:
             never stored).
         precision: of the arithmetic. ``float32``, or ``bfloat16`` for matrix products only
             (autocast).
-
-    Attributes:
-        grid: rows and columns of the patches.
     """
 
     def __init__(
@@ -176,6 +165,7 @@ class ImageEncoder:
     ):
         self.preparation = Preparation(directory)
         self.model = load_vision(directory).eval().requires_grad_(False).to(device)
+        #: Rows and columns of the patches.
         self.grid = patch_grid(self.model.config, *self.preparation.size)
         self.depths = list(depths)
         self.device = torch.device(device)
@@ -259,20 +249,17 @@ def open_features(
             )
     if store.encoding.mode == "states":
         return store
-    return OnlineStates(
-        store,
-        ImageEncoder(
-            resolve(backbones / "vision"), store.encoding.depths, device, store.encoding.precision
-        ),
-    )
+    vision = resolve(backbones / "vision")
+    encoder = ImageEncoder(vision, store.encoding.depths, device, store.encoding.precision)
+    return OnlineStates(store, encoder)
 
 
 class OnlineStates:
     """The states of a store of pixels, computed on demand by the frozen encoder.
 
-    They are rounded as in a store of states. So both give the same tensors, except where the
-    encoder computes differently in other batches or on another device. Threads may share an
-    instance; it cannot be sent to other processes.
+    They are rounded as in a store of states, so both give the same tensors, except where the
+    encoder's results depend on the batch or the device. Threads may share an instance; it cannot be
+    sent to other processes.
     """
 
     def __init__(self, store: FeatureStore, encoder: ImageEncoder):
@@ -286,18 +273,14 @@ class OnlineStates:
         allowed."""
         distinct = list(dict.fromkeys(image_ids))
         parts = [distinct[start : start + _AT_ONCE] for start in range(0, len(distinct), _AT_ONCE)]
+        dtype = DTYPES[self.store.encoding.dtype]
         encoded = []
         for part in parts:
             levels = self.store.pixels(part)
+            names = [f"image {name}" for name in part]
             with self._one_at_a_time:
                 states = self.encoder.encode_levels(levels)
-                encoded.append(
-                    as_stored(
-                        states,
-                        DTYPES[self.store.encoding.dtype],
-                        [f"image {name}" for name in part],
-                    )
-                )
+                encoded.append(as_stored(states, dtype, names))
         return torch.cat(encoded).cpu()[[distinct.index(image_id) for image_id in image_ids]]
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:

@@ -87,17 +87,18 @@ def _write_header(file: BufferedWriter, entries: Sequence[Entry], batch: Tensors
     """Write the header of a shard; return the offset of each tensor in the file."""
     header: dict[str, object] = {"__metadata__": {"entries": json.dumps(entries)}}
     begins = {}
-    end = 0
+    begin = 0
     for name, tensor in batch.items():
-        begins[name], end = end, end + len(entries) * tensor[0].nbytes
-        shape = [len(entries), *tensor.shape[1:]]
+        end = begin + len(entries) * tensor[0].nbytes
         header[name] = {
             "dtype": _NAMES[tensor.dtype],
-            "shape": shape,
-            "data_offsets": [begins[name], end],
+            "shape": [len(entries), *tensor.shape[1:]],
+            "data_offsets": [begin, end],
         }
+        begins[name] = begin
+        begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the format aligns the tensors to eight bytes
+    text += b" " * (-len(text) % 8)  # padding: the format aligns the tensors to eight bytes
     start = file.write(len(text).to_bytes(8, "little") + text)
     return {name: start + begin for name, begin in begins.items()}
 
@@ -126,11 +127,8 @@ def take_over(
     places: dict[Kind, dict[str, Place]] = {kind: {} for kind in keys}
     used: set[str] = set()
     for kind, wanted in keys.items():
-        for path in (
-            path
-            for folder in (scratch, out)
-            for path in sorted(folder.glob(f"{kind}-*.safetensors"))
-        ):
+        pattern = f"{kind}-*.safetensors"
+        for path in sorted(scratch.glob(pattern)) + sorted(out.glob(pattern)):
             useful = {
                 name: Place(path.name, row)
                 for row, (name, key) in enumerate(_entries(path))
@@ -148,13 +146,11 @@ def take_over(
 
 
 def _entries(path: Path) -> list[tuple[str, str]]:
-    """Read the names and keys of a shard's rows; none if it is damaged."""
+    """Read the names and keys of a shard's rows; empty if it is damaged."""
     try:
         with safe_open(path, "pt") as file:
-            entries = [
-                (str(name), str(key))
-                for name, key in json.loads((file.metadata() or {})["entries"])
-            ]
+            listed = json.loads((file.metadata() or {})["entries"])
+            entries = [(str(name), str(key)) for name, key in listed]
             if any(file.get_slice(name).get_shape()[0] != len(entries) for name in file.keys()):  # noqa: SIM118
                 raise ValueError(
                     f"it lists {len(entries)} rows, but its tensors have a different number"
@@ -167,7 +163,7 @@ def _entries(path: Path) -> list[tuple[str, str]]:
 
 def _link(path: Path, target: Path) -> None:
     try:
-        # a file in DVC's cache, whose permissions must stay
+        # a link would share the permissions of a file in DVC's cache, which must not change
         if path.is_symlink() or path.stat().st_nlink > 1:
             raise FileExistsError
         os.link(path, target)

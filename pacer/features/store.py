@@ -1,8 +1,8 @@
 """The feature store: tensor shards and Parquet indexes, with random access by image id or report
 text.
 
-A row is read from its shard straight into the batch. What is kept in memory are file pages, which
-all processes on a machine share and the system may drop.
+A row is read from its shard straight into the batch. Only file pages stay in memory, which all
+processes on a machine share and the system may drop.
 """
 
 import json
@@ -39,18 +39,16 @@ _REMEDY = "run the `features` stage on this corpus, or let `pacer decode` encode
 
 
 class Encoding(Strict):
-    """How the states of a store are computed (``encoding`` in its manifest).
-
-    Attributes:
-        mode, depths, dtype, precision: settings of the group ``features``. encoders: fingerprints
-            of the frozen models ``vision`` and ``text``. rounding: :data:`ROUNDING_VERSION`.
-    """
+    """How the states of a store are computed (``encoding`` in its manifest): settings of the group
+    ``features``, and what else their values depend on."""
 
     mode: Literal["states", "pixels"]
+    #: Fingerprints of the frozen models ``vision`` and ``text``.
     encoders: dict[str, str]
     depths: list[int]
     dtype: Literal["float32", "float16", "bfloat16"]
     precision: Literal["float32", "bfloat16"]
+    #: :data:`ROUNDING_VERSION`.
     rounding: int
 
 
@@ -112,31 +110,32 @@ class FeatureStore:
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """Return the states [B, K, N, d] of several images, in the stored type; repeats allowed.
-        Raises a DataError as the class says, or if the store is one of pixels, which needs
+        Raises a DataError as the class does, or if the store holds pixels, which need
         :func:`pacer.features.encoder.open_features`."""
         return self._read(self._images, image_ids, "image", "states")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
         """Read prepared images of a pixel store: [B, 1, H, W] uint8, [B, 3, H, W] if not all grey;
         repeats allowed."""
-        return stacked(
-            [self._read(self._images, [image_id], "image", "pixels")[0] for image_id in image_ids]
-        )
+        images = [
+            self._read(self._images, [image_id], "image", "pixels")[0] for image_id in image_ids
+        ]
+        return stacked(images)
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return states [B, L, d_text] of cleaned previous reports, in the stored type, and masks
         [B, L] bool."""
         keys = [text_key(text) for text in texts]
-        states, masks = (
-            self._read(self._priors, keys, "previous report", name) for name in ("states", "mask")
-        )
+        states = self._read(self._priors, keys, "previous report", "states")
+        masks = self._read(self._priors, keys, "previous report", "mask")
         return states, masks.bool()
 
     def _read(
         self, places: Mapping[str, Place], names: Sequence[str], what: str, tensor: str
     ) -> Tensor:
         """Read the row of ``tensor`` for each name, [B, ...]."""
-        if unknown := [name for name in names if name not in places]:
+        unknown = [name for name in names if name not in places]
+        if unknown:
             raise DataError(f"{self.directory} has no {what} {unknown[0]}; {_REMEDY}")
         batch = torch.empty(0)
         for number, (shard, row) in enumerate(places[name] for name in names):

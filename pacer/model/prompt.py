@@ -37,7 +37,7 @@ class PromptIds(NamedTuple):
 
     def prefix(self, bos: int, num_queries: int) -> list[int]:
         """Return all ids left of ``||``, with zeros at the visual positions."""
-        return [bos, *self.before, *([0] * num_queries), *self.after]
+        return [bos] + self.before + [0] * num_queries + self.after
 
 
 def task(view: str, sections: str, unknown_view: UnknownView = "upstream") -> str:

@@ -9,11 +9,12 @@ calibrate the probabilities.
 
 No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB
 for 400,000 records with d = 4,096. They are written in parts as it goes, so that a stopped run
-continues. At most :data:`_LOOKED` records that name an attribute give the means of their patches,
-on a grid as fine as :data:`_MEMORY` allows: at the published sizes 4 × 4 for 100,000 records, 8 × 8
-for 25,000.
+continues. Attributes are fitted on at most :data:`MAX_FIT_RECORDS` records that name any, on the
+means of their patches over a grid as fine as :data:`MAX_BYTES` allows: at the published sizes 4 × 4
+for 100,000 records, 8 × 8 for 25,000.
 """
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ from pacer.data.findings import FINDINGS
 from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
-from pacer.model.batch import FeatureSource, read_sources
+from pacer.model.batch import FeatureSource, SourceStates, read_sources
 from pacer.model.checkpoint import checkpoint_hash, read_record
 from pacer.model.pacer import Pacer
 from pacer.reading.maps import (
@@ -55,13 +56,14 @@ from pacer.reading.regression import FOLDS, fit_attributes, fits, minimise, shar
 
 #: L2 penalties of the weights, from the strongest.
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
-#: Records of a pass through the model, and of a part that is written; they do not change a map
-#: beyond rounding.
+#: Records in a pass through the model; does not change a map beyond rounding.
 _PASS = 64
+#: Records in a part that is written.
 _PART = 2048
-#: Records that attributes are read from, at most; and bytes of their patches' means.
-_LOOKED = 100_000
-_MEMORY = 10e9
+#: Largest number of records that attributes are fitted on.
+MAX_FIT_RECORDS = 100_000
+#: Largest size of the means of their patches.
+MAX_BYTES = 10e9
 
 
 def fit_reader(
@@ -79,7 +81,8 @@ def fit_reader(
         checkpoint: the parent. anchors: ``anchors.parquet``, the targets.
     """
     train = records.filter(split="train").join(anchors, on="record_id", maintain_order="left")
-    if (patients := train["subject_id"].n_unique()) < FOLDS:
+    patients = train["subject_id"].n_unique()
+    if patients < FOLDS:
         raise DataError(
             f"the `findings` stage needs at least {FOLDS} training patients, but there are "
             f"{patients}; see corpus.split"
@@ -88,9 +91,10 @@ def fit_reader(
     kinds = read_record(checkpoint).model.attributes
     lists = train.select(anchors.drop("record_id").columns)
     commitments = [Anchor.of_lists(row, kinds) for row in lists.iter_rows(named=True)]
-    named = np.flatnonzero([bool(one.attributes) for one in commitments])
-    named = named[:: -(-len(named) // _LOOKED) or 1]
-    seen = np.isin(np.arange(len(train)), named)
+    named = np.flatnonzero([bool(commitment.attributes) for commitment in commitments])
+    stride = max(1, math.ceil(len(named) / MAX_FIT_RECORDS))
+    named = named[::stride]
+    has_cells = np.isin(np.arange(len(train)), named)
     weights = checkpoint_hash(checkpoint)
     fingerprint = hash_json(
         [weights, content_hash(features), train["record_id"].to_list(), named.tolist()]
@@ -99,14 +103,13 @@ def fit_reader(
         model, _ = load_model(checkpoint, backbones)
         for part in (model.router, model.interface, model.endpoint_norm):
             part.to(device)
-        numbers = (model.router.num_depths + 1) * model.endpoint_norm.weight.shape[-1]  # of a cell
-        grid = max(
-            (at for at in GRIDS if 2 * seen.sum() * at**2 * numbers <= _MEMORY), default=GRIDS[0]
-        )
+        cell_size = (model.router.num_depths + 1) * model.endpoint_norm.weight.shape[-1]
+        cell_bytes = 2 * has_cells.sum() * cell_size
+        grid = max((side for side in GRIDS if side**2 * cell_bytes <= MAX_BYTES), default=GRIDS[0])
         store = open_features(features, backbones, device)
-        values, places = _summaries(model, store, train, seen, grid, directory)
-    numbers = train["subject_id"].rank("dense").to_numpy().astype(int)
-    folds = torch.from_numpy(numbers % FOLDS).to(device)
+        values, places = _summaries(model, store, train, has_cells, grid, directory)
+    patient_numbers = train["subject_id"].rank("dense").to_numpy().astype(int)
+    folds = torch.from_numpy(patient_numbers % FOLDS).to(device)
     weight, bias, states = fit_maps(values, _targets(train).to(device), folds)
     about = {"weights": weights, "records": len(train), "patients": patients, "states": states}
     attributes: AttributeReader | None = None
@@ -117,7 +120,7 @@ def fit_reader(
         }
         prior = train["prior_report"].is_not_null().to_numpy()
         maps, thresholds, about["attributes"] = fit_attributes(
-            read_from, commitments, named, prior, numbers, folds
+            read_from, commitments, named, prior, patient_numbers, folds
         )
         attributes = AttributeReader(maps, thresholds, grid)
     with atomic_directory(out) as directory:
@@ -130,18 +133,23 @@ def _summaries(
     model: Pacer,
     store: FeatureSource,
     train: pl.DataFrame,
-    seen: np.ndarray,
+    has_cells: np.ndarray,
     grid: int,
     scratch: Path,
 ) -> tuple[Tensor, Tensor]:
     """Return the summaries [n, 2d] of the tokens of these records, and the cells of the patches of
-    those that are ``seen`` [n], in float16. Parts in ``scratch`` are not computed again."""
+    the records with ``has_cells`` [n] bool, in float16. Parts in ``scratch`` are not computed
+    again."""
     norm = model.endpoint_norm.weight
     no_cells = torch.zeros(
         0, grid**2 * (model.router.num_depths + 1) * len(norm), dtype=torch.float16
     )
     files = {start: scratch / f"{start}.safetensors" for start in range(0, len(train), _PART)}
     done = sum(len(train[start : start + _PART]) for start, file in files.items() if file.exists())
+
+    def read(rows: slice) -> tuple[slice, SourceStates]:
+        return rows, read_sources(train[rows].to_dicts(), store)
+
     with Ticker("tokens", len(train), done=done) as ticker:
         for start, file in files.items():
             if file.exists():
@@ -150,37 +158,35 @@ def _summaries(
             passes = [slice(at, min(at + _PASS, end)) for at in range(start, end, _PASS)]
             summaries = []
             places = [no_cells]
-            for one, sources in prefetch(
-                lambda one: (one, read_sources(train[one].to_dicts(), store)), passes, 2
-            ):
+            for rows, sources in prefetch(read, passes, workers=2):
                 sources = sources.to(norm.device)
                 refined, _ = model.refine_sources(sources)
                 summaries.append(summary(model.interface(refined).fused).half().cpu())
-                if seen[one].any():
-                    wanted = torch.from_numpy(seen[one]).to(norm.device)
+                if has_cells[rows].any():
+                    wanted = torch.from_numpy(has_cells[rows]).to(norm.device)
                     places.append(
                         cells(sources.frontal[wanted], refined.frontal[wanted], grid).half()
                     )
                 ticker.advance(len(summaries[-1]))
             with atomic_path(file) as path:
                 save_file({"summaries": torch.cat(summaries), "places": torch.cat(places)}, path)
-    return _joined(list(files.values()), "summaries"), _joined(list(files.values()), "places")
+    paths = list(files.values())
+    return _concatenated(paths, "summaries"), _concatenated(paths, "places")
 
 
-def _joined(files: list[Path], name: str) -> Tensor:
-    """Return the tensors of this name of all files, one after the other, which are in memory
-    once."""
+def _concatenated(paths: list[Path], name: str) -> Tensor:
+    """Concatenate the tensors of this name in all files, without a second copy in memory."""
     shapes = []
-    for file in files:
-        with safe_open(file, "pt") as opened:
-            shapes.append(opened.get_slice(name).get_shape())
-    joined = torch.empty(sum(count for count, _ in shapes), shapes[0][1], dtype=torch.float16)
+    for path in paths:
+        with safe_open(path, "pt") as file:
+            shapes.append(file.get_slice(name).get_shape())
+    whole = torch.empty(sum(count for count, _ in shapes), shapes[0][1], dtype=torch.float16)
     place = 0
-    for file, (count, _) in zip(files, shapes, strict=True):
-        with safe_open(file, "pt") as opened:
-            joined[place : place + count] = opened.get_tensor(name)
+    for path, (count, _) in zip(paths, shapes, strict=True):
+        with safe_open(path, "pt") as file:
+            whole[place : place + count] = file.get_tensor(name)
         place += count
-    return joined
+    return whole
 
 
 def _targets(rows: pl.DataFrame) -> Tensor:
@@ -236,8 +242,10 @@ def _calibration(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the slope, above 0, and the shift with which logits fit their targets (Platt), one
     pair for all findings, because few records have the rare ones."""
     values = torch.zeros(2, device=logits.device, requires_grad=True)
-    minimise(
-        [values],
-        lambda: [binary_cross_entropy_with_logits(logits * values[0].exp() + values[1], targets)],
-    )
+
+    def loss() -> list[Tensor]:
+        calibrated = logits * values[0].exp() + values[1]
+        return [binary_cross_entropy_with_logits(calibrated, targets)]
+
+    minimise([values], loss)
     return torch.stack([values[0].exp(), values[1]]).detach()

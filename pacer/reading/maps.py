@@ -13,8 +13,8 @@ reading,
     P(class c of the finding) = softmax(x · W + b)[c].
 
 For side and severity, x is the means of the frontal image's patch states over the cells of a grid,
-at every depth that Refine reads and in what it returns, because the source tokens hardly tell
-places; for the course it is the summary of the fused tokens. Not in the paper
+at every depth that Refine reads and in what it returns, because the source tokens hardly encode
+positions; for the course it is the summary of the fused tokens. Not in the paper
 (``docs/readings.md``). :mod:`pacer.reading.fit` fits both. Shapes: Q tokens, d width, K
 depths, N patches.
 """
@@ -45,7 +45,7 @@ from pacer.core.io import hash_bytes, read_json, write_json
 from pacer.data.findings import FINDINGS
 from pacer.model.checkpoint import WEIGHTS, checkpoint_hash, read_record, read_weights
 
-#: Rows, and columns, of the grid, at least and at most.
+#: Possible numbers of rows, and of columns, of the grid.
 GRIDS = range(4, 9)
 #: Kinds that are read from patches; the course is read from the tokens.
 FROM_PATCHES = ("side", "severity")
@@ -53,7 +53,7 @@ FROM_PATCHES = ("side", "severity")
 CLASSES = VALUES | {"side": (*VALUES["side"], "bilateral")}
 READER = "reader.safetensors"
 ABOUT = "reader.json"
-#: A finding that is not affirmed is denied or uncertain from this probability on.
+#: A finding that is not affirmed is denied or uncertain if that has at least this probability.
 STATED = 0.5
 #: Parameters that the fused tokens depend on.
 _TOKENS = ("router.", "interface.")
@@ -83,7 +83,7 @@ def cells(depths: Tensor, refined: Tensor, grid: int) -> Tensor:
 
 
 def class_of(attributes: Attributes, kind: str) -> int:
-    """Return the class that attributes have of a kind; -1: none, or several."""
+    """Return the class of the attributes of a kind; -1: none, or several."""
     named = words(attributes.only([kind]))
     return CLASSES[kind].index(named[0]) if len(named) == 1 else -1
 
@@ -124,11 +124,13 @@ class AttributeChances(NamedTuple):
 
 @dataclass(frozen=True)
 class AttributeReader:
-    """Fitted maps, weight [D, C] and bias [C], by finding and kind; the probability from which a
-    kind is stated; and the grid of the :func:`cells` that they read."""
+    """A fitted reading of attributes."""
 
+    #: Weight [D, C] and bias [C] by finding and kind.
     maps: Mapping[tuple[str, str], tuple[Tensor, Tensor]]
+    #: The probability from which a kind is stated.
     thresholds: Mapping[str, float]
+    #: Of the :func:`cells` that the maps read.
     grid: int
 
     def __call__(
@@ -146,45 +148,33 @@ class AttributeReader:
         chances: dict[str, dict[str, list[float]]] = {}
         for (finding, kind), (weight, bias) in self.maps.items():
             if kind != "course" or prior:
-                of_classes = (
-                    ((places if kind in FROM_PATCHES else tokens) @ weight + bias)
-                    .softmax(-1)
-                    .tolist()
-                )
-                chances.setdefault(finding, {})[kind] = [round(chance, 4) for chance in of_classes]
+                values = places if kind in FROM_PATCHES else tokens
+                by_class = (values @ weight + bias).softmax(-1).tolist()
+                chances.setdefault(finding, {})[kind] = [round(chance, 4) for chance in by_class]
         return AttributeChances(chances, self.thresholds)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return its numbers by name, for one file with those of other readings."""
-        named = {f"{kind}/{finding}": pair for (finding, kind), pair in self.maps.items()}
-        numbers = {
-            f"{name}/{part}": t
-            for name, pair in named.items()
-            for part, t in zip(("weight", "bias"), pair)
-        }
-        thresholds = {
-            f"{kind}/threshold": torch.tensor(value) for kind, value in self.thresholds.items()
-        }
-        numbers |= thresholds | {"grid": torch.tensor(self.grid)}
+        numbers = {}
+        for (finding, kind), (weight, bias) in self.maps.items():
+            numbers[f"{kind}/{finding}/weight"] = weight
+            numbers[f"{kind}/{finding}/bias"] = bias
+        for kind, threshold in self.thresholds.items():
+            numbers[f"{kind}/threshold"] = torch.tensor(threshold)
+        numbers["grid"] = torch.tensor(self.grid)
         return {name: tensor.contiguous() for name, tensor in numbers.items()}
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor]) -> Self | None:
-        """Return the reading with these numbers; None without any."""
-        names = [name.split("/") for name in tensors if "/" in name]
-        thresholds = {
-            name[0]: round(tensors["/".join(name)].item(), 4)
-            for name in names
-            if name[-1] == "threshold"
-        }
-        maps = {
-            (finding, kind): (
-                tensors[f"{kind}/{finding}/weight"],
-                tensors[f"{kind}/{finding}/bias"],
-            )
-            for kind, finding, part in (name for name in names if len(name) == 3)
-            if part == "bias"
-        }
+        """Return the reading with these numbers; None if there is none."""
+        thresholds = {}
+        maps = {}
+        for name in tensors:
+            if name.endswith("/threshold"):
+                thresholds[name.split("/")[0]] = round(tensors[name].item(), 4)
+            elif name.count("/") == 2 and name.endswith("/bias"):
+                kind, finding, _ = name.split("/")
+                maps[finding, kind] = (tensors[f"{kind}/{finding}/weight"], tensors[name])
         return cls(maps, thresholds, int(tensors["grid"])) if thresholds else None
 
 
@@ -209,27 +199,28 @@ class Probabilities(NamedTuple):
         of at least :data:`STATED`. A field keeps its most probable findings, as many as are
         written."""
         fields: dict[str, list[tuple[float, str]]] = {polarity: [] for polarity in POLARITIES}
-        for finding, present, absent, unsure in zip(FINDINGS, *self, strict=True):
+        for finding, present, absent, unsure in zip(
+            FINDINGS, self.positive, self.negative, self.uncertain, strict=True
+        ):
             if present >= threshold:
                 fields["positive"].append((-present, finding))
             elif max(absent, unsure) >= STATED:
                 fields["negative" if absent >= unsure else "uncertain"].append(
                     (-max(absent, unsure), finding)
                 )
-        return Anchor.of(
-            *(
-                [finding for _, finding in sorted(field)[:MAX_PER_FIELD]]
-                for field in fields.values()
-            )
-        )
+        written = [
+            [finding for _, finding in sorted(field)[:MAX_PER_FIELD]] for field in fields.values()
+        ]
+        return Anchor.of(*written)
 
 
 @dataclass(frozen=True)
 class FindingsReader:
-    """A fitted reading: ``weight`` [2d, 39] and ``bias`` [39], by state, then by finding; and that
-    of attributes."""
+    """A fitted reading of findings."""
 
+    #: [2d, 39], by state, then by finding.
     weight: Tensor
+    #: [39].
     bias: Tensor
     attributes: AttributeReader | None = None
 
@@ -241,22 +232,26 @@ class FindingsReader:
     def __call__(self, fused: Tensor) -> Probabilities:
         """Return the probabilities of one record from its fused tokens [Q, d]."""
         values = (summary(fused.float()).cpu() @ self.weight + self.bias).sigmoid().tolist()
-        # rounded first, so that what is shown is what the threshold was compared with
-        return Probabilities(
-            *([round(value, 4) for value in values[place:][: len(FINDINGS)]] for place in _PLACES)
+        # rounded here, so that the threshold is compared with the numbers that are shown
+        rounded = [round(value, 4) for value in values]
+        positive, negative, uncertain = (
+            rounded[place : place + len(FINDINGS)] for place in _PLACES
         )
+        return Probabilities(positive, negative, uncertain)
 
     def save(self, directory: Path, about: Mapping[str, object]) -> None:
         """Write the reading and ``about``, whose ``weights`` is the hash of the weights that make
         the tokens."""
         directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / ABOUT, about)
-        # safetensors' own writer creates files that only the owner can read
+        # safetensors' own writer creates files that only their owner can read
         (directory / READER).write_bytes(self._content())
 
     def _content(self) -> bytes:
-        of_findings = {"weight": self.weight.contiguous(), "bias": self.bias.contiguous()}
-        return save(of_findings | ({} if self.attributes is None else self.attributes.tensors()))
+        tensors = {"weight": self.weight.contiguous(), "bias": self.bias.contiguous()}
+        if self.attributes is not None:
+            tensors |= self.attributes.tensors()
+        return save(tensors)
 
 
 def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
@@ -267,15 +262,11 @@ def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
         raise CheckpointError(f"{directory} has no {READER}; run `dvc repro findings`")
     parent = read_record(checkpoint).parent
     path = checkpoint / WEIGHTS
-    if (
-        parent is not None
-        and path.exists()
-        and any(name.startswith(_TOKENS) for name in read_weights(path))
-    ):
+    changed = read_weights(path) if parent is not None and path.exists() else {}
+    if any(name.startswith(_TOKENS) for name in changed):
         return None
-    if read_json(directory / ABOUT)["weights"] != (
-        checkpoint_hash(checkpoint) if parent is None else parent.sha256
-    ):
+    fitted_on = checkpoint_hash(checkpoint) if parent is None else parent.sha256
+    if read_json(directory / ABOUT)["weights"] != fitted_on:
         raise CheckpointError(
             f"{directory} does not match the weights of {checkpoint}; run `dvc repro findings`"
         )

@@ -1,11 +1,11 @@
 """Linear maps on summaries, fitted with cross-validation over folds of patients; shared by what the
 stage `findings` reads, and the maps of attributes.
 
-A map for each fold, fitted on the other folds, and the one on all records, which is kept, are
-fitted together: full-batch L-BFGS on the standardised summaries, or on their coordinates in an
-orthonormal basis where the records are fewer than the numbers: the same maps. Summaries stay in
-float16 on the CPU; the fit widens them chunk by chunk. Shapes: n records, D numbers of a summary, C
-outputs.
+The maps of the folds, each fitted on the other folds, and the final map on all records are fitted
+together: full-batch L-BFGS on the standardised summaries or, if there are fewer records than
+numbers in a summary, on their coordinates in an orthonormal basis, which gives the same maps.
+Summaries stay in float16 on the CPU; the fit widens them chunk by chunk. Shapes: n records, D
+numbers of a summary, C outputs.
 
 There is one multinomial map for each finding and kind of attribute, fitted on the train records
 whose report names the kind of the finding, if at least half of those that state the finding do (for
@@ -44,20 +44,22 @@ SharedLoss = Callable[[Tensor, slice, Tensor], Tensor]
 Maps = dict[tuple[str, str], tuple[Tensor, Tensor]]
 #: L2 penalties, from the strongest.
 PENALTIES = (30.0, 3.0, 0.3, 0.03)
-#: Share of the reports with a finding that name a kind of it, and records that name it, from which
-#: a map is fitted.
-NAMED = 0.5
-ENOUGH = 40
-#: Thresholds that are compared.
+#: A map is fitted if at least this share of the reports with a finding name its kind.
+MIN_NAMED_SHARE = 0.5
+#: A map is fitted if at least so many records name its kind.
+MIN_RECORDS = 40
+#: Candidates for the threshold of a kind.
 THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
 
 
 class Fit(NamedTuple):
-    """The map on all records, ``weight`` [D, C] and ``bias`` [C], and the logits of each record [n,
-    C] by the map that was fitted without it (``held_out``)."""
+    """The map on all records, and the results of cross-validation."""
 
+    #: [D, C].
     weight: Tensor
+    #: [C].
     bias: Tensor
+    #: [n, C], the logits of each record by the map that was fitted without it.
     held_out: Tensor
 
 
@@ -152,7 +154,7 @@ def attribute_classes(
     classes[~stated] = -1
     named = (classes >= 0).sum(0)
     shares = named / stated.sum(0).clip(1)
-    read = (named >= ENOUGH) & (shares >= NAMED)
+    read = (named >= MIN_RECORDS) & (shares >= MIN_NAMED_SHARE)
     return classes, {
         finding: float(shares[place]) for place, finding in enumerate(FINDINGS) if read[place]
     }
@@ -175,8 +177,8 @@ def fit_attributes(
             patient's number, and the fold, which is on the device of the fit.
 
     Returns:
-        maps and thresholds of an :class:`pacer.reading.maps.AttributeReader`; by kind, for its
-        record: the threshold, and by finding what is known of the held-out records.
+        maps and thresholds of an :class:`pacer.reading.maps.AttributeReader`; and, for its record,
+        by kind the threshold and, by finding, the results on the held-out records.
     """
     maps: Maps = {}
     thresholds = {}
@@ -184,40 +186,50 @@ def fit_attributes(
     for kind, of_kind in values.items():
         classes, shares = attribute_classes(anchors, prior, kind)
         held_out = []
-        known = {}
+        by_finding = {}
         for finding, share in shares.items():
-            wanted = classes[rows, FINDINGS.index(finding)]
-            places = np.flatnonzero(wanted >= 0)
-            expected, chosen = wanted[places], rows[places]
-            of_rows = torch.from_numpy(expected).to(folds.device)
-            fold = folds[torch.from_numpy(chosen)]
-            fitted = of_kind[torch.from_numpy(places)]
-            weight, bias, chances, penalty = _fit(fitted, of_rows, fold, len(CLASSES[kind]))
-            right, margin, error = _margin(
-                chances.argmax(1).cpu().numpy(), expected, patients[chosen]
+            all_classes = classes[rows, FINDINGS.index(finding)]
+            places = np.flatnonzero(all_classes >= 0)
+            expected = all_classes[places]
+            records = rows[places]
+            targets = torch.from_numpy(expected).to(folds.device)
+            weight, bias, chances, penalty = _fit(
+                of_kind[torch.from_numpy(places)],
+                targets,
+                folds[torch.from_numpy(records)],
+                len(CLASSES[kind]),
             )
+            predicted = chances.argmax(1)
+            right, margin, error = _margin(predicted.cpu().numpy(), expected, patients[records])
             stated = margin > error
-            known[finding] = {
-                "records": len(chosen),
+            by_finding[finding] = {
+                "records": len(records),
                 "right": right,
                 "above_majority": margin,
                 "error": error,
+                "penalty": penalty,
+                "stated": bool(stated),
             }
-            known[finding] |= {"penalty": penalty, "stated": bool(stated)}
             if stated:
                 maps[finding, kind] = weight.cpu(), bias.cpu()
-                guess = share * float(
-                    2 * np.square(np.bincount(expected) / len(expected)).sum() - 1
-                )
-                held_out.append((chances.amax(1), 2.0 * (chances.argmax(1) == of_rows) - 1 - guess))
+                class_shares = np.bincount(expected) / len(expected)
+                guess = share * float(2 * np.square(class_shares).sum() - 1)
+                held_out.append((chances.amax(1), 2.0 * (predicted == targets) - 1 - guess))
         if held_out:
-            chances, gain = (torch.cat(parts) for parts in zip(*held_out, strict=True))
-            # the largest gain of the statements that reach a threshold; the lowest of equals
-            thresholds[kind] = max(
-                THRESHOLDS, key=lambda at: (float(gain[chances >= at].sum()), -at)
-            )
-        about[kind] = {"threshold": thresholds.get(kind), "findings": known}
+            chances = torch.cat([chances for chances, _ in held_out])
+            gains = torch.cat([gains for _, gains in held_out])
+            thresholds[kind] = _best_threshold(chances, gains)
+        about[kind] = {"threshold": thresholds.get(kind), "findings": by_finding}
     return maps, thresholds, about
+
+
+def _best_threshold(chances: Tensor, gains: Tensor) -> float:
+    """Return the threshold with the largest gain of the statements that reach it; of equals, the
+    lowest."""
+    return max(
+        THRESHOLDS,
+        key=lambda threshold: (float(gains[chances >= threshold].sum()), -threshold),
+    )
 
 
 def _fit(
@@ -227,11 +239,9 @@ def _fit(
     this penalty."""
 
     def loss(logits: Tensor, place: slice, shares: Tensor) -> Tensor:
-        expected = classes[place, None].expand(logits.shape[:2])
-        return (
-            cross_entropy(logits.flatten(0, 1), expected.flatten(), reduction="none")
-            * shares.flatten()
-        ).sum()
+        expected = classes[place, None].expand(logits.shape[:2]).flatten()
+        losses = cross_entropy(logits.flatten(0, 1), expected, reduction="none")
+        return (losses * shares.flatten()).sum()
 
     start = torch.zeros(FOLDS + 1, count, device=folds.device)
     candidates = zip(PENALTIES, fits(values, folds, start, loss, PENALTIES), strict=True)
@@ -241,12 +251,8 @@ def _fit(
     slope = torch.zeros(1, device=folds.device, requires_grad=True)
     minimise([slope], lambda: [cross_entropy(fit.held_out * slope.exp(), classes)])
     sharpness = slope.detach().exp()
-    return (
-        fit.weight * sharpness,
-        fit.bias * sharpness,
-        (fit.held_out * sharpness).softmax(-1),
-        penalty,
-    )
+    chances = (fit.held_out * sharpness).softmax(-1)
+    return fit.weight * sharpness, fit.bias * sharpness, chances, penalty
 
 
 def _margin(

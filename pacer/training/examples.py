@@ -50,7 +50,7 @@ class RecordTable:
         ``anchors.parquet`` (or None), which has the attributes of findings if the commitments have
         any ``kinds`` of them. Raises a DataError if a file is unreadable, or one of the other two
         does not have one row per record, in the records' order."""
-        frame = _joined(read_records(records).drop(_UNUSED), emphasis, "emphasis", "emphasis")
+        frame = _joined(read_records(records).drop(_UNUSED), emphasis, "emphasis", ["emphasis"])
         if anchors is not None:
             with open(anchors, "rb") as file:
                 described = DESCRIBED.keys() <= pl.read_parquet_schema(file).keys()
@@ -59,7 +59,8 @@ class RecordTable:
                     f"{anchors} lacks attributes, which commit.attributes needs; rerun the "
                     "`anchors` stage"
                 )
-            frame = _joined(frame, anchors, "anchors", *POLARITIES, *(DESCRIBED if kinds else ()))
+            columns = [*POLARITIES, *DESCRIBED] if kinds else list(POLARITIES)
+            frame = _joined(frame, anchors, "anchors", columns)
         return cls(frame.filter(pl.col("context").is_in(list(contexts))))
 
     def __len__(self) -> int:
@@ -86,7 +87,7 @@ class RecordTable:
         return {context: numbered.filter(context=context)["row"].to_numpy() for context in contexts}
 
 
-def _joined(records: pl.DataFrame, path: Path, stage: str, *columns: str) -> pl.DataFrame:
+def _joined(records: pl.DataFrame, path: Path, stage: str, columns: Sequence[str]) -> pl.DataFrame:
     """Add output columns of a ``stage``, which must have one row per record, in the records'
     order."""
     with readable(path):

@@ -44,10 +44,11 @@ _STD = 0.08
 #: left out (a larger share widens the view). Other heads start at random.
 _LOOK_BACK = ((1, 0.0), (3, 3 / 16), (6, 6 / 16))
 _WAVELENGTHS = (6.0, 200.0)
-#: Share of the pieces to fill in, and the shares of these that are shown as [MASK] or as a random
-#: piece.
+#: Share of the pieces to fill in.
 _HIDDEN = 0.15
+#: Share of these that are shown as [MASK].
 _SHOWN_AS_MASK = 0.8
+#: Share of these that are shown as a random piece.
 _SHOWN_AS_OTHER = 0.1
 _FINDING_OF = {observation: finding for finding, observation in OBSERVATION_OF.items()}
 #: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two
@@ -145,8 +146,8 @@ class FindingReader(nn.Module):
 def make_text_standin(
     config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
 ) -> dict[str, object]:
-    """Train the model on cleaned reports, and measure the F1 of findings that a linear map of the
-    mean state tells, on held-out reports. Raises a DataError if there is too little text."""
+    """Train the model on cleaned reports, and measure on held-out reports the F1 of the findings
+    predicted by a linear map of the mean state. Raises a DataError if there is too little text."""
     task = ReportTask(
         [[text.cleaned for text in texts]], config.vocabulary, np.random.default_rng(seed)
     )

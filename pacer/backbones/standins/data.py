@@ -38,12 +38,13 @@ from pacer.phantom.world import PhantomStudy, make_world
 Instruct = Callable[..., tuple[str, str]]
 #: The world of ``backbones.seed`` 0.
 _FIRST_WORLD = 1_000_003
-#: Words that label a radiograph, at most; reports that have such a word, at least; and their share,
-#: at most.
+#: Largest number of words that label a radiograph.
 WORDS = 600
+#: Smallest number of reports that have such a word.
 LEAST = 10
+#: Largest share of the reports that have such a word.
 MOST = 0.9
-#: Sentences that are added to a composed report, at most.
+#: Largest number of sentences that are added to a composed report.
 ADDED = 3
 
 
@@ -198,10 +199,10 @@ class CorpusData:
         common = [
             word for word, times in found.most_common(WORDS) if LEAST <= times < MOST * len(texts)
         ]
-        labels = [
-            [*(one in p for one in FINDINGS), *(one in t for one in common)]
-            for p, t in zip(present, texts)
-        ]
+        labels = []
+        for findings, words in zip(present, texts):
+            has_finding = [finding in findings for finding in FINDINGS]
+            labels.append(has_finding + [word in words for word in common])
         pixels = np.stack([_grey_square(path, 2 * size) for path in paths])
         return TrainingImages(pixels, np.array(labels, dtype=np.float32), None)
 

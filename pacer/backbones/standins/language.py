@@ -32,28 +32,33 @@ from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 
 BOS, EOS = 1, 2
-#: Share of a sentence's words that its slots omit, and bounds of the noise relative to the words.
+#: Share of a sentence's words that its slots omit.
 DROPPED = 0.1
+#: Bounds of the noise relative to the words.
 NOISE = (0.1, 0.6)
-#: Share of examples in the warm-up layout, share of the steps that use only it, and share of
-#: commitment-first targets (commitments are harder to learn).
+#: Share of examples in the warm-up layout.
 BARE = 0.15
+#: Share of the steps that use only the warm-up layout.
 BARE_STEPS = 0.6
+#: Share of commitment-first targets (commitments are harder to learn).
 COMMIT = 0.7
-#: Share of the commitment-first examples whose commitment is given, not learnt, and largest share
-#: of the stated sentences that their slots hold: what only the commitment tells must be written
-#: from it. In the others the list is learnt from the slots.
+#: Share of the commitment-first examples whose commitment is given; in the others the list is
+#: learnt from the slots.
 GIVEN = 0.5
+#: Largest share of the stated sentences that the slots of these examples hold: the other sentences
+#: must be written from the commitment alone.
 HEARD = 0.8
-#: The first share where reports are composed, and the share of those with a given list whose slots
-#: hold nothing: the wording of real reports tells less of a list than the phantom's.
+#: ``GIVEN`` if reports are composed.
 GIVEN_COMPOSED = 0.7
+#: Share of the examples with a given list whose slots hold nothing, if reports are composed: the
+#: wording of real reports reveals less of a list than the phantom's.
 UNHEARD_COMPOSED = 0.5
-#: Weight in the loss of the tokens of sentences that affirm a finding, where reports are composed:
-#: few of a real report's tokens tell which finding its list has.
+#: Weight in the loss of the tokens of sentences that affirm a finding, if reports are composed: few
+#: tokens of a real report reveal which findings its list has.
 AFFIRMING = 4.0
-#: Share of the lists without attributes, and of each kind of attribute in the others.
+#: Share of the lists without attributes.
 PLAIN = 0.5
+#: Share of each kind of attribute in the other lists.
 DESCRIBED = 0.8
 #: Batches drawn together and divided by length.
 _WINDOW = 10
@@ -207,8 +212,8 @@ def _affirming(tokenizer: Tokenizer, target: str, report: str) -> list[float]:
         bool(extract_anchor(report[first:last]).positive) for first, last in pairwise([0, *ends])
     ]
     token_ends = [end for _, end in tokenizer.encode(target, add_special_tokens=False).offsets]
-    # what stands around the report counts as sentences that affirm nothing; <s> is no target
-    ends = [start, *(start + end for end in ends), len(target)]
+    # the text around the report counts as sentences that affirm nothing; <s> is not a target
+    ends = [start] + [start + end for end in ends] + [len(target)]
     return token_marks(ends, [False, *affirms, False], token_ends)[1:]
 
 
@@ -220,8 +225,8 @@ def _loss(
     rng: np.random.Generator,
     lists: _Lists,
 ) -> Tensor:
-    """Return the mean cross-entropy of the targets (EOS included) in a right-padded batch, weighted
-    as ``lists`` says."""
+    """Return the mean cross-entropy of the targets (EOS included) in a right-padded batch, with the
+    weights of ``lists``."""
     embedding: Any = model.get_input_embeddings()
     rows = []
     starts = []
@@ -232,12 +237,12 @@ def _loss(
         commit = bool(rng.random() < COMMIT)
         bare = rng.random() < bare_share
         before, after = ([], []) if bare else (text.before, text.after[commit])
-        prefix = [BOS, *before, *([0] * slots), *after, BOS]
+        prefix = [BOS] + before + [0] * slots + after + [BOS]
         target = [*text.target[commit], EOS]
         given = text.commitment if commit and rng.random() < lists.given else 0
-        share = (
-            max(0.0, rng.random() - lists.unheard) / (1 - lists.unheard) * HEARD if given else 1.0
-        )
+        share = 1.0
+        if given:
+            share = max(0.0, rng.random() - lists.unheard) / (1 - lists.unheard) * HEARD
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         marks += text.affirming[commit][given:] if text.affirming else []

@@ -26,21 +26,22 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
 
-#: Share of the steps in which the learning rate rises; number of first losses that identify a
-#: training run.
+#: Share of the steps in which the learning rate rises.
 _RISE = 0.1
+#: Number of first losses that identify a training run.
 _FIRST = 10
-#: Steps between two saved states (after these, batches that are drawn together are used up), and
-#: their files' ending.
+#: Steps between two saved states; after these, batches that are drawn together are used up.
 _SAVED_EVERY = 100
+#: Ending of the files of saved states.
 UNFINISHED = ".unfinished"
-#: Batches drawn together and sorted by length; texts evaluated at once.
+#: Batches drawn together and sorted by length.
 _WINDOW = 8
+#: Texts evaluated at once.
 _JUDGED_AT_ONCE = 64
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Always in the vocabulary, so that no plain English word becomes [UNK].
 _LETTERS = string.ascii_lowercase + string.digits
-_ALPHABET = (*string.punctuation, *_LETTERS, *(f"##{letter}" for letter in _LETTERS))
+_ALPHABET = list(string.punctuation + _LETTERS) + [f"##{letter}" for letter in _LETTERS]
 POSITIONS = 512
 
 Batch = TypeVar("Batch")
@@ -126,7 +127,7 @@ def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
     for text in texts:
         counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
     words = {
-        word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)
+        word: [word[0]] + [f"##{character}" for character in word[1:]] for word in sorted(counts)
     }
     pieces = _SPECIAL_TOKENS + sorted({*_ALPHABET, *chain.from_iterable(words.values())})
     while len(pieces) < vocabulary:

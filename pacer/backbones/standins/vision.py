@@ -47,13 +47,15 @@ DEPTHS = (BLOCKS // 3, 2 * BLOCKS // 3, BLOCKS)
 _EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion"
 #: Columns of the findings that cover a large part of the image.
 EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
-#: Steps of the second training as a share of the first's, and the weights of smoothness and of a
-#: patch's place.
+#: Steps of the second training as a share of the first's.
 SECOND = 0.5
+#: Weight of the smoothness in the loss.
 SMOOTHNESS = 10.0
+#: Weight of the patches' places in the loss.
 PLACE = 0.2
-#: Images that the linear probes are fitted on, at most, and the weight of their ridge penalty.
+#: Largest number of images that the linear probes are fitted on.
 PROBED = 1600
+#: Weight of their ridge penalty.
 RIDGE = 0.1
 #: Rows and columns of the thumbnails that an encoder has to beat.
 THUMBNAIL = 16
@@ -61,9 +63,9 @@ THUMBNAIL = 16
 _PLACED = 200
 #: Learning rate of an encoder that starts from the bundled one, as a share.
 SLOWER = 1 / 3
-#: Steps of the residual network per step of the encoder, and the share of them on half-size
-#: radiographs, which take a quarter of the time.
+#: Steps of the residual network per step of the encoder.
 RESIDUAL = 5
+#: Share of these steps on half-size radiographs, which take a quarter of the time.
 AT_HALF_SIZE = 0.85
 #: Channels of the residual network's four stages; the last two share a resolution.
 WIDTHS = (24, 48, 96, 192)
@@ -92,9 +94,8 @@ def make_vision_standin(
         what: str = "",
         slower: float = 1.0,
     ) -> list[float]:
-        order = np.concatenate(
-            [rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))]
-        )
+        epochs = math.ceil(steps * config.batch_size / len(learnt))
+        order = np.concatenate([rng.permutation(learnt) for _ in range(epochs)])
         batches = enumerate(order[: steps * config.batch_size].reshape(steps, config.batch_size))
         trained = nn.ModuleList(modules).requires_grad_(True)
         at_rate = config.model_copy(update={"learning_rate": slower * config.learning_rate})
@@ -168,10 +169,11 @@ def make_vision_standin(
             _states(model, _pixels(data.images[rows[:_PLACED]]))
             for rows in (learnt[:PROBED], held_out)
         ]
-        told = {
-            depth: position_r2(*(_patches(outputs, depth) for outputs in placed))
-            for depth in DEPTHS
-        }
+        fitted, tested = placed
+        places = {}
+        for depth in DEPTHS:
+            share = position_r2(_patches(fitted, depth), _patches(tested, depth))
+            places[f"block {depth}"] = round(share, 3)
     model.save_pretrained(out)
     size = {"height": config.image_size, "width": config.image_size}
     edge = {"shortest_edge": config.image_size}
@@ -185,13 +187,13 @@ def make_vision_standin(
         "first_losses": first,
         "objective": objective,
         "held_out_auroc": _probes(model, data, learnt[:PROBED], held_out),
-        "held_out_place": {f"block {depth}": round(share, 3) for depth, share in told.items()},
+        "held_out_place": places,
     }
 
 
 def _encoder(config: VisionStandin, from_bundled: bool) -> tuple[Dinov2Model, bool]:
-    """Build the encoder, and tell whether it has the bundled one's weights. Others are scaled by
-    the fan-in: the library's fixed 0.02 is for wide models, slow at this width."""
+    """Build the encoder; return it, and whether it has the bundled encoder's weights. New weights
+    are scaled by the fan-in: the library's fixed 0.02 is for wide models, slow at this width."""
     bundled = read_json(CARD.parent / "vision" / "config.json")
     sizes = {
         "hidden_size": config.width,
@@ -328,11 +330,11 @@ def _places(count: int) -> Tensor:
 
 
 def _place_loss(heads: nn.ModuleDict, outputs: Any, depths: Sequence[int] = DEPTHS) -> Tensor:
-    """Return the squared error of the places that patches tell, summed over depths."""
+    """Return the squared error of the places predicted from patches, summed over depths."""
     loss = torch.zeros(())
     for depth in depths:
-        told = heads[f"place{depth}"](_patches(outputs, depth))
-        loss = loss + F.mse_loss(told, _places(told.shape[1]).expand_as(told))
+        predicted = heads[f"place{depth}"](_patches(outputs, depth))
+        loss = loss + F.mse_loss(predicted, _places(predicted.shape[1]).expand_as(predicted))
     return loss
 
 
@@ -345,15 +347,15 @@ def _whole_image_loss(
     patches = _patches(outputs, BLOCKS)
     labels = torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
     loss = PLACE * _place_loss(heads, outputs, DEPTHS[-1:])
-    # alike, but for their place
+    # without the mean of each place, so that only the image's own part remains
     patches = patches - patches.mean(0, keepdim=True) + patches.mean((0, 1))
     mean = patches.mean(1, keepdim=True)
     for states in (patches, mean):
         logits = heads["label"](states)[..., EXTENSIVE]
         loss = loss + F.binary_cross_entropy_with_logits(logits, labels[:, None].expand_as(logits))
-    within = (patches - mean).square().mean()
-    between = (mean - mean.mean(0)).square().mean()
-    return loss + SMOOTHNESS * within / between.clamp(min=1e-6)
+    variance_inside = (patches - mean).square().mean()
+    variance_between = (mean - mean.mean(0)).square().mean()
+    return loss + SMOOTHNESS * variance_inside / variance_between.clamp(min=1e-6)
 
 
 @torch.no_grad()
@@ -364,9 +366,8 @@ def _probes(
     maximum of the patch states, fitted on images ``rows``; the last block's states are the
     endpoint. Beside them, that of the images' own thumbnails. Only of findings with both
     classes."""
-    pooled: dict[str, list[Tensor]] = {
-        name: [] for name in ("thumbnails", *(f"block {depth}" for depth in DEPTHS))
-    }
+    names = ["thumbnails"] + [f"block {depth}" for depth in DEPTHS]
+    pooled: dict[str, list[Tensor]] = {name: [] for name in names}
     everything = np.concatenate([rows, tested])
     for part in np.array_split(everything, max(1, len(everything) // 64)):
         pixels = _pixels(data.images[part])

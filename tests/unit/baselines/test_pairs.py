@@ -49,11 +49,11 @@ def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
     order = Order(pairs.rows("train", ALL), 3, 1, False, 42, "simmlm")
     assert order.micro_batches_per_epoch == 7 * 2
 
-    def lengths(rows, visits):
-        return lambda numbers: np.zeros(len(rows))
+    def zeros(rows: np.ndarray, *_: object) -> np.ndarray:
+        return np.zeros(len(rows))
 
     met: Counter = Counter()
-    for batch in islice(micro_batches(order, lengths), 28):
+    for batch in islice(micro_batches(order, draw=zeros, lengths=zeros), 28):
         for row in batch.rows:
             more, fewer, _ = (pairs.row(int(part)) for part in pairs.parts_of(np.array([row])))
             met[more["context"], fewer["context"]] += 1
