@@ -67,7 +67,7 @@ def bare_id(column: str) -> pl.Expr:
 def shown(value: Any) -> str:
     """Describe a value for an error message: numbers are shown, the content of text is not."""
     if isinstance(value, str):
-        return "blank text" if not value.strip() else f"text of {len(value)} characters"
+        return f"text of {len(value)} characters" if value.strip() else "blank text"
     if isinstance(value, int | float | None):
         return repr(value)
     if isinstance(value, list):
@@ -84,10 +84,11 @@ def quoted(value: str, longest: int = 40, words: int = 3) -> str:
 
 
 class Instant(NamedTuple):
-    """A day, the time on it if it is known, and how far its zone is before UTC if it is stated."""
+    """A day, with a time and zone if they are stated."""
 
     day: date
     clock: time | None
+    #: Offset of the zone from UTC.
     offset: timedelta | None = None
 
 
@@ -96,7 +97,7 @@ def parse_instant(text: str) -> Instant | None:
     """Parse a day, with or without a time; None if the form is unknown or ambiguous, or the day
     does not exist.
 
-    A zoned time keeps the day and the time that its zone says; times since 1970 are those of UTC.
+    A zoned time keeps the day and the time of its zone; times since 1970 are those of UTC.
     """
     text = text.strip()
     if since := _SINCE_1970.fullmatch(text):
@@ -116,13 +117,11 @@ def parse_instant(text: str) -> Instant | None:
     is_span = at and at[4] and at[1] not in "Tt" and at[2].count(":") == 1
     clock = None if at is None or is_span else parse_time(at[2])
     zone = at and (at[4] or (at[3] and "+00"))
+    if rest and clock is None:
+        return None
     try:
         offset = datetime.fromisoformat(f"20000101T00{zone.strip()}").utcoffset() if zone else None
-        return (
-            None
-            if rest and clock is None
-            else Instant(date(int(year), int(month), int(day)), clock, offset)
-        )
+        return Instant(date(int(year), int(month), int(day)), clock, offset)
     except ValueError:
         return None
 
@@ -142,10 +141,16 @@ def parse_time(text: str) -> time | None:
         digits = match[1].zfill(6)
         text = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}{match[2] or ''}"
     match = _CLOCK.fullmatch(text)
-    hour = int(match[1]) if match else 24
-    if match and match[3]:
-        hour = hour % 12 + 12 * (match[3] in "pP") if 1 <= hour <= 12 else 24
+    if match is None:
+        return None
+    hour = int(match[1])
+    if match[3]:
+        if not 1 <= hour <= 12:
+            return None
+        hour %= 12
+        if match[3] in "pP":
+            hour += 12
     try:
-        return time.fromisoformat(f"{hour:02}{match[2]}") if match and hour < 24 else None
+        return time.fromisoformat(f"{hour:02}{match[2]}") if hour < 24 else None
     except ValueError:
         return None
