@@ -93,12 +93,12 @@ def result_page(
     ]
     # none if there is no commitment, or no report after it
     commitment = None if result.fallback else result.commitment
-    lists = {} if commitment is None else {"": marks.said_in(commitment)}
+    lists = {} if commitment is None else {"": marks.statements_in(commitment)}
     marked = marks.spans(result.report, "commitment", lists, commitment=commitment)
     uncommitted = [
         (finding, row["report_state"])
         for own in lists.values()
-        for finding, row in marks.verdicts(own, marks.said(result.report)).items()
+        for finding, row in marks.verdicts(own, marks.statements_of(result.report)).items()
         if row["report_state"] not in (None, row["reference_state"])
     ]
     states_of_person = result.findings()
