@@ -2,7 +2,7 @@
 ``problems.csv``.
 
 Readers and later steps return :class:`Rows`: the rows in use, and lines with a reason for the
-others. The :class:`Account` is made from these when all steps are done.
+others. The :class:`Account` of these lines is made when all steps are done.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ class Rows(NamedTuple):
     def flag(
         self, doubtful: pl.DataFrame, field: pl.Expr, reason: pl.Expr, value: pl.Expr
     ) -> "Rows":
-        """List rows as doubtful, which are used nevertheless."""
+        """List doubtful rows, which stay in use."""
         lines = doubtful.with_columns(
             field=field, reason=reason, kind=pl.lit("doubted"), rows=pl.lit(0), value=value
         )
@@ -92,7 +92,7 @@ class Rows(NamedTuple):
 
 @dataclass
 class Notes:
-    """Counts of the rows that were read, and of what was noticed in them."""
+    """Counts of the rows that were read, and of observations about them."""
 
     #: Number of rows read, by input (a context, or the role of a file).
     read: Counter[str] = field(default_factory=Counter)
@@ -123,8 +123,7 @@ class Notes:
     def null_if_absent(
         self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]
     ) -> pl.DataFrame:
-        """Set the texts of a column that only state that there is none to null, and count them as
-        ``absent_words``."""
+        """Set texts such as ``N/A`` in a column to null, and count them as ``absent_words``."""
         absent = frame.select(mapped(name, is_absent, pl.Boolean).fill_null(False)).to_series()
         self.count_first("absent_words", "texts", ((name, id) for id in frame.filter(absent)["id"]))
         return frame.with_columns(pl.when(~absent).then(name).alias(name))

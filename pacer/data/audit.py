@@ -1,5 +1,4 @@
-"""The audit of a corpus: counts, leaks, and the lines that show whether the corpus can be
-trusted."""
+"""The audit of a corpus: counts, leaks, and checks of whether the corpus can be trusted."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -50,8 +49,8 @@ def audit_corpus(
     config: Corpus,
     account: Account,
 ) -> dict[str, Any]:
-    """Return the content of ``audit.json``, without the settings. Its ``checks`` are what a
-    researcher needs before trusting the corpus; those not marked good deserve attention.
+    """Return the content of ``audit.json``, without the settings. A researcher should read its
+    ``checks`` before trusting the corpus; those not marked good need attention.
 
     Args:
         records, priors, images: the finished tables.

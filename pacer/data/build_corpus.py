@@ -26,7 +26,7 @@ from pacer.data.source import read_source
 from pacer.data.values import bare_id
 
 #: By ``corpus.format``. ``NAMES`` of a reader has the names that its input uses for the columns of
-#: its frame, for messages; CONTRIBUTING.md says how to add one.
+#: its frame, for messages; CONTRIBUTING.md describes how to add a reader.
 READERS: dict[str, Any] = {
     "mimic_cxr": mimic_cxr,
     "openi": openi,

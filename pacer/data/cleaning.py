@@ -14,9 +14,10 @@ quirks with three differences: line breaks, underscores and runs of spaces are u
 underscores are deleted; three passes shorten runs of periods; colons and ``< = > @`` are removed.
 
 ``decimals`` is for corpora that were never released in upstream's form. A mark within a number
-stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is told from a number that ends a
-sentence, and no other mark joins two words or sentences when it goes (``cleaning.yaml``): a
-question mark and a stroke between words stay as words, and the lines of a list are sentences.
+stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is distinguished from a
+number that ends a sentence, and no other mark joins two words or sentences when it is removed
+(``cleaning.yaml``): a question mark and a slash between words become words, and the lines of a list
+are sentences.
 Spaces are single, so that cleaning twice does no harm.
 
 Scores of different cleaners are not comparable.
@@ -123,8 +124,8 @@ def _replaced(table: str, text: str) -> str:
 
 
 def _is_list(text: str) -> bool:
-    """Whether the line ends of a text are its own, not those of a wrapped paragraph: its lines are
-    short, or the first word of the next line would have fitted into one of them."""
+    """Whether the line ends of a text are intended, and not those of a wrapped paragraph: its lines
+    are short, or the first word of the next line would have fitted into one of them."""
     lines = [line.strip() for line in text.split("\n")]
     width = max(map(len, lines))
     return width < _NARROW or any(
@@ -136,7 +137,7 @@ def _is_list(text: str) -> bool:
 
 def without_item_numbers(text: str) -> str:
     """Return a text without the numbers of list items: at its beginning, after the end of a line or
-    sentence, and, if they go on counting, before a capital ("1. No edema 2. Clear")."""
+    sentence, and, if they continue a count, before a capital ("1. No edema 2. Clear")."""
     # add the space that is missing after a sentence
     text = re.sub(r"\.(?:(?<=[^\W\d_]\.)(?=\d)|(?<=\d\.)(?=[^\W\d_]{3}))", ". ", text)
     cased = text != text.lower()

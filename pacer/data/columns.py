@@ -13,7 +13,8 @@ from pacer.data.ids import check_pairs
 from pacer.data.tables import is_index, open_table, shown_columns
 
 _ID = "record_id"
-#: Spellings of a missing value in CSV. NaN does not count: what computed it may have failed.
+#: Spellings of a missing value in CSV. NaN is not among them, because it may come from a failed
+#: computation.
 _ABSENT = {"", "#N/A", "<NA>", "N/A", "NA", "NONE", "NULL", "NaT", "None", "Null"}
 _ABSENT |= {"n/a", "nat", "none", "null"}
 #: Numbers as people and spreadsheets write them: ``0.5``, ``0,5``, ``50 %``.
@@ -24,10 +25,10 @@ _MOST_VALUES = 20
 
 
 def read_columns(path: str | Path, ids: Sequence[str]) -> pl.DataFrame:
-    """Read the columns of a table with ``record_id``, in the order of ``ids``, the scored records,
-    as Float64 or String, null for empty cells. Raises a DataError if the file cannot be read; an id
-    is missing, extra or repeated; a column holds anything but finite numbers or texts, or too many
-    different texts."""
+    """Read the columns of a table with ``record_id`` as Float64 or String, null for empty cells, in
+    the order of ``ids``, the scored records. Raises a DataError if the file cannot be read; an id
+    is missing, extra or repeated; or a column contains anything but finite numbers or texts, or too
+    many different texts."""
     file = open_table(path)
     names = [name for name in file.columns if not is_index(name)]
     if len(set(names)) < len(names):

@@ -53,7 +53,7 @@ _PROCESSING = (
 _VIEWS = ("ViewPosition", "ViewCodeSequence")
 #: Names of frontal views.
 _FRONTAL = r"AP|PA|POSTERO-?ANTERIOR|ANTERO-?POSTERIOR"
-#: With fewer distinct values than this, nobody can tell whether a window is meant for them.
+#: With fewer distinct values than this, it is unclear whether a window is meant for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
 _OTHER_PARTS = re.compile("|".join(yaml_beside(__file__, "dicom.yaml")["other parts"]))
@@ -227,8 +227,8 @@ def _height_of_pixels(data: FileDataset, name: str) -> float | None:
 
 def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels:
-    exact, fast and small. pydicom 3.0's own transforms refuse some tables, and round some ties
-    differently than earlier versions stored.
+    this is exact and fast, and needs little memory. pydicom 3.0's own transforms refuse some
+    tables, and round some ties differently than earlier versions did.
 
     A table or window that shows more than half of the values in the middle of the image in black or
     white, or all in a quarter of the greys, belongs to another kind of image; then the range of the
@@ -288,8 +288,8 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
 
 
 def _hides(grey: np.ndarray, places: np.ndarray, present: np.ndarray) -> bool:
-    """Whether most values (if not few) in the middle of an image become 0 or 255, or all lie in a
-    quarter of grey."""
+    """Whether most values in the middle of an image become 0 or 255, or all lie in a quarter of the
+    greys; False if there are few values."""
     height, width = places.shape
     middle = np.zeros(grey.shape, dtype=bool)
     middle[places[height // 4 : height - height // 4, width // 4 : width - width // 4]] = True
@@ -351,9 +351,9 @@ def _look_up(
     data: FileDataset, name: str, values: np.ndarray, signed: bool
 ) -> tuple[np.ndarray, int]:
     """Look up whole numbers in a DICOM table, clamped to its ends; return the entries and the
-    largest possible one.
+    largest possible entry.
 
-    ``signed``: whether the values that the table is for can be negative.
+    ``signed``: whether the inputs of the table can be negative.
     """
     item = data[name][0]
     descriptor = item.get("LUTDescriptor")

@@ -38,8 +38,8 @@ OWNER = "owner"
 
 
 class ImageError(DataError):
-    """An image file cannot be used. ``problem`` gives the reason, without the path or any content
-    of the file."""
+    """An image file cannot be used. ``problem`` is the reason, without the path or any content of
+    the file."""
 
     def __init__(self, message: str, problem: str = ""):
         # one argument, so that the error can be unpickled in another process
@@ -101,7 +101,7 @@ def full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, bool]:
     """Return the smallest and the largest of distinct values, and whether others are left out:
     values of few pixels (by ``counts``: at most 10, or one in 100,000, and one in 500 of a small
-    image) that are farther from the rest than the rest is wide."""
+    image) whose distance from the rest exceeds the range of the rest."""
     order = np.argsort(values)
     values = values[order]
     counts = counts[order]

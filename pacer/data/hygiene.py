@@ -1,4 +1,4 @@
-"""Checks of the texts, ids and paths in users' files, the same wherever they are read."""
+"""Checks of the texts, ids and paths in users' files, shared by all readers."""
 
 import html
 import os

@@ -1,4 +1,4 @@
-"""Ids of two sides that must pair one to one."""
+"""Checks of ids that must match one to one."""
 
 from collections import Counter
 from collections.abc import Sequence

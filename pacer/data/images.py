@@ -1,5 +1,5 @@
 """The images of a corpus: inspection of each image that a record names, and search for copies of
-one picture."""
+an image."""
 
 import os
 import random

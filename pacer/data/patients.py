@@ -35,9 +35,9 @@ def is_placeholder_id(column: str) -> pl.Expr:
 
 
 def spelling(column: str) -> pl.Expr:
-    """Return what ids have in common that differ only in case, blanks, leading zeros, a decimal
-    ``.0``, HL7's parts behind ``^``, a word such as ``MRN:`` before a number, and marks that are
-    not between two digits, but for groups of two to four (``12-34-56``)."""
+    """Normalise ids, so that those are equal which differ only in case, blanks, leading zeros, a
+    decimal ``.0``, HL7's parts after ``^``, a word such as ``MRN:`` before a number, and marks,
+    except between two digits that are not in groups of two to four (``12-34-56``)."""
     ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
     ids = ids.str.replace(r"[.,]0+$|\^.*$", "")
     ids = ids.str.replace(r"^(\d{2,4})[-. ](\d{2,4})(?:[-. ](\d{2,4}))?$", "$1$2$3")

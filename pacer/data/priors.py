@@ -82,9 +82,9 @@ def read_moments(images: Rows, role: str, notes: Notes) -> Rows:
 
 
 def _drop_swapped_dates(images: Rows, role: str, notes: Notes) -> Rows:
-    """List dates with the year first in a file that has others in the stated form, since
-    spreadsheets write so what they have read. If that is all that can be read, they are not
-    used."""
+    """List dates with the year first in a file that has others in the stated form, because a
+    spreadsheet may have swapped day and month before it wrote them so. They are not used if exactly
+    the dates that can be swapped have the year first."""
     day = pl.col("day").dt.day()
     is_own = pl.col("date") != pl.col("written")
     is_either = (day <= 12) & (day != pl.col("day").dt.month())

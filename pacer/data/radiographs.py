@@ -49,12 +49,13 @@ _HOLE = bytes(64)
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns, its :data:`NOTES` and, of a DICOM file,
-    its :data:`OWNER`."""
+    """Properties of the image that :func:`open_image` returns."""
 
     width: int
     height: int
+    #: See :data:`NOTES`.
     notes: tuple[str, ...] = ()
+    #: See :data:`OWNER`; empty unless it is a DICOM file.
     owner: tuple[str | None, list[str]] = (None, [])
 
 
@@ -98,9 +99,9 @@ def read_image(
 
 
 def image_header(path: str | Path, decode: bool = False) -> Header:
-    """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper
-    files, whose pixels decide what is shown, and with ``decode`` 8-bit files, too. Raises an
-    ImageError if the file is missing, is not an image, or cannot be used."""
+    """Read the header of an image, and check whether an 8-bit file is complete. DICOM and deeper
+    files are decoded, because their notes depend on the pixels; 8-bit files only with ``decode``.
+    Raises an ImageError if the file is missing, is not an image, or cannot be used."""
     with problems_of(path), open(path, "rb") as file:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
@@ -207,11 +208,11 @@ def _load_undamaged(image: Image.Image) -> None:
 
 
 def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
-    """Decode a JPEG file, and return whether the data of its scans ends where the picture does.
+    """Decode a JPEG file, and return whether the data of its scans ends with the last row.
 
-    libjpeg makes up the rest of a picture whose data ends early, and ignores data that is left
-    over. So it is given the data without its last byte, which must not suffice for the last row,
-    and then that byte, which must.
+    libjpeg invents the rest of an image whose data ends early, and ignores surplus data. So it is
+    first given the data without its last byte, which must not suffice for the last row, and then
+    this byte, which must complete it.
     """
     # Pillow has no public way to see which rows are decoded. ImageFile.Parser reads a JPEG file
     # only as a whole; LOAD_TRUNCATED_IMAGES holds for all threads, and fills in missing rows

@@ -232,14 +232,14 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
 
 
 def _plain(column: str) -> pl.Expr:
-    """Return a text without the differences that do not count when two sections are compared."""
+    """Remove differences in case, line ends and the last period from the texts of a column."""
     one_line = pl.col(column).str.replace_all("\n", " ", literal=True)
     return one_line.str.to_lowercase().str.strip_chars(" .")
 
 
 def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], notes: Notes) -> None:
-    """Count the headings and signatures within sections of the study, or of a previous report that
-    is not that of another study."""
+    """Count the headings and signatures within sections. Previous reports count only if they are
+    not those of another study, which are counted there."""
     is_own = {"prior_findings": pl.col("prior_study_id").is_null()}
     for name in ("findings", "impression", "prior_findings"):
         is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE) & is_own.get(name, pl.lit(True))
@@ -294,8 +294,8 @@ def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes:
 
 
 def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Add ``prior_report`` and remove the contexts that lack one; ``is_prior_empty``: a context
-    needs a previous report, but it has no text."""
+    """Add ``prior_report``, and ``is_prior_empty``, which is true if a context needs a previous
+    report that has no text; remove the contexts without a previous report."""
     clean = CLEANERS[config.cleaner]
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression", config))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))

@@ -159,7 +159,7 @@ def id_columns(
 
 
 def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of :class:`Reports`; ``names``: the table's columns that are data."""
+    """Return the rows of :class:`Reports`; ``names``: the table's columns without row numbers."""
     text_name = columns["text"]
     id_name = columns.get("id", "")
     keys = table.values(id_name) if id_name else list(range(1, len(table.rows) + 1))

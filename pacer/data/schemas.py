@@ -118,7 +118,7 @@ def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """Return the settings that ``records.parquet`` was made with: ``cleaner``, ``target``,
+    """Return the settings with which ``records.parquet`` was written: ``cleaner``, ``target``,
     ``unseen_comparisons``, ``format``, ``limit``, and whether it was ``generated``. Empty if
     another program wrote the table."""
     about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())

@@ -1,12 +1,14 @@
 """The sections of a report: findings, impression, indication and history.
 
 In a MIMIC-CXR report file a heading starts a line, in capitals and before a colon. Some headings
-have their own line. Headings in small letters (``Findings:``) count in a report that has none in
-capitals; in others, only those of the four sections do, and not inside findings or an impression in
-capitals. The meanings of headings (``headings.yaml``) and the rule that the last paragraphs of a
-report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions:
-docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a
-period; a report may have several examinations, and findings without a heading.
+have their own line. Headings in small letters (``Findings:``) count in a report without headings in
+capitals. In other reports only those of the four sections count, except inside findings or an
+impression with a heading in capitals. The meanings of headings (``headings.yaml``) and the rule
+that the last paragraphs of a report without headings are the conclusion follow MIT-LCP/mimic-cxr's
+official code, with the exceptions listed in docs/readings.md.
+
+In a table, where line breaks get lost, a heading may be in small letters and follow a period; a
+report may have several examinations, and findings without a heading.
 """
 
 import re
@@ -219,7 +221,7 @@ def _misfit(examination: _Examination) -> tuple[bool, bool, bool]:
 
 
 def _stated(text: str) -> set[str]:
-    """Return which of findings and impression a text has; a name of images that is their heading
+    """Return which of findings and impression a text has. If the heading is a name of images, it
     replaces the name of the section."""
     parts = [part for part in _parts(text) if part.name in _MAIN and part.text.strip()]
     return {part.name if _is_main(part.heading) else part.heading for part in parts}
@@ -338,8 +340,8 @@ def _parts(text: str) -> list[_Part]:
 
 
 def _sections(parts: list[_Part], joined: bool = False) -> Sections:
-    """Return the sections; without findings and impression, the last paragraphs of the report
-    conclude it."""
+    """Return the sections; without findings and impression, the last paragraphs of the report are
+    the impression."""
     texts: dict[str, list[str]] = {}
     for part in parts:
         text = part.text
@@ -359,13 +361,13 @@ def _sections(parts: list[_Part], joined: bool = False) -> Sections:
 
 
 @lru_cache(maxsize=4096)
-def meaning_of(heading: str, within: SectionName = "other") -> SectionName | None:
+def meaning_of(heading: str, section: SectionName = "other") -> SectionName | None:
     """Return the section that a heading begins, ``other`` for an unused section; None if it begins
     no section.
 
     Args:
         heading: without its colon, with single spaces.
-        within: the section in which it occurs; a heading that names the images does not end
+        section: the section in which it occurs; a heading that names the images does not end
             findings or an impression.
     """
     spelt = _spelt(heading.upper())
@@ -374,7 +376,7 @@ def meaning_of(heading: str, within: SectionName = "other") -> SectionName | Non
     for name, words in _MEANINGS:
         if words.search(spelt):
             return name
-    return "findings" if within not in _MAIN and _IMAGES.search(spelt) else None
+    return "findings" if section not in _MAIN and _IMAGES.search(spelt) else None
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,6 @@
 """A table from any source: a file, or a frame, mapping or list in memory.
 
-Of the packages of frames and series, pandas, polars, pyarrow and Hugging Face's, only polars is
-imported.
+Frames and series can be those of pandas, polars, pyarrow and Hugging Face; only polars is imported.
 """
 
 import re
@@ -85,7 +84,7 @@ def _read_json(path: Path) -> Any:
 def _table_of(
     path: Path, content: Any, texts: Collection[str], ids: Collection[str] = ID_COLUMNS
 ) -> Table:
-    """Return the table of JSON or a Python object; a list of one element is the same as this
+    """Return the table of JSON or a Python object; a list of one element is treated as this
     element."""
     columns = _columns_of(content, str(path), ids)
     if columns is not None:
@@ -201,9 +200,9 @@ def _with_index(
     name: str,
     ids: Collection[str],
 ) -> Mapping[str, Sequence[Any]]:
-    """Return columns with the levels of an index that have ``names``. A single level of any other
-    name than ``ids``, or of none, becomes the column ``id`` if no column has ids; without a name,
-    not if it just numbers the rows."""
+    """Return columns, with the levels of an index as further columns by their ``names``. A single
+    level whose name is not one of ``ids`` becomes the column ``id`` if no column has ids, unless it
+    has no name and only numbers the rows."""
     if len(names) > 1 and None in names:
         raise DataError(
             f"{name}: some index levels have no names; name them: frame.index.names = "

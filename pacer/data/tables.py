@@ -1,7 +1,7 @@
 """Strict reading of users' tables: CSV, Excel, JSON lines and Parquet.
 
-A file with any damage is refused as a whole, because the content after a stray quote or a cut
-cannot be trusted. CSV is read by the standard library in strict mode: pyarrow reads an open quote
+A damaged file is refused as a whole, because the content after a stray quote or a truncation cannot
+be trusted. CSV is read by the standard library in strict mode: pyarrow reads an open quote
 as text up to the end of the file, and polars pads short rows. Messages name the file, the line (the
 row in Parquet) and the column, and the expected and actual kinds of value; they never quote a cell.
 """
@@ -174,8 +174,7 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file; polars refuses zones such as +05:30, so moments with one are written as
-    text."""
+    """Read a Parquet file. Times with a zone such as +05:30, which polars refuses, become text."""
     with open(path, "rb") as file:
         table = pq.read_table(file)
     for place, field in enumerate(table.schema):
@@ -194,12 +193,12 @@ def _read_parquet(path: Path) -> Table:
 
 
 def _read_sheet(path: Path, name: str | None) -> Table:
-    """Read a sheet of a workbook, whose header is the first row with more than one filled cell, or
-    with one if no row has more: those above it are a title. Formulas have the value that was saved,
-    and all rows of a merged cell its value.
+    """Read a sheet of a workbook. Its header is the first row with more than one filled cell, or
+    with one if no row has more; the rows above it are a title. Formulas have the value that was
+    saved, and all rows of a merged cell have its value.
 
     Args:
-        name: of the sheet; None: the first visible one.
+        name: name of the sheet; None: the first visible sheet.
 
     Raises:
         DataError: openpyxl is not installed, the file cannot be read, has no such sheet, or a
@@ -283,8 +282,8 @@ def _cell_value(cell: Any) -> Any:
 
 
 def _as_formatted(value: float, form: str) -> Any:
-    """Return a whole number as a format of an id shows it: digits with zeros before them, and words
-    or signs between them, such as ``"P"0000`` and ``000-000``; with any other format the number."""
+    """Return a whole number in the format of an id: digits with leading zeros, and words or signs
+    between them, such as ``"P"0000`` and ``000-000``. With any other format return the number."""
     parts = re.findall(_FORMAT, form)
     places = [part for part in parts if part == "0"]
     if "".join(parts) != form or not places or value < 0:
@@ -304,7 +303,7 @@ def _as_formatted(value: float, form: str) -> Any:
 
 def _read_csv(path: Path, form: CsvForm) -> Table:
     """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped;
-    a first line that names the separator goes before the setting."""
+    a first line that names the separator takes precedence over the setting."""
     columns: list[str] = []
     numbers: list[int] = []
     rows: list[tuple[str | None, ...]] = []
@@ -384,8 +383,8 @@ def other_separator(columns: Sequence[str], own: str = "") -> str | None:
 
 
 def is_index(name: str) -> bool:
-    """Return whether a column holds the row numbers that programs write: it has no name, or one of
-    theirs."""
+    """Return whether a column contains the row numbers that programs write: it has no name, or a
+    name that they give it."""
     return bool(_INDEX.fullmatch(name))
 
 

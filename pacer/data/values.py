@@ -28,7 +28,7 @@ _MONTH = (
     "(January|February|March|April|May|June|July|August|September|October|November|December"
     "|[A-Za-z]{3}|Sept)"
 )
-#: A day in figures or with the month's name, and what follows it.
+#: A day in figures or with the month's name, and the rest of the text.
 _DAY = re.compile(
     r"(?:(\d{4})(?:([-/])(\d{1,2})\2(\d{1,2})(?!\d)|(\d{2})(\d{2})(?:\.0+$)?)"
     rf"|(\d{{1,2}})[-/. ]?{_MONTH}[-/., ]{{0,2}}(\d{{4}})(?!\d)|{_MONTH}\.? (\d{{1,2}}),? "

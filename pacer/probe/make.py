@@ -2,8 +2,8 @@
 changed.
 
 ``inputs.csv`` names files and texts; a system writes one report per row. ``key.parquet`` has the
-meaning of each row; it stays with the owner of the references. Findings are covered where they are,
-or a control region of the same size is. A box has its upper left corner, width and height as
+meaning of each row; it stays with the owner of the references. In some twins a finding is covered,
+in others a control region of the same size. A box has its upper left corner, width and height as
 fractions of the image.
 """
 

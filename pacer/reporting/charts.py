@@ -1,5 +1,4 @@
-"""Charts of the report, each described in its docstring: SVG files for a paper, and inline in the
-page."""
+"""Charts of the report, as SVG files for a paper and inline in the page."""
 
 import io
 import re

@@ -52,7 +52,7 @@ def read_grey(path: Path) -> Image.Image:
 
 
 def data_uri(image: Image.Image, form: str = "JPEG") -> str:
-    """Return the image as a ``data:`` address; JPEG knows no transparency, which a PNG keeps."""
+    """Return the image as a ``data:`` address; PNG keeps transparency, JPEG does not."""
     if form == "JPEG" and image.mode != "L":
         image = image.convert("RGB")
     buffer = io.BytesIO()

@@ -237,7 +237,7 @@ def _tooltip(mark: str, difference: str, with_support: str, without_support: str
 
 def _mark(row: Row | None, text: str, is_reference: bool) -> tuple[str, str]:
     """Return the mark of a finding by the verdict on it, empty if the other text does not state it,
-    and the sides or severities in which both differ; ``text``: the name of the other one."""
+    and the differing sides or severities of both texts; ``text``: the name of the other text."""
     if row is None or row["reference_state"] is None or row["report_state"] is None:
         return "", ""
     if text == "commitment" and row["reference_state"] != row["report_state"]:

@@ -1,5 +1,5 @@
-"""Pages of commands: systems' use of sources, and one study by some systems and the reference
-(paper, Figure 2)."""
+"""Pages of commands: the use of sources by systems, and their reports on one examination beside the
+reference (paper, Figure 2)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -123,7 +123,7 @@ def write_probe(
                     twin: asdict(use) | {"verdict": use.verdict}
                     for twin, use in system.uses.items()
                 },
-                "findings": {one.finding: asdict(one) for one in system.findings},
+                "findings": {use.finding: asdict(use) for use in system.findings},
                 "verdict": words[system.name],
             }
             for system in systems
@@ -159,7 +159,7 @@ def verdict_sentence(system: SystemUse) -> str:
     if MIRRORED in system.uses:
         parts.append(system.uses[MIRRORED].verdict)
     for verdict in Verdict:
-        names = [one.finding for one in system.findings if one.verdict == verdict]
+        names = [use.finding for use in system.findings if use.verdict == verdict]
         if names:
             listed = f"{len(names)} findings" if verdict == Verdict.UNCLEAR else ", ".join(names)
             parts.append(f"{verdict}: {listed}")
@@ -187,15 +187,15 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
         columns.append("Effect of place")
     for system in systems:
         headings[len(rows)] = Heading(system.name)
-        unclear = [one for one in system.findings if one.verdict == Verdict.UNCLEAR]
-        for one in system.findings:
-            if one not in unclear:
-                tones[len(rows), 1] = _TONES.get(one.verdict, "")
-                rows.append(_finding_cells(one, tuple(rates), boxes))
+        unclear = [use for use in system.findings if use.verdict == Verdict.UNCLEAR]
+        for use in system.findings:
+            if use not in unclear:
+                tones[len(rows), 1] = _TONES.get(use.verdict, "")
+                rows.append(_finding_cells(use, tuple(rates), boxes))
         if unclear:
             empty = ("" for _ in columns[2:])
             rows.append((f"{len(unclear)} findings", Verdict.UNCLEAR, *empty))
-            reasons = ", ".join(f"{one.finding} ({_reason(one, boxes)})" for one in unclear)
+            reasons = ", ".join(f"{use.finding} ({_reason(use, boxes)})" for use in unclear)
             notes.append(f"{system.name}: {Verdict.UNCLEAR}: {reasons}.")
     return Table(
         tuple(columns),

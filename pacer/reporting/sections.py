@@ -309,8 +309,8 @@ def build_report(results: Results, out: Path) -> None:
     caution = score_tables.caution(results.scored.signature)
     present = set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
-    made = [make(results) for make in SECTIONS]
-    sections = [section for section in made if section is not None]
+    possible = [section_of(results) for section_of in SECTIONS]
+    sections = [section for section in possible if section is not None]
     page = render("report.html", contexts=contexts, sections=sections)
     parts = [part for section in sections for part in section.parts]
     with atomic_directory(out) as folder:

@@ -88,8 +88,8 @@ def _whole_group(written: Any) -> Any:
         return written
     limits = written.get("risk") or {}
     unset = isinstance(limits, dict) and not (limits.get("false_present") or limits.get("missed"))
-    kept = {key: value for key, value in written.items() if key != "risk" or not unset}
-    return NOT_EXPORTED | kept
+    settings = {key: value for key, value in written.items() if key != "risk" or not unset}
+    return NOT_EXPORTED | settings
 
 
 class PackageSettings(Strict):
@@ -158,7 +158,7 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
 
     If the target of a pointer is gone, the same revision in this machine's hub cache is used.
     Hashes are compared wherever a model is stored. Raises a BackboneError if a frozen model was not
-    found; the message says how to get it.
+    found; the message describes how to get it.
 
     Args:
         given: a folder with some or all of the three, which are used instead of the directory's

@@ -1,5 +1,5 @@
 """The web page of one model, for a single user of this machine, and its results as HTML. Its server
-stores nothing of a case: the browser holds the images and sends them with each request.
+stores no data of a case: the browser keeps the images and sends them with each request.
 """
 
 import json

@@ -1,11 +1,11 @@
 """Conversion of image rows to studies, shared by the readers of tables and of MIMIC-CXR.
 
 A study with two images has two rows, which repeat the study's fields. A field missing from one row
-is taken from the other; if the rows differ, the study is a problem. The previous report is found by
-date and time (:mod:`pacer.data.priors`).
+is taken from the other; if the rows contradict each other, the study is bad. The previous report is
+found by date and time (:mod:`pacer.data.priors`).
 
-Problem studies and unused studies still take part in this search. A problem study counts as an
-earlier study without a report, and a study with a report but no frontal image can be a prior.
+Bad and unused studies still take part in this search. A bad study counts as an earlier study
+without a report, and a study with a report but no frontal image can be a prior.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Reader of R2Gen's ``annotation.json``, for IU X-Ray and for MIMIC-CXR.
 
 An IU X-Ray record has two images, the frontal first; a MIMIC-CXR record has a single image of
-either view. A table gives the view of each image; without one, its place in the record does.
+either view. The view of each image is read from a table, or assumed from its place in the record.
 ``report`` is the findings section.
 """
 
@@ -63,6 +63,6 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
 
 def _first_two(names: list[str]) -> tuple[str | None, str | None, str | None]:
     """Return the frontal image, its view and the lateral image of a record, in which the frontal
-    precedes the lateral. In MIMIC-CXR the order of images means nothing."""
+    precedes the lateral. In MIMIC-CXR the order of images has no meaning."""
     has_lateral = len(names) > 1 and not re.search(MIMIC_PATH, names[0])
     return names[0], "other", names[1] if has_lateral else None

@@ -168,8 +168,8 @@ def _with_split(images: pl.DataFrame, top: str, notes: Notes) -> pl.DataFrame:
 
 
 def _with_whole_ids(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:
-    """Remove blanks, and the .0 of whole numbers in a column that had gaps; where other ids have
-    decimals, it stays."""
+    """Remove blanks, and the .0 of whole numbers, which comes from gaps in a column, unless other
+    ids have decimals."""
     for name in ("subject", "study"):
         ids = pl.col(name).str.strip_chars()
         is_decimal = ids.str.contains(r"^\d+[.,]\d*[1-9]\d*$").any()
@@ -225,7 +225,8 @@ def _with_stripped_names(table: Table, notes: Notes) -> Table:
 
 def _with_text(table: Table, image: str | None, notes: Notes) -> Table:
     """Decode columns of bytes that are text, as Impala and old versions of Hive write it, and count
-    them; the column of images may have their content, so it is text only if all are file names."""
+    them. The column of images may contain the images themselves, so it is text only if all values
+    are file names."""
     columns = {name: table.values(name) for name in table.columns}
     for name, cells in columns.items():
         written = [cell for cell in cells if cell is not None]
@@ -244,7 +245,7 @@ def _with_text(table: Table, image: str | None, notes: Notes) -> Table:
 
 
 def _has_only_numbers(table: Table, columns: list[str]) -> bool:
-    """Whether the columns have cells, and all of them are numbers, as those of labels are."""
+    """Whether the columns have cells, and all of them are numbers, as in columns of labels."""
     cells = {str(cell).strip() for name in columns for cell in table.values(name) if cell}
     numbers = {cell for cell in cells if re.fullmatch(r"[-+]?\d+([.,]\d+)?", cell)}
     return bool(numbers) and numbers == cells - {""}
@@ -255,7 +256,7 @@ def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
 
     A name without a mapping maps to itself, unless the column of that name is mapped to another
     name. One column may be mapped to both ``subject`` and ``study``. The view may be missing if the
-    images are DICOM files, whose headers have it.
+    images are DICOM files, whose headers contain it.
     """
     path = table.path
     have = table.columns

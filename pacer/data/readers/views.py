@@ -48,10 +48,10 @@ _SPECIAL = re.compile(
 
 
 class View(NamedTuple):
-    """The view of an image; ``view`` is ``other`` for a lateral, and for a frontal of unknown
-    direction."""
+    """The view of an image."""
 
     kind: Literal["frontal", "lateral"]
+    #: ``other`` for a lateral, and for a frontal of unknown direction.
     view: Literal["AP", "PA", "other"]
 
 
@@ -106,7 +106,7 @@ def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, st
 
 
 def may_be_dicom(image: str) -> bool:
-    """Return whether the name of an image is not that of another format."""
+    """Return whether an image may be a DICOM file: its name has no extension of another format."""
     return not image.lower().endswith(_NO_DICOM)
 
 
@@ -148,8 +148,8 @@ def read_views(path: Path) -> dict[str, View]:
     :func:`image_key`, in the table's order, without images whose view is not understood.
 
     The image is in the first column named ``image``, ``filename`` or ``dicom_id``, and its view in
-    ``view``, ``projection`` or ``ViewPosition``. Where it is empty,
-    ``ViewCodeSequence_CodeMeaning`` counts.
+    ``view``, ``projection`` or ``ViewPosition``. If that is empty, ``ViewCodeSequence_CodeMeaning``
+    is used.
     """
     table = open_table(path)
     columns = []
