@@ -168,9 +168,11 @@ def dicom_image(data: FileDataset) -> Image.Image:
     PresentationLUTShape, and the first spacing in the order of :data:`_SPACINGS` over the others.
     """
     grey, notes = _grey(data)
-    if part := other_part(str(data.get("BodyPartExamined") or "")):
+    part = other_part(str(data.get("BodyPartExamined") or ""))
+    if part:
         notes.append(f"BodyPartExamined is {part}")
-    if (orientation := _odd_orientation(data)) is not None:
+    orientation = _odd_orientation(data)
+    if orientation is not None:
         notes.append(f"PatientOrientation is {orientation}; the image is used as it is stored")
     if _number(data, "RescaleSlope", 1.0) == 0:
         notes.append("RescaleSlope is 0 and is ignored")
@@ -246,7 +248,8 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     places = stored.astype(np.int32) - lowest
     values = np.arange(lowest, int(stored.max()) + 1)
     padding = np.zeros(values.shape, dtype=bool)
-    if (first := data.get("PixelPaddingValue")) is not None:
+    first = data.get("PixelPaddingValue")
+    if first is not None:
         last = data.get("PixelPaddingRangeLimit")
         signed = data.PixelRepresentation == 1
         bounds = (first, first if last is None else last)

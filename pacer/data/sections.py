@@ -347,7 +347,8 @@ def _sections(parts: list[_Part], joined: bool = False) -> Sections:
         text = part.text
         if part.name in _CONTEXT:
             text = _BLANK_LINE.split(text.strip(), maxsplit=1)[0]
-        if part.name != "other" and (words := _lines(text) if joined else _words(text)):
+        words = _lines(text) if joined else _words(text)
+        if part.name != "other" and words:
             texts.setdefault(part.name, []).append(words)
     *others, last = parts
     first_paragraph, *rest = _BLANK_LINE.split(last.text, maxsplit=1)

@@ -105,7 +105,8 @@ def parse_instant(text: str) -> Instant | None:
             return None  # it could also be YYYYMMDDHH
         moment = datetime.fromtimestamp(int(since[1]) + int(since[2] or 0) / 1000, UTC)
         return Instant(moment.date(), moment.time())
-    if (match := _DAY.fullmatch(text)) is None:
+    match = _DAY.fullmatch(text)
+    if match is None:
         return None
     year, _, *months_and_days, rest = match.groups()
     month, day = months_and_days[:2] if match[3] else months_and_days[2:4]
@@ -137,9 +138,10 @@ def parse_time(text: str) -> time | None:
     text = text.strip()
     if text and not text.strip("0"):
         return time()
-    if (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):
-        digits = match[1].zfill(6)
-        text = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}{match[2] or ''}"
+    number = _DIGITS.fullmatch(text)
+    if number and (number[2] or len(number[1]) > 4):
+        digits = number[1].zfill(6)
+        text = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}{number[2] or ''}"
     match = _CLOCK.fullmatch(text)
     if match is None:
         return None

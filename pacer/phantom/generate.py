@@ -101,19 +101,19 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
 def truth_table(studies: list[PhantomStudy], boxes: dict[str, list[dict]]) -> pl.DataFrame:
     """Return ``truth.parquet``, one row per study; ``boxes``: the regions of its findings, by study
     id."""
-    rows = [
-        {"study_id": study.study_id, "subject_id": study.subject_id, "split": study.split}
-        | {finding: finding in study.findings for finding in FINDINGS}
-        | {
-            only: [name for name in FINDINGS if name in getattr(study, only)]
-            for only in ("lateral_only", "prior_only")
+    rows = []
+    for study in studies:
+        row: dict[str, object] = {
+            "study_id": study.study_id,
+            "subject_id": study.subject_id,
+            "split": study.split,
         }
-        | {
-            "states": [_described(state) for state in study.findings.values()],
-            "boxes": boxes[study.study_id],
-        }
-        for study in studies
-    ]
+        row |= {finding: finding in study.findings for finding in FINDINGS}
+        row["lateral_only"] = [name for name in FINDINGS if name in study.lateral_only]
+        row["prior_only"] = [name for name in FINDINGS if name in study.prior_only]
+        row["states"] = [_described(state) for state in study.findings.values()]
+        row["boxes"] = boxes[study.study_id]
+        rows.append(row)
     return pl.DataFrame(rows, TRUTH_SCHEMA)
 
 

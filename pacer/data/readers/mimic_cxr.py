@@ -139,7 +139,8 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     """Read the columns as text under our names, with their places. A copy of the metadata may lack
     views in full."""
     table = open_table(path)
-    theirs = {name: column for name in columns if (column := table.only(name)) is not None}
+    found = {name: table.only(name) for name in columns}
+    theirs = {name: column for name, column in found.items() if column is not None}
     missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
     if missing:
         raise DataError(

@@ -309,7 +309,8 @@ def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
             f"order and {names['date']} both give the order of studies; remove one from table or "
             "mapping"
         )
-    if (separator := other_separator(have)) is not None:
+    separator = other_separator(have)
+    if separator is not None:
         raise DataError(
             f"{path}: the name of its only column contains a {separator}; if that character "
             f"separates the cells, set corpus.table.delimiter: {separator}"
