@@ -22,7 +22,7 @@ CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
-    "gold_list": "Given the reference's list",
+    "gold_list": "Given the reference's commitment",
 }
 
 
