@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.commitments.rules import extract_anchor
-from pacer.data.account import Account
+from pacer.data.account import Notes
 from pacer.data.audit import note
 from pacer.data.cleaning import CLEANERS, MARKS
 from pacer.data.schemas import read_about, read_records
@@ -25,14 +25,14 @@ def audit_texts(path: Path) -> list[Check]:
     studies = read_records(path, ["study_id", "subject_id", *_TEXTS]).unique(
         ["study_id", "report"], maintain_order=True
     )
-    about, account = read_about(path), Account()
-    account.count_first("changed_findings", "targets", _changed(studies, about["cleaner"]))
-    account.count_first("only_in_context", "studies", _only_in_context(studies))
-    account.count_first("stated_nothing", "studies", _stating_nothing(studies))
-    account.count_first("in_doubt", "targets", _in_doubt(studies))
+    about, notes = read_about(path), Notes()
+    notes.count_first("changed_findings", "targets", _changed(studies, about["cleaner"]))
+    notes.count_first("only_in_context", "studies", _only_in_context(studies))
+    notes.count_first("stated_nothing", "studies", _stating_nothing(studies))
+    notes.count_first("in_doubt", "targets", _in_doubt(studies))
     return [
         _shared_texts(studies),
-        *(note(topic, counts, about["format"]) for topic, counts in account.notes.items()),
+        *(note(topic, counts, about["format"]) for topic, counts in notes.topics.items()),
     ]
 
 

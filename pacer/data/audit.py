@@ -1,5 +1,4 @@
-"""The audit of a corpus: counts, leaks, and the lines that show whether the corpus can be
-trusted."""
+"""The audit of a corpus: counts, leaks, and checks of whether the corpus can be trusted."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -11,7 +10,7 @@ from rich.filesize import decimal
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
-from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.account import BAD, LEFT_OUT, Account, Notes
 from pacer.data.greyscale import MISSING
 from pacer.data.images import DECODED
 from pacer.data.schemas import SPLITS
@@ -26,13 +25,18 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
     "mw": {"train": 47_686, "val": 371, "test": 828},
 }
 
-#: Limits above which a check is flagged: shares of targets that presuppose an absent previous
-#: report, and of input rows that were left out; and days between studies (100 years).
-WORDING_LIMIT, LEFT_OUT_LIMIT, GAP_LIMIT = 0.05, 0.1, 36_525
-#: Number of reasons, or of a note's values, that a line names; the others are only counted.
-_NAMED, _VALUES = 5, 8
+#: A check is flagged if more than this share of the targets presuppose an absent previous report.
+WORDING_LIMIT = 0.05
+#: A check is flagged if more than this share of the input rows were left out.
+LEFT_OUT_LIMIT = 0.1
+#: A check is flagged if more than this number of days (100 years) lie between two studies.
+GAP_LIMIT = 36_525
+#: Number of reasons that a line names; the others are only counted.
+_NAMED = 5
+#: Number of values that the line of a note names; the others are only counted.
+_VALUES = 8
 
-#: Titles of the readers' notes and what cures them, by topic.
+#: Titles of the readers' notes and their remedies, by topic.
 _TOPICS = yaml_beside(__file__, "topics.yaml")
 
 
@@ -45,58 +49,66 @@ def audit_corpus(
     config: Corpus,
     account: Account,
 ) -> dict[str, Any]:
-    """Return the content of ``audit.json``, without the settings. Its ``checks`` are what a
-    researcher needs before trusting the corpus; those not marked good deserve attention.
+    """Return the content of ``audit.json``, without the settings. A researcher should read its
+    ``checks`` before trusting the corpus; those not marked good need attention.
 
     Args:
-        records, priors, images: the finished tables. unusable: ``problem`` of each image that
-            cannot be used.
-        pictures: those of the records, by content (:func:`pacer.data.images.pictures_of`).
+        records, priors, images: the finished tables.
+        unusable: ``problem`` of each image that cannot be used.
+        pictures: the pictures of the records, by content (:func:`pacer.data.images.pictures_of`).
     """
     contexts = count_records(records, config.contexts)
     # a corpus that is used only for evaluation has no train split
-    splits = (
-        SPLITS if any(counts["train"]["records"] for counts in contexts.values()) else SPLITS[1:]
-    )
+    has_train = any(counts["train"]["records"] for counts in contexts.values())
+    splits = SPLITS if has_train else SPLITS[1:]
     overlap = {name: _overlap(records, f"{name}_id") for name in ("study", "subject")}
-    rows = {"used": int(records.unique("number")["rows"].sum()), "bad": account.rows(BAD)}
-    rows |= {"left_out": account.rows(LEFT_OUT), "beyond_limit": account.beyond_limit}
-    bad, left_out = account.reasons(BAD), account.reasons(LEFT_OUT)
-    notes = {
+    rows = {
+        "used": int(records.unique("number")["rows"].sum()),
+        "bad": account.rows(BAD),
+        "left_out": account.rows(LEFT_OUT),
+        "beyond_limit": account.notes.beyond_limit,
+    }
+    bad = account.reasons(BAD)
+    left_out = account.reasons(LEFT_OUT)
+    read = account.notes.read
+    topics = {
         topic: {
             source: dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
             for source, counts in sources.items()
         }
-        for topic, sources in sorted(account.notes.items())
+        for topic, sources in sorted(account.notes.topics.items())
     }
-    originals, unset = records["findings_original"].count(), config.original_references is None
-    referenced = (
-        "not available" if unset else f"for {number(originals)} of {number(records.height)} records"
-    )
+    num_originals = records["findings_original"].count()
+    has_originals = config.original_references is not None
+    originals = f"for {number(num_originals)} of {number(records.height)} records"
     checks = [
         _fault("Studies in two splits", _shared(overlap["study"])),
         _fault("Patients in two splits", _shared(overlap["subject"])),
-        _rows(account.read, rows),
+        _rows(read, rows),
         _fault("Bad rows or records", _reasons(bad)),
         _fault("Rows or records left out", _reasons(left_out))._replace(
-            good=rows["left_out"] <= LEFT_OUT_LIMIT * account.read.total()
+            good=rows["left_out"] <= LEFT_OUT_LIMIT * read.total()
         ),
         _reused(pictures),
         *_images(images, unusable),
         _empty(contexts, splits),
-        _wording(account.wording, config.unseen_comparisons),
-        *_priors(priors, set(records["context"]), config, account),
-        *(note(topic, by_source, config.format) for topic, by_source in notes.items()),
-        Check("Original references", referenced, originals > 0 or unset),
+        _wording(account.notes.wording, config.unseen_comparisons),
+        *_priors(priors, set(records["context"]), config, account.notes),
+        *(note(topic, by_source, config.format) for topic, by_source in topics.items()),
+        Check(
+            "Original references",
+            originals if has_originals else "not available",
+            num_originals > 0 or not has_originals,
+        ),
     ]
     return {
         "records": records.height,
         "contexts": contexts,
         "splits": list(splits),
-        "rows": {"read": dict(account.read)} | rows,
+        "rows": {"read": dict(read)} | rows,
         "excluded": {"count": sum(bad.values()), "reasons": bad},
         "left_out": {"count": sum(left_out.values()), "reasons": left_out},
-        "notes": notes,
+        "notes": topics,
         "overlap": overlap,
         "images": {"count": images.height},
         "checks": [check._asdict() for check in checks],
@@ -116,16 +128,18 @@ def count_records(
     counts = {(row.pop("context"), row.pop("split")): row for row in groups.to_dicts()}
     none = {"records": 0, "studies": 0, "subjects": 0}
     return {
-        c: {s: counts.get((c, s), none) | {"paper": PAPER_RECORDS[c][s]} for s in SPLITS}
-        for c in contexts
+        context: {
+            split: counts.get((context, split), none) | {"paper": PAPER_RECORDS[context][split]}
+            for split in SPLITS
+        }
+        for context in contexts
     }
 
 
 def plain(text: str, longest: int = 100) -> str:
     """Return ``text`` on one line, shortened to ``longest`` characters."""
-    text = " ".join(
-        "".join(character if character.isprintable() else " " for character in text).split()
-    )
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    text = " ".join(printable.split())
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
@@ -155,21 +169,24 @@ def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
             f"{sum(read.values())} rows were read, but {sum(rows.values())} are accounted for"
         )
     names = {"left_out": "left out", "beyond_limit": "beyond the limit"}
-    fates = counted({names.get(fate, fate): count for fate, count in rows.items()})
-    inputs = f" ({', '.join(f'{name} {number(count)}' for name, count in read.items())})" * (
-        len(read) > 1
-    )
-    return Check("Rows read", f"{number(sum(read.values()))}{inputs}: {fates}")
+    outcomes = counted({names.get(name, name): count for name, count in rows.items()})
+    total = number(sum(read.values()))
+    if len(read) > 1:
+        total += f" ({', '.join(f'{name} {number(count)}' for name, count in read.items())})"
+    return Check("Rows read", f"{total}: {outcomes}")
 
 
 def _reasons(reasons: Mapping[str, int]) -> str:
     """Return the number of rows, the most frequent reasons with their counts, and the number of
     other reasons."""
-    parts = [f"{number(count)} × {plain(reason)}" for reason, count in [*reasons.items()][:_NAMED]]
-    if rest := [*reasons.values()][_NAMED:]:
+    if not reasons:
+        return ""
+    first = list(reasons.items())[:_NAMED]
+    parts = [f"{number(count)} × {plain(reason)}" for reason, count in first]
+    if rest := list(reasons.values())[_NAMED:]:
         others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
         parts.append(f"{number(sum(rest))} for {others}")
-    return f"{number(sum(reasons.values()))}: {'; '.join(parts)}" if reasons else ""
+    return f"{number(sum(reasons.values()))}: {'; '.join(parts)}"
 
 
 def _reused(pictures: pl.DataFrame) -> Check:
@@ -198,9 +215,8 @@ def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
         counted({"missing": missing, "unreadable": unusable.height - missing}),
     )
     sizes = images.select("width", "height")
-    smallest, largest = (
-        f"{width} × {height}" for width, height in (sizes.min().row(0), sizes.max().row(0))
-    )
+    smallest = "{} × {}".format(*sizes.min().row(0))
+    largest = "{} × {}".format(*sizes.max().row(0))
     pixels = smallest if smallest == largest else f"{smallest} to {largest}"
     many = images.height + unusable.height > DECODED
     decoded = (
@@ -215,17 +231,16 @@ def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
 
 
 def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], splits: Sequence[str]) -> Check:
-    """Name the contexts and splits without a record, and what an empty val stops."""
+    """Name the contexts and splits without a record, and the setting that needs the val split."""
     empty = [
-        f"{c.upper()} {s}"
-        for c, counts in contexts.items()
-        for s in splits
-        if not counts[s]["records"]
+        f"{context.upper()} {split}"
+        for context, counts in contexts.items()
+        for split in splits
+        if not counts[split]["records"]
     ]
-    without_val = "; only train.checkpoint: best needs the val split"
-    detail = ", ".join(empty) + (
-        without_val if any(name.endswith(" val") for name in empty) else ""
-    )
+    detail = ", ".join(empty)
+    if any(name.endswith(" val") for name in empty):
+        detail += "; only train.checkpoint: best needs the val split"
     return _fault("Contexts and splits without records", detail)
 
 
@@ -234,14 +249,13 @@ def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
     counts = {context: wording[context] for context in CONTEXTS if context in wording}
     shares = ", ".join(f"{context} {share(*pair)}" for context, pair in counts.items())
     many = any(part > WORDING_LIMIT * whole for part, whole in counts.values())
-    advice = (
-        "; corpus.unseen_comparisons: strip removes these sentences and the findings in them"
-        if many
-        else ""
-    )
+    detail = shares or "every context in use has the previous report"
     if shares and treated != "keep":
-        advice = "; stripped (corpus.unseen_comparisons)"
-    detail = (shares or "every context in use has the previous report") + advice
+        detail += "; stripped (corpus.unseen_comparisons)"
+    elif many:
+        detail += (
+            "; corpus.unseen_comparisons: strip removes these sentences and the findings in them"
+        )
     return Check(
         "Targets that refer to a previous report they do not have",
         detail,
@@ -250,12 +264,13 @@ def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
 
 
 def _priors(
-    priors: pl.DataFrame, contexts: Collection[str], config: Corpus, account: Account
+    priors: pl.DataFrame, contexts: Collection[str], config: Corpus, notes: Notes
 ) -> Iterator[Check]:
     """Describe the choice of previous reports. Studies without a date neither have nor can be a
     previous study."""
-    name, gap = "Time since the previous study", pl.col("gap_days")
+    name = "Time since the previous study"
     if priors.height:
+        gap = pl.col("gap_days")
         median, longest = priors.select(
             median=gap.median().round(2), longest=gap.max().round(2)
         ).row(0)
@@ -266,19 +281,18 @@ def _priors(
         )
         yield Check(name, f"{days}; {number(priors.height)} studies", (longest or 0) <= GAP_LIMIT)
     else:
-        some = any(availability(context)[1] for context in contexts)
-        words = "the format does not say" if some else "no records have a previous report"
-        undated = sum(counts["undated"] for counts in account.notes.get("priors", {}).values())
-        if undated and not some:
-            words += (
+        any_prior = any(availability(context)[1] for context in contexts)
+        detail = "the format does not say" if any_prior else "no records have a previous report"
+        undated = sum(counts["undated"] for counts in notes.topics.get("priors", {}).values())
+        if undated and not any_prior:
+            detail += (
                 f"; {number(undated)} studies have no date, so their previous studies cannot "
                 "be found"
             )
-        yield Check(
-            name, words, some or not any(availability(context)[1] for context in config.contexts)
-        )
-    if account.empty_priors and not config.keep_empty_priors:
-        yield Check("Previous reports empty after cleaning", number(account.empty_priors), False)
+        is_wanted = any(availability(context)[1] for context in config.contexts)
+        yield Check(name, detail, any_prior or not is_wanted)
+    if notes.empty_priors and not config.keep_empty_priors:
+        yield Check("Previous reports empty after cleaning", number(notes.empty_priors), False)
 
 
 def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
@@ -287,11 +301,11 @@ def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> C
     about = _TOPICS.get(topic, {})
     alike: dict[str, list[str]] = {}
     for source, values in by_source.items():
-        parts = [
-            f"{number(count)} × {plain(value, 120)}" for value, count in [*values.items()][:_VALUES]
-        ]
-        others = [f"{number(len(values) - _VALUES)} others"] if len(values) > _VALUES else []
-        alike.setdefault(", ".join([*parts, *others]), []).append(source)
+        first = list(values.items())[:_VALUES]
+        parts = [f"{number(count)} × {plain(value, 120)}" for value, count in first]
+        if len(values) > _VALUES:
+            parts.append(f"{number(len(values) - _VALUES)} others")
+        alike.setdefault(", ".join(parts), []).append(source)
     detail = "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
     cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
     return Check(

@@ -8,7 +8,7 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, write_json
-from pacer.data.account import BAD, Account
+from pacer.data.account import BAD, Account, Notes
 from pacer.data.audit import audit_corpus
 from pacer.data.images import find_copies, images_of, inspect_images, list_copies, pictures_of
 from pacer.data.patients import note_headers, note_patients
@@ -26,7 +26,7 @@ from pacer.data.source import read_source
 from pacer.data.values import bare_id
 
 #: By ``corpus.format``. ``NAMES`` of a reader has the names that its input uses for the columns of
-#: its frame, for messages; CONTRIBUTING.md says how to add one.
+#: its frame, for messages; CONTRIBUTING.md describes how to add a reader.
 READERS: dict[str, Any] = {
     "mimic_cxr": mimic_cxr,
     "openi": openi,
@@ -61,28 +61,31 @@ def build_corpus(
         DataError: a file is missing or malformed, more rows are unusable than
             ``config.max_bad_rows`` allows, or no record is left.
     """
-    source, reader, account = read_source(source_dir), READERS[config.format], Account()
+    source = read_source(source_dir)
+    reader = READERS[config.format]
+    notes = Notes()
     problems = Path(f"{out}.problems.csv") if problems is None else problems
     problems.unlink(missing_ok=True)
     with atomic_directory(out) as folder:
         originals = mimic_cxr.read_original_findings(source.files.get("original_references"))
-        draft = draft_records(
-            reader.read(source, config, account), config, reader.NAMES, originals, account
-        )
-        headers = inspect_images(images_of(draft), source.images)
-        notes = headers.explode("notes").drop_nulls("notes").select("notes", "image_id")
-        account.count_first("headers", "images", notes.iter_rows())
+        studies = reader.read(source, config, notes)
+        draft = draft_records(studies, config, reader.NAMES, originals, notes)
+        headers = inspect_images(images_of(draft.used), source.images)
+        warnings = headers.explode("notes").drop_nulls("notes").select("notes", "image_id")
+        notes.count_first("headers", "images", warnings.iter_rows())
         unusable = headers.drop_nulls("problem")
-        records = drop_invalid(draft, unusable, source.images, reader.NAMES, account)
+        valid = drop_invalid(draft, unusable, source.images, reader.NAMES, notes)
+        records = valid.used
+        account = Account(valid.listed, notes)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} still contains the earlier corpus" if out.exists() else ""
             raise DataError(account.message(config.max_bad_rows, problems) + earlier)
         images = headers.filter(pl.col("image_id").is_in(images_of(records).implode()))
-        note_patients(records, account)
-        note_headers(records, headers, account)
+        note_patients(records, notes)
+        note_headers(records, headers, notes)
         pictures = pictures_of(records, find_copies(images))
-        list_copies(pictures, account)
+        account = Account(list_copies(valid, pictures).listed, notes)
         with_prior = records.drop_nulls(["prior_report", "prior_study_id"])
         priors = with_prior.unique("study_id", keep="first", maintain_order=True)
         settings = {"generated": source.truth is not None} | config.model_dump(include=_SETTINGS)

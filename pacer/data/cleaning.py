@@ -14,9 +14,10 @@ quirks with three differences: line breaks, underscores and runs of spaces are u
 underscores are deleted; three passes shorten runs of periods; colons and ``< = > @`` are removed.
 
 ``decimals`` is for corpora that were never released in upstream's form. A mark within a number
-stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is told from a number that ends a
-sentence, and no other mark joins two words or sentences when it goes (``cleaning.yaml``): a
-question mark and a stroke between words stay as words, and the lines of a list are sentences.
+stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is distinguished from a
+number that ends a sentence, and no other mark joins two words or sentences when it is removed
+(``cleaning.yaml``): a question mark and a slash between words become words, and the lines of a list
+are sentences.
 Spaces are single, so that cleaning twice does no harm.
 
 Scores of different cleaners are not comparable.
@@ -36,7 +37,7 @@ from pacer.core.io import yaml_beside
 _RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 8))
 
 #: Enumeration marks in the order of their removal.
-_MARKS = (*(f". {number}. " for number in range(2, 6)), *(f" {number}. " for number in range(2, 6)))
+_MARKS = [f". {number}. " for number in range(2, 6)] + [f" {number}. " for number in range(2, 6)]
 
 _QUOTES_AND_SLASHES = str.maketrans("", "", "\"/\\'")
 _PUNCTUATION = str.maketrans("", "", ".,?;*!%^&_+()[]{}")
@@ -81,24 +82,24 @@ def _sentences(text: str, punctuation: dict[int, Any]) -> str:
     return " . ".join(sentence.translate(punctuation) for sentence in sentences) + " ."
 
 
-#: What can be the number of a list item: ``2.``, ``2)`` or ``(2)``. A letter may follow at once
+#: The number of a list item: ``2.``, ``2)`` or ``(2)``. A letter may follow at once
 #: ("2.Clear").
 _ITEM = re.compile(r"(?<![\w.,/:(-])\(?(\d{1,2})[.)](?=\s|[^\W\d_]|$)")
 #: A number as it is written: with its point or comma, or as a fraction or date.
 _NUMBER = re.compile(r"(?:(?<![\w.])\.)?\d+(?:[.,/]\d+)*")
 _TEXT = yaml_beside(__file__, "cleaning.yaml")
-#: What ``decimals`` replaces, by table: the signs that a text needs, a pattern, what takes its
-#: place.
+#: The replacements of ``decimals``, by table: the signs that a text needs, a pattern, and its
+#: replacement.
 _REPLACED: dict[str, list[tuple[list[str], re.Pattern[str], str]]] = {
     name: [
         (signs, re.compile(pattern, re.MULTILINE), new) for signs, pattern, new, *_ in _TEXT[name]
     ]
     for name in ("letters and bullets", "lines", "marks")
 }
-#: Pattern of each kind of mark by which a cleaner can change what a text says.
+#: Pattern of each kind of mark by which a cleaner can change the meaning of a text.
 MARKS: dict[str, str] = _TEXT["causes"]
-#: Text whose longest line has fewer characters than this is a list; no paragraph is wrapped to
-#: that.
+#: Text whose longest line has fewer characters than this is a list; no paragraph is wrapped at so
+#: few.
 _NARROW = 50
 
 
@@ -107,10 +108,12 @@ def clean_report_decimals(text: str) -> str:
     written."""
     lines = _replaced("lines", without_item_numbers(_replaced("letters and bullets", text)))
     if text != text.lower():
-        lines = re.sub(r"\n[ \t]*(?=(?!no )[a-z])", " ", lines)  # a sentence begins with a capital
+        # a sentence begins with a capital
+        lines = re.sub(r"\n[ \t]*(?=(?!no )[a-z])", " ", lines)
     text = _replaced("marks", lines.replace("\n", ". " if _is_list(text) else " ")).lower()
-    sentences = re.split(r"\.+(?:\s+|$)", re.sub(r"\.(?![\d\s.]|$)", "", text))
-    return " . ".join(filter(None, (" ".join(sentence.split()) for sentence in sentences))) + " ."
+    pieces = re.split(r"\.+(?:\s+|$)", re.sub(r"\.(?![\d\s.]|$)", "", text))
+    sentences = [" ".join(piece.split()) for piece in pieces]
+    return " . ".join(sentence for sentence in sentences if sentence) + " ."
 
 
 def _replaced(table: str, text: str) -> str:
@@ -121,8 +124,8 @@ def _replaced(table: str, text: str) -> str:
 
 
 def _is_list(text: str) -> bool:
-    """Whether the line ends of a text are its own, not those of a wrapped paragraph: its lines are
-    short, or the first word of the next line would have fitted into one of them."""
+    """Whether the line ends of a text are intended, and not those of a wrapped paragraph: its lines
+    are short, or the first word of the next line would have fitted into one of them."""
     lines = [line.strip() for line in text.split("\n")]
     width = max(map(len, lines))
     return width < _NARROW or any(
@@ -134,29 +137,33 @@ def _is_list(text: str) -> bool:
 
 def without_item_numbers(text: str) -> str:
     """Return a text without the numbers of list items: at its beginning, after the end of a line or
-    sentence, and, if they go on counting, before a capital ("1. No edema 2. Clear")."""
-    text = re.sub(
-        r"\.(?:(?<=[^\W\d_]\.)(?=\d)|(?<=\d\.)(?=[^\W\d_]{3}))", ". ", text
-    )  # no space after the sentence
-    cased, item, end, parts = text != text.lower(), 0, 0, []
+    sentence, and, if they continue a count, before a capital ("1. No edema 2. Clear")."""
+    # add the space that is missing after a sentence
+    text = re.sub(r"\.(?:(?<=[^\W\d_]\.)(?=\d)|(?<=\d\.)(?=[^\W\d_]{3}))", ". ", text)
+    cased = text != text.lower()
+    last_number = 0
+    end = 0
+    parts: list[str] = []
     for match in _ITEM.finditer(text):
-        number, before, after = (
-            int(match[1]),
-            text[end : match.start()],
-            text[match.end() : match.end() + 9].lstrip(),
-        )
+        number = int(match[1])
+        before = text[end : match.start()]
+        after = text[match.end() : match.end() + 9].lstrip()
         text_before = before.rstrip()
-        sign, space = text_before[-1:], before[len(text_before) :]
+        sign = text_before[-1:]
+        space = before[len(text_before) :]
         begins = not sign or sign in ".!?;" or "\n" in space or (sign == ":" and number == 1)
-        follows = item > 0 and number == item + 1 and (after[:1].isupper() or not cased)
+        follows = (
+            last_number > 0 and number == last_number + 1 and (after[:1].isupper() or not cased)
+        )
         if begins or follows:
             parts += [text_before, " " if not sign or sign in ".!?;:" else ". "]
-            item, end = number, match.end()
+            last_number = number
+            end = match.end()
     return "".join(parts) + text[end:]
 
 
 def changed_number(raw: str, cleaned: str) -> str | None:
-    """Return the first number of a report that its cleaned form does not have, None if it has all.
+    """Return the first number of a report that is missing in its cleaned form, None if it has all.
     The numbers of list items do not count."""
     left = Counter(_NUMBER.findall(cleaned))
     for number in _NUMBER.findall(without_item_numbers(raw)):
@@ -172,7 +179,7 @@ CLEANERS: Mapping[str, Callable[[str], str]] = {
     "iu_xray": clean_report_iu_xray,
     "decimals": clean_report_decimals,
 }
-#: What divides raw text; a piece can be a part of a sentence.
+#: Divides raw text into pieces; a piece can be a part of a sentence.
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 #: An abbreviation that does not end a sentence.
 _UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
@@ -207,9 +214,10 @@ def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
     """Whether a piece continues the preceding sentence. ``cased``: the text has capitals, so
     sentences begin with one."""
     begins_small = piece[:1].islower() or piece[:1].isdigit()
-    at_a_time = _TIME_OF_DAY.search(sentence) is not None and not piece[:1].isupper()
-    shortened = begins_small and _WHOLE_WORD.search(sentence) is None
-    return (cased and shortened) or at_a_time or _UNFINISHED.search(sentence) is not None
+    is_after_time = _TIME_OF_DAY.search(sentence) is not None and not piece[:1].isupper()
+    may_be_abbreviated = begins_small and _WHOLE_WORD.search(sentence) is None
+    is_unfinished = _UNFINISHED.search(sentence) is not None
+    return (cased and may_be_abbreviated) or is_after_time or is_unfinished
 
 
 def says_something(text: str) -> bool:

@@ -13,23 +13,10 @@ from pacer.data.ids import check_pairs
 from pacer.data.tables import is_index, open_table, shown_columns
 
 _ID = "record_id"
-#: Spellings of a missing value in CSV. NaN does not count: what computed it may have failed.
-_ABSENT = [
-    "",
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "None",
-    "none",
-    "NONE",
-    "null",
-    "Null",
-    "NULL",
-    "<NA>",
-    "NaT",
-    "nat",
-]
+#: Spellings of a missing value in CSV. NaN is not among them, because it may come from a failed
+#: computation.
+_ABSENT = {"", "#N/A", "<NA>", "N/A", "NA", "NONE", "NULL", "NaT", "None", "Null"}
+_ABSENT |= {"n/a", "nat", "none", "null"}
 #: Numbers as people and spreadsheets write them: ``0.5``, ``0,5``, ``50 %``.
 _NUMBER = re.compile(r"[\s+−-]*\d*[.,]?\d+(e[+-]?\d+)?\s*[%f]?\s*", re.IGNORECASE)
 #: Maximum number of distinct values in a column of texts; with more, the groups are too small to be
@@ -45,8 +32,8 @@ def read_columns(
     read. Raises a DataError if the file cannot be read; a column is missing; an id is missing,
     extra or repeated; a column holds anything but finite numbers or texts, or too many different
     texts."""
-    read = open_table(path)
-    names = [name for name in read.columns if not is_index(name)]
+    file = open_table(path)
+    names = [name for name in file.columns if not is_index(name)]
     if len(set(names)) < len(names):
         raise DataError(f"{path} has duplicate column names")
     for name, what in ((key, " with the ids of the scored records"), (only or key, "")):
@@ -54,7 +41,7 @@ def read_columns(
             shown = shown_columns(names)
             raise DataError(f"{path} needs a column {name}{what}; it has {shown}")
     names = [key, only] if only else names
-    table = pl.DataFrame([_series(name, read.values(name)) for name in names])
+    table = pl.DataFrame([_series(name, file.values(name)) for name in names])
     table = table.rename({key: _ID}).with_columns(pl.col(_ID).cast(pl.String))
     check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
     table = pl.DataFrame({_ID: ids}).join(table, on=_ID, how="left", maintain_order="left")
@@ -65,14 +52,15 @@ def read_columns(
 
 
 def _series(name: str, values: Sequence[Any]) -> pl.Series:
-    """Return a column as it was written; texts that are all numbers, which CSV cannot tell apart,
-    become numbers."""
+    """Return a column as it was written; texts that are all numbers become numbers, because CSV has
+    only texts."""
     texts = [None if isinstance(text, str) and text.strip() in _ABSENT else text for text in values]
     column = pl.Series(name, texts if name != _ID else values, strict=False)
     if name == _ID or column.dtype not in (pl.String, pl.Null):
         return column
     column = column.cast(pl.String)
-    if (words := set(column.drop_nulls().str.to_lowercase())) and words <= {"true", "false"}:
+    words = set(column.drop_nulls().str.to_lowercase())
+    if words and words <= {"true", "false"}:
         return column.str.to_lowercase()
     numbers = column.str.strip_chars().cast(pl.Float64, strict=False)
     return numbers if numbers.null_count() == column.null_count() else column
@@ -82,9 +70,11 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path) -> pl.Series:
     where = f"{path}, column {column.name}"
     if column.dtype.is_numeric():
         numbers = column.cast(pl.Float64)
-        if len(unfit := ids.filter(numbers.is_finite().not_().fill_null(False))):
+        is_infinite = numbers.is_finite().not_().fill_null(False)
+        if is_infinite.any():
+            first = ids.filter(is_infinite)[0]
             raise DataError(
-                f"{where}: record {unfit[0]} has a number that is not finite; leave the cell empty"
+                f"{where}: record {first} has a number that is not finite; leave the cell empty"
             )
         return numbers
     if column.dtype == pl.Boolean:
@@ -101,7 +91,8 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path) -> pl.Series:
             "a number); use only numbers (a score), or only words (groups). Write a code such as "
             "3 as 'site 3'"
         )
-    if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
+    count = texts.drop_nulls().n_unique()
+    if count > _MOST_VALUES:
         raise DataError(
             f"{where} has {count} distinct values; use numbers (a score), or up to {_MOST_VALUES} "
             "groups"

@@ -43,16 +43,17 @@ _NEEDED = (
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 _DAYS = ("StudyDate", "SeriesDate", "AcquisitionDate", "ContentDate")
 #: Fields with words on how an image was made.
-_MADE = (
+_PROCESSING = (
     "ImageType",
     "SeriesDescription",
     "DerivationDescription",
     "AcquisitionDeviceProcessingDescription",
 )
-#: Fields that name the view, and the words of frontal ones.
+#: Fields that name the view.
 _VIEWS = ("ViewPosition", "ViewCodeSequence")
+#: Names of frontal views.
 _FRONTAL = r"AP|PA|POSTERO-?ANTERIOR|ANTERO-?POSTERIOR"
-#: Fewer distinct values than this do not tell whether a window is for them.
+#: With fewer distinct values than this, it is unclear whether a window is meant for them.
 _FEW_VALUES = 32
 #: Parts of the body whose radiographs do not show the lungs.
 _OTHER_PARTS = re.compile("|".join(yaml_beside(__file__, "dicom.yaml")["other parts"]))
@@ -63,7 +64,9 @@ def other_part(text: str) -> str | None:
     """Return the first word of a text that names a part of the body other than the chest; None if
     there is none, or if the text names the chest as well."""
     words = re.findall("[A-Z]+", text.upper())
-    return None if _CHEST.intersection(words) else next(filter(_OTHER_PARTS.fullmatch, words), None)
+    if _CHEST.intersection(words):
+        return None
+    return next(filter(_OTHER_PARTS.fullmatch, words), None)
 
 
 @cache
@@ -94,9 +97,8 @@ def read_dicom(file: BinaryIO) -> FileDataset:
         raise Refused(f"its DICOM header lacks {', '.join(missing)}")
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        name = (
-            f" {modality}" if re.fullmatch("[A-Z]{2}", modality) else ""
-        )  # a longer one could be a person's name
+        # a longer word could be a person's name
+        name = f" {modality}" if re.fullmatch("[A-Z]{2}", modality) else ""
         raise Refused(
             f"its Modality{name} is not that of a radiograph (expected {', '.join(_MODALITIES)})"
         )
@@ -110,10 +112,11 @@ def read_dicom(file: BinaryIO) -> FileDataset:
         "PixelRepresentation": (0, 1),
     }
     for name, values in expected.items():
-        if (value := data.get(name)) not in values:
+        value = data.get(name)
+        if value not in values:
+            actual = "missing" if value in (None, "") else str(value)[:16]
             raise Refused(
-                f"unsupported pixel format, {name} "
-                f"{'missing' if value in (None, '') else str(value)[:16]}; expected a single "
+                f"unsupported pixel format, {name} {actual}; expected a single "
                 "frame, PhotometricInterpretation MONOCHROME1 or MONOCHROME2, BitsAllocated 8 or "
                 "16, BitsStored at most that, HighBit equal to BitsStored - 1, and "
                 "PixelRepresentation 0 or 1"
@@ -140,9 +143,9 @@ def header_view(file: BinaryIO) -> tuple[str, str]:
     try:
         if is_dicom:
             data = _pydicom().dcmread(
-                file, stop_before_pixels=True, specific_tags=[*_VIEWS, *_MADE]
+                file, stop_before_pixels=True, specific_tags=[*_VIEWS, *_PROCESSING]
             )
-            return _view(data), " ".join(str(data.get(name) or "") for name in _MADE)
+            return _view(data), " ".join(str(data.get(name) or "") for name in _PROCESSING)
     except Exception:  # a damaged field can raise anything; the image itself may still be intact
         pass
     return "", ""
@@ -158,16 +161,18 @@ def _view(data: FileDataset) -> str:
 
 def dicom_image(data: FileDataset) -> Image.Image:
     """Return 8-bit grey with square pixels, its :data:`OWNER`, and :data:`NOTES` on fields that
-    contradict each other or the pixels, or say that the image is not for people's eyes. Each note
+    contradict each other or the pixels, or state that the image is not for viewing. Each note
     begins with the field.
 
-    Where a header contradicts itself, this is followed: PhotometricInterpretation before
-    PresentationLUTShape, and the first spacing in the order of :data:`_SPACINGS`.
+    If a header contradicts itself, PhotometricInterpretation takes precedence over
+    PresentationLUTShape, and the first spacing in the order of :data:`_SPACINGS` over the others.
     """
     grey, notes = _grey(data)
-    if part := other_part(str(data.get("BodyPartExamined") or "")):
+    part = other_part(str(data.get("BodyPartExamined") or ""))
+    if part:
         notes.append(f"BodyPartExamined is {part}")
-    if (orientation := _odd_orientation(data)) is not None:
+    orientation = _odd_orientation(data)
+    if orientation is not None:
         notes.append(f"PatientOrientation is {orientation}; the image is used as it is stored")
     if _number(data, "RescaleSlope", 1.0) == 0:
         notes.append("RescaleSlope is 0 and is ignored")
@@ -175,34 +180,26 @@ def dicom_image(data: FileDataset) -> Image.Image:
         notes.append("PresentationIntentType is FOR PROCESSING")
     if "For Processing" in getattr(data.get("SOPClassUID"), "name", ""):
         notes.append("SOPClassUID is that of raw images (For Processing)")
-    photometric, shape = (
-        data.PhotometricInterpretation,
-        str(data.get("PresentationLUTShape") or "").strip().upper(),
-    )
+    photometric = data.PhotometricInterpretation
+    shape = str(data.get("PresentationLUTShape") or "").strip().upper()
     if (photometric, shape) in (("MONOCHROME1", "IDENTITY"), ("MONOCHROME2", "INVERSE")):
         notes.append(f"PresentationLUTShape {shape} contradicts {photometric}, which is used")
-    ratios = {
-        name: ratio for name in _SPACINGS if (ratio := _height_of_pixels(data, name)) is not None
-    }
+    heights = {name: _height_of_pixels(data, name) for name in _SPACINGS}
+    ratios = {name: height for name, height in heights.items() if height is not None}
     image = Image.fromarray(grey)
     field, ratio = next(iter(ratios.items()), ("", 1.0))
-    is_same = partial(np.isclose, rtol=0.01, atol=0)  # but for rounding
+    is_same = partial(np.isclose, rtol=0.01, atol=0)  # allows for rounding
     others = [name for name, other in ratios.items() if not is_same(other, ratio)]
     notes += [f"{name} contradicts {field}, which is used" for name in others]
     if not is_same(ratio, 1):
-        size = (
-            (data.Columns, round(data.Rows * ratio))
-            if ratio > 1
-            else (round(data.Columns / ratio), data.Rows)
-        )
-        check_size(*size)
-        image = image.resize(size, Image.Resampling.BICUBIC)
+        width = data.Columns if ratio > 1 else round(data.Columns / ratio)
+        height = round(data.Rows * ratio) if ratio > 1 else data.Rows
+        check_size(width, height)
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square; the image is resampled to square pixels")
     days = [str(data.get(name) or "").replace(".", "") for name in _DAYS]
-    image.info = {
-        NOTES: tuple(notes),
-        OWNER: (str(data.get("PatientID") or ""), list(filter(str.isdigit, days))),
-    }
+    owner = str(data.get("PatientID") or ""), [day for day in days if day.isdigit()]
+    image.info = {NOTES: tuple(notes), OWNER: owner}
     return image
 
 
@@ -213,11 +210,12 @@ def _odd_orientation(data: FileDataset) -> str | None:
     given = data.get("PatientOrientation") or ()
     if len(given) < 2:
         return None
-    shown = "\\".join(
-        str(direction)[:1].upper() for direction in given
-    )  # oblique: the main direction comes first
-    is_frontal = re.fullmatch(_FRONTAL, _view(data).strip().upper()) is not None
-    return None if shown in (("L\\F",) if is_frontal else ("L\\F", "A\\F", "P\\F")) else shown
+    # of an oblique direction, the main one comes first
+    shown = "\\".join(str(direction)[:1].upper() for direction in given)
+    usual = ["L\\F"]
+    if not re.fullmatch(_FRONTAL, _view(data).strip().upper()):
+        usual += ["A\\F", "P\\F"]
+    return None if shown in usual else shown
 
 
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:
@@ -231,18 +229,18 @@ def _height_of_pixels(data: FileDataset, name: str) -> float | None:
 
 def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels:
-    exact, fast and small. pydicom 3.0's own transforms refuse some tables, and round some ties
-    differently than earlier versions stored.
+    this is exact and fast, and needs little memory. pydicom 3.0's own transforms refuse some
+    tables, and round some ties differently than earlier versions did.
 
     A table or window that shows more than half of the values in the middle of the image in black or
     white, or all in a quarter of the greys, belongs to another kind of image; then the range of the
     values is used.
     """
     data.pixel_array_options(correct_unused_bits=False)
-    written, unused = data.pixel_array, data.BitsAllocated - data.BitsStored
-    stored = (
-        written << unused >> unused
-    )  # sign extended, without bits outside the values (overlays of old files)
+    written = data.pixel_array
+    num_unused = data.BitsAllocated - data.BitsStored
+    # sign extended, without bits outside the values (overlays of old files)
+    stored = written << num_unused >> num_unused
     # as the processor orders bytes, which a big-endian file does not
     bits = written.astype(written.dtype.newbyteorder("=")).view(f"u{written.itemsize}")
     has_more_bits = ((stored != written) & (bits >> data.BitsStored != 0)).any()
@@ -250,19 +248,19 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     places = stored.astype(np.int32) - lowest
     values = np.arange(lowest, int(stored.max()) + 1)
     padding = np.zeros(values.shape, dtype=bool)
-    if (first := data.get("PixelPaddingValue")) is not None:
+    first = data.get("PixelPaddingValue")
+    if first is not None:
         last = data.get("PixelPaddingRangeLimit")
         signed = data.PixelRepresentation == 1
-        low, high = sorted(
-            _us_or_ss(int(bound), signed) for bound in (first, first if last is None else last)
-        )
+        bounds = (first, first if last is None else last)
+        low, high = sorted(_us_or_ss(int(bound), signed) for bound in bounds)
         padding = (values >= low) & (values <= high)
     counts = np.bincount(places.ravel()) * ~padding
     present = counts > 0
 
-    notes = ["BitsStored is too small for the pixel values, whose higher bits are ignored"] * int(
-        has_more_bits
-    )
+    notes: list[str] = []
+    if has_more_bits:
+        notes.append("BitsStored is too small for the pixel values, whose higher bits are ignored")
     measured = _measured(data, values)
     grey = _windowed(data, measured)
     modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
@@ -271,16 +269,15 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
         grey = None
         notes.append(f"{voi}: unsuitable for the pixel values, whose range is used instead")
     if grey is None:
-        inside, number = (
-            (measured[present], counts[present]) if present.any() else (np.zeros(1), np.ones(1))
-        )
-        low, high, has_far = (
-            sound_range(inside, number)
-            if data.BitsAllocated > 8
-            else (inside.min(), inside.max(), False)
-        )
+        inside = measured[present] if present.any() else np.zeros(1)
+        if data.BitsAllocated > 8 and present.any():
+            low, high, has_far = sound_range(inside, counts[present])
+            if has_far:
+                notes.append(f"PixelData: {FAR_PIXELS}")
+        else:
+            low = inside.min()
+            high = inside.max()
         grey = full_range(measured, low, high)
-        notes += [f"PixelData: {FAR_PIXELS}"] * has_far
     if present.sum() > 1 and not np.ptp(grey[present]):
         by = voi if np.ptp(measured[present]) else modality
         raise Refused(
@@ -294,8 +291,8 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
 
 
 def _hides(grey: np.ndarray, places: np.ndarray, present: np.ndarray) -> bool:
-    """Whether most values (if not few) in the middle of an image become 0 or 255, or all lie in a
-    quarter of grey."""
+    """Whether most values in the middle of an image become 0 or 255, or all lie in a quarter of the
+    greys; False if there are few values."""
     height, width = places.shape
     middle = np.zeros(grey.shape, dtype=bool)
     middle[places[height // 4 : height - height // 4, width // 4 : width - width // 4]] = True
@@ -311,7 +308,7 @@ def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
         signed = data.PixelRepresentation == 1
         return _look_up(data, "ModalityLUTSequence", values, signed)[0].astype(np.float64)
     slope = _number(data, "RescaleSlope", 1.0)
-    if slope == 0:  # it has no meaning, and some devices write it with an intercept of 0 for none
+    if slope == 0:  # some devices write a slope and an intercept of 0 if there are none
         return values.astype(np.float64)
     measured = values * slope + _number(data, "RescaleIntercept", 0.0)
     if not np.isfinite(measured).all():
@@ -327,7 +324,8 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
         ends = _measured(data, np.array([lowest, lowest + (1 << data.BitsStored) - 1]))
         entries, largest = _look_up(data, "VOILUTSequence", np.rint(values), bool(ends.min() < 0))
         return np.rint(entries * (255 / largest)).astype(np.uint8)
-    center, width = _number(data, "WindowCenter", np.nan), _number(data, "WindowWidth", np.nan)
+    center = _number(data, "WindowCenter", np.nan)
+    width = _number(data, "WindowWidth", np.nan)
     function = str(data.get("VOILUTFunction") or "LINEAR").upper()
     if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
         raise Refused("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
@@ -338,15 +336,16 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
         # equals the standard's 1 / (1 + exp(-x)), but does not overflow
         return np.rint(127.5 * (1 + np.tanh(2 * (values - center) / width))).astype(np.uint8)
     if function == "LINEAR":
-        center, width = center - 0.5, width - 1
+        center -= 0.5
+        width -= 1
     if width == 0:
         return np.where(values > center, 255, 0).astype(np.uint8)
     return full_range(values, center - width / 2, center + width / 2)
 
 
 def _us_or_ss(value: int, signed: bool) -> int:
-    """Return a 16-bit value as what it stands for; the VR with which it was written, US or SS, is
-    often the other."""
+    """Interpret a 16-bit value as signed or unsigned; the VR with which it was written, US or SS,
+    is often wrong."""
     value &= 0xFFFF
     return value - (1 << 16) if signed and value >= 1 << 15 else value
 
@@ -355,31 +354,34 @@ def _look_up(
     data: FileDataset, name: str, values: np.ndarray, signed: bool
 ) -> tuple[np.ndarray, int]:
     """Look up whole numbers in a DICOM table, clamped to its ends; return the entries and the
-    largest possible one.
+    largest possible entry.
 
-    ``signed``: whether the values that the table is for can be negative.
+    ``signed``: whether the inputs of the table can be negative.
     """
     item = data[name][0]
-    descriptor, words = item.get("LUTDescriptor"), item.get("LUTData")
+    descriptor = item.get("LUTDescriptor")
+    words = item.get("LUTData")
     if len(descriptor or ()) != 3 or words in (None, b"", []):
         raise Refused(f"its {name} must have a LUTDescriptor of three numbers, and LUTData")
-    count, first, depth = (int(number) for number in descriptor)
-    count, first = (count & 0xFFFF) or 1 << 16, _us_or_ss(first, signed)
+    count = (int(descriptor[0]) & 0xFFFF) or 1 << 16
+    first = _us_or_ss(int(descriptor[1]), signed)
+    depth = int(descriptor[2])
     if isinstance(words, bytes):
         order = "<" if data.file_meta.TransferSyntaxUID.is_little_endian else ">"
         words = np.frombuffer(words + bytes(len(words) % 2), dtype=order + "u2")
-    entries = (
-        np.atleast_1d(np.asarray(words, dtype=np.int64)) & 0xFFFF
-    )  # unsigned, whatever the VR (PS3.3 C.11.1.1.1)
+    # unsigned, whatever the VR (PS3.3 C.11.1.1.1)
+    entries = np.atleast_1d(np.asarray(words, dtype=np.int64)) & 0xFFFF
     if count > 1 and 2 * len(entries) <= count + 1:  # two to a word, the first in its low byte
-        entries, depth = entries.astype("<u2").view(np.uint8).astype(np.int64), 8
+        entries = entries.astype("<u2").view(np.uint8).astype(np.int64)
+        depth = 8
     entries = entries[:count]
     largest = int(entries.max())
-    # on some devices the entries have more bits than stated, or are all of one of the smaller
-    # depths, and may not reach its end; entries below a quarter of the stated depth's are of a
-    # smaller one
+    # on some devices the entries have more bits than stated, or are all of a smaller depth, and may
+    # not reach its largest value; entries below a quarter of the stated range have a smaller depth
     if largest < (1 << depth) - 1 and largest not in ((1 << bits) - 1 for bits in range(8, depth)):
-        largest = (1 << (depth if 4 * largest >= 1 << depth else max(largest.bit_length(), 8))) - 1
+        if 4 * largest < 1 << depth:
+            depth = max(largest.bit_length(), 8)
+        largest = (1 << depth) - 1
     return entries[(values - first).clip(0, len(entries) - 1).astype(np.int64)], largest
 
 

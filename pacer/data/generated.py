@@ -16,11 +16,14 @@ def last_box(text: str) -> str:
 
 
 def _to_closing_brace(text: str) -> str:
-    """Return what stands before the brace that closes a group, found by counting braces; empty if
-    it is not closed."""
+    """Return the text before the brace that closes a group, found by counting braces; empty if it
+    is not closed."""
     depth = 1
     for position, letter in enumerate(text):
-        depth += (letter == "{") - (letter == "}")
+        if letter == "{":
+            depth += 1
+        elif letter == "}":
+            depth -= 1
         if depth == 0:
             return text[:position]
     return ""

@@ -1,4 +1,4 @@
-"""What the decoding of any radiograph shares: limits, refusals, and the range of grey."""
+"""Shared parts of the decoding of radiographs: limits, refusals, and the range of grey."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -20,30 +20,30 @@ ONE_COLOUR = "all its pixels have the same colour"
 #: All but a twentieth of a radiograph's pixels have more levels than this, unless bits were lost
 #: when it was written.
 FEW_LEVELS = 31
-#: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an
-#: encoder would enlarge. Oversized images are refused before decoding, because a small file can
-#: exhaust memory.
-MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
+#: Smallest side of a radiograph in pixels: that of an encoder's patch.
+MIN_SIDE = 14
+#: Largest ratio of the sides: an encoder would enlarge the short edge of a strip.
+MAX_RATIO = 100
+#: Larger images are refused before decoding, because a small file can exhaust memory.
+MAX_PIXELS = 80_000_000
 WRONG_SIZE = (
     f"a side is shorter than {MIN_SIDE} pixels, there are more than {MAX_PIXELS:,} pixels, or one "
     f"side is more than {MAX_RATIO} times as long as the other"
 )
 FAR_PIXELS = "a few extreme pixel values were ignored when the grey range was set"
-#: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another
-#: or the pixels, ...
+#: Key of ``Image.info`` for warnings, for example that a DICOM field contradicts another one.
 NOTES = "notes"
 #: Key of ``Image.info`` for the patient's id and the days (YYYYMMDD) that a DICOM header names.
 OWNER = "owner"
 
 
 class ImageError(DataError):
-    """An image file cannot be used. ``problem`` gives the reason, without the path or any content
-    of the file."""
+    """An image file cannot be used. ``problem`` is the reason, without the path or any content of
+    the file."""
 
     def __init__(self, message: str, problem: str = ""):
-        super().__init__(
-            message
-        )  # one argument, so that the error can be unpickled in another process
+        # one argument, so that the error can be unpickled in another process
+        super().__init__(message)
         self.problem = problem
 
 
@@ -53,9 +53,8 @@ def reading_problem(error: OSError | ValueError) -> str:
         return MISSING
     if isinstance(error, ValueError):
         return "this is not a valid file name"
-    return (
-        f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED
-    )  # Pillow's errors have none
+    # Pillow's errors have no strerror
+    return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED
 
 
 class Refused(Exception):
@@ -79,9 +78,8 @@ def problems_of(path: str | Path) -> Generator[None]:
         problem = f"the image cannot be used: {WRONG_SIZE}"
     except RuntimeError:  # from pydicom
         problem = NO_PLUGIN
-    except (
-        Exception
-    ):  # a damaged file can make a decoder raise anything, and the message may quote the file
+    except Exception:
+        # a damaged file can make a decoder raise anything, and the message may quote the file
         problem = DAMAGED
     raise ImageError(f"image {path}: {problem}", problem)
 
@@ -103,29 +101,31 @@ def full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, bool]:
     """Return the smallest and the largest of distinct values, and whether others are left out:
     values of few pixels (by ``counts``: at most 10, or one in 100,000, and one in 500 of a small
-    image) that are farther from the rest than the rest is wide."""
+    image) whose distance from the rest exceeds the range of the rest."""
     order = np.argsort(values)
-    values, counts = values[order], counts[order]
+    values = values[order]
+    counts = counts[order]
     number = int(counts.sum())
     few = min(number // 500, max(10, number // 100_000))
-    is_few = (np.cumsum(counts) <= few, np.cumsum(counts[::-1])[::-1] <= few)
-    core = values[~is_few[0] & ~is_few[1]]
-    first, last, width = 0, len(values) - 1, np.ptp(core) if core.size else 0
-    if width > 0:
-        far = np.diff(values) > width  # from a value to the next
-        first = max(np.flatnonzero(far & is_few[0][:-1]) + 1, default=first)
-        last = min(np.flatnonzero(far & is_few[1][1:]), default=last)
+    is_low_tail = np.cumsum(counts) <= few
+    is_high_tail = np.cumsum(counts[::-1])[::-1] <= few
+    core = values[~is_low_tail & ~is_high_tail]
+    first = 0
+    last = len(values) - 1
+    if core.size and np.ptp(core) > 0:
+        has_gap_above = np.diff(values) > np.ptp(core)
+        first = max(np.flatnonzero(has_gap_above & is_low_tail[:-1]) + 1, default=first)
+        last = min(np.flatnonzero(has_gap_above & is_high_tail[1:]), default=last)
     return float(values[first]), float(values[last]), bool(first or last < len(values) - 1)
 
 
 def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
     """Scale values of more than 8 bits to 8, and return whether a few values far outside the rest
-    do not count."""
+    are ignored."""
     if not np.isfinite(values).all():
         raise Refused("it contains values that are not finite")
-    if (
-        values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20
-    ):  # much faster than sorting
+    if values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20:
+        # much faster than sorting
         counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
         distinct = np.flatnonzero(counts)
         low, high, has_far = sound_range(distinct + int(values.min()), counts[distinct])
@@ -141,8 +141,6 @@ def with_contrast(image: Image.Image) -> Image.Image:
     if not any(counts[-2] for counts in channels):
         raise Refused(ONE_COLOUR)
     if all(20 * sum(counts[:-FEW_LEVELS]) <= sum(counts) for counts in channels):
-        image.info[NOTES] = (
-            *image.info.get(NOTES, ()),
-            f"it has at most {FEW_LEVELS} levels of grey",
-        )
+        note = f"it has at most {FEW_LEVELS} levels of grey"
+        image.info[NOTES] = (*image.info.get(NOTES, ()), note)
     return image

@@ -1,4 +1,4 @@
-"""Checks of the texts, ids and paths in users' files, the same wherever they are read."""
+"""Checks of the texts, ids and paths in users' files, shared by all readers."""
 
 import html
 import os
@@ -28,24 +28,15 @@ def fault_of(text: str) -> str | None:
 
 
 _TABLE = yaml_beside(__file__, "hygiene.yaml")
-#: Pattern of each kind of residue of another format in a text; also polars'.
+#: Pattern of each kind of residue of another format in a text; also patterns for polars.
 RESIDUE: dict[str, str] = _TABLE["residue"]
 ANY_RESIDUE = "|".join(RESIDUE.values())
-_ENTITY, _ESCAPES = re.compile(RESIDUE["entities"]), re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
-_PLAIN = str.maketrans(
-    dict.fromkeys(
-        [
-            0xAD,
-            0x2060,
-            0xFEFF,
-            *range(0x200B, 0x2010),
-            *range(0x202A, 0x202F),
-            *range(0x2066, 0x206A),
-        ]
-    )
-    | dict.fromkeys([0xA0, 0x2007, 0x202F], " ")
-    | {0x2011: "-"}
-)
+_ENTITY = re.compile(RESIDUE["entities"])
+_ESCAPES = re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
+#: Soft hyphens, joiners, marks of direction and byte order marks.
+_INVISIBLE = "\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
+_NO_BREAK_SPACES = "\u00a0\u2007\u202f"
+_NO_BREAK_HYPHEN = "\u2011"
 
 
 def without_residue(text: str) -> str:
@@ -53,11 +44,13 @@ def without_residue(text: str) -> str:
     before another format escaped it. A carriage return becomes a line feed. Tags and a written-out
     ``\\n`` stay: they can be text."""
     text = _ESCAPES.sub(_decoded, text)
-    while (
-        plain := _ENTITY.sub(lambda entity: html.unescape(entity[0]).replace("\r", "\n"), text)
-    ) != text:
-        text = plain  # &amp;lt; was escaped twice
-    return text.translate(_PLAIN)
+    while True:
+        unescaped = _ENTITY.sub(lambda entity: html.unescape(entity[0]).replace("\r", "\n"), text)
+        if unescaped == text:
+            break
+        text = unescaped  # again, since &amp;lt; was escaped twice
+    text = re.sub(f"[{_INVISIBLE}]", "", text)
+    return re.sub(f"[{_NO_BREAK_SPACES}]", " ", text).replace(_NO_BREAK_HYPHEN, "-")
 
 
 def _decoded(escapes: re.Match[str]) -> str:
@@ -65,25 +58,24 @@ def _decoded(escapes: re.Match[str]) -> str:
     return units.decode("utf-16-be", "replace").replace("\r", "\n")
 
 
-#: What stands for a removed name, date or number (``[**Last Name 555**]``, ``<DATE>``); also
-#: polars'.
+#: De-identification placeholders of a name, date or number (``[**Last Name 555**]``, ``<DATE>``);
+#: also a pattern for polars.
 PLACEHOLDER: str = _TABLE["placeholder"]
-#: What programs and people write if there is no text, without surrounding characters other than
-#: letters and digits.
+#: Words that programs and people write if there is no text, without surrounding punctuation.
 ABSENT_WORDS: frozenset[str] = frozenset(_TABLE["absent words"])
-_NO_TEXT_AT_ALL: list[str] = [*map(re.escape, sorted(ABSENT_WORDS)), *_TABLE["no report"]]
+_EMPTY_MARKERS: list[str] = [*map(re.escape, sorted(ABSENT_WORDS)), *_TABLE["no report"]]
 _ABSENT = re.compile(
     rf"[\W_]*(?:(?:{PLACEHOLDER}|{_TABLE['template']}"
-    rf"|(?i:{'|'.join(_NO_TEXT_AT_ALL)})\b)[\W_]*)*|\s*\\N\s*"
+    rf"|(?i:{'|'.join(_EMPTY_MARKERS)})\b)[\W_]*)*|\s*\\N\s*"
 )
 _EMPTY = re.compile(
     rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?|\s*\\N\s*",
     re.IGNORECASE,
 )
 _LONGEST_ABSENT = 300
-#: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too
-#: narrow: what was there is lost. The pattern is also polars'. ``#N/A`` (``#NV`` in German) can
-#: mean that there was nothing.
+#: Error values that a spreadsheet shows, in any language, in a cell that it cannot compute or that
+#: is too narrow; the content is lost. Also a pattern for polars. ``#N/A`` (``#NV`` in German) is
+#: not among them, because it can mean that there was no content.
 LOST = (
     r"(?i)^\s*=?(?:#(?:DIV/0!|GETTING_DATA|#+|[^\s\d#!?/]{2,20}[!?])|(?:Err|Fehler"
     r"|Erreur)\s?:\s?\d{3})\s*$"
@@ -91,7 +83,7 @@ LOST = (
 _SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#(?:N/[ABD]|NV)!?\s*$", re.IGNORECASE)
 
 
-#: What a report in English has, a short one also other words; for polars.
+#: Matches reports in English, short ones also by other words; for polars.
 ENGLISH = (
     rf"\b(?:{_TABLE['english']})\b"
     rf"|^\W*(?:\w+\W+){{0,2}}(?:{_TABLE['short english']})s?(?:\W+\w+){{0,2}}\W*$"
@@ -104,10 +96,10 @@ def is_absent(text: str) -> bool:
     """Return whether a text that is not blank has no letter or digit, or has only
     :data:`ABSENT_WORDS`, words for a report to come, empty fields of a template, or an error of a
     spreadsheet. Case and punctuation are ignored."""
-    may_be = len(text) < _LONGEST_ABSENT
-    return may_be and bool(
-        (_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.search(text)
-    )
+    if len(text) >= _LONGEST_ABSENT:
+        return False
+    is_marker = _ABSENT.fullmatch(text) is not None and text.strip() != ""
+    return is_marker or _SPREADSHEET_ERROR.search(text) is not None
 
 
 def is_empty(cell: str) -> bool:
@@ -121,12 +113,12 @@ def is_empty(cell: str) -> bool:
 _ROUNDED = re.compile(
     r"[+-]?(?:\d+[.,]\d*e[+-]?\d+|\d+e\+\d+|(\d{16,})[.,]0*)", re.IGNORECASE | re.ASCII
 )
-#: From here on, a decimal number (float64) no longer tells neighbouring whole numbers apart.
+#: From here on, float64 cannot represent every whole number.
 LARGEST_EXACT = 2**53
 
 
 def rounding_fault(text: str) -> str | None:
-    """Return why a text is no id if a spreadsheet or a number type has rounded it
+    """Return the reason why a text is no id if a spreadsheet or a number type has rounded it
     (``1.23457E+12``), or if it is an error such as ``#N/A``; else None."""
     if text.isalnum():  # most ids, and much faster
         return None
@@ -141,7 +133,7 @@ def rounding_fault(text: str) -> str | None:
     )
 
 
-#: What programs write into an empty cell; unlike ``N/A``, none is an id that somebody could have.
+#: Words that programs write into an empty cell; unlike ``N/A``, none can be an id.
 EMPTY_CELL = r"(?i)^\s*(?:nan|nat|none|null|<na>|undefined|\\N)?\s*$"
 
 #: Most characters in an id.
@@ -149,16 +141,16 @@ LONGEST_ID = 200
 
 
 def id_fault(text: str) -> str | None:
-    """Return why a text cannot be the id of a record, study or patient; None if it can."""
+    """Return the reason why a text cannot be the id of a record, study or patient, else None."""
     if text != text.strip() or not text:
         return "an id must not be empty, or start or end with a space"
     if len(text) > LONGEST_ID:
         return f"an id must have at most {LONGEST_ID} characters, not {len(text):,}"
     if not text.isprintable():
-        place = next(number for number, character in enumerate(text) if not character.isprintable())
+        character = next(character for character in text if not character.isprintable())
         return (
-            f"character {place + 1} of the id is U+{ord(text[place]):04X}, which is invisible; "
-            "remove it"
+            f"character {text.index(character) + 1} of the id is U+{ord(character):04X}, which is "
+            "invisible; remove it"
         )
     return rounding_fault(text)
 
@@ -175,8 +167,10 @@ def name_on_disk(path: str, folder: str | Path) -> str:
 
 
 def path_outside_root(path: str) -> str | None:
-    """Return why a path in a user's file does not lie below the folder that it is relative to; None
-    if it does."""
+    """Return the reason why a path in a user's file is not below the folder that it is relative to;
+    None if it is."""
     if path.startswith("/") or PureWindowsPath(path).drive:
         return "it is an absolute path; write it relative to the folder"
-    return "it is outside the folder" if os.path.normpath(path).split("/")[0] == ".." else None
+    if os.path.normpath(path).split("/")[0] == "..":
+        return "it is outside the folder"
+    return None

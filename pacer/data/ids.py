@@ -1,4 +1,4 @@
-"""Ids of two sides that must pair one to one."""
+"""Checks of ids that must match one to one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,13 +19,17 @@ def check_pairs(
     """Raise a :class:`~pacer.core.errors.DataError` unless both sides hold the same ids, each once,
     in any order. With ``missing``, ``given`` may lack some ids of ``expected``."""
     problems = []
+    set_of_expected = set(expected)
+    set_of_given = set(given)
     for ids, name in ((expected, expected_name), (given, given_name)):
-        if repeated := [key for key, count in Counter(ids).items() if count > 1]:
+        repeated = [key for key, count in Counter(ids).items() if count > 1]
+        if repeated:
             problems.append(f"repeated in {name}: {format_ids(repeated)}")
-    known, present = set(expected), set(given)
-    if not missing and (lacking := [key for key in expected if key not in present]):
+    lacking = [key for key in expected if key not in set_of_given]
+    if lacking and not missing:
         problems.append(f"missing in {given_name}: {format_ids(lacking)}")
-    if extra := [key for key in given if key not in known]:
+    extra = [key for key in given if key not in set_of_expected]
+    if extra:
         problems.append(f"in {given_name} but not in {expected_name}: {format_ids(extra)}")
     if problems:
         raise DataError(
@@ -34,7 +38,7 @@ def check_pairs(
 
 
 def format_ids(ids: Sequence[str], most: int = 3) -> str:
-    """Return the first of ``ids`` as text, with the number of the others. Sentences may be report
-    text: hidden."""
+    """Return the first of ``ids`` as text, with the number of the others. Sentences are hidden,
+    because they may be report text."""
     first = ", ".join(quoted(str(key), LONGEST_ID) for key in ids[:most])
-    return first + (f" and {len(ids) - most} more" if len(ids) > most else "")
+    return f"{first} and {len(ids) - most} more" if len(ids) > most else first

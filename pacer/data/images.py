@@ -1,5 +1,5 @@
 """The images of a corpus: inspection of each image that a record names, and search for copies of
-one picture."""
+an image."""
 
 import os
 import random
@@ -12,25 +12,23 @@ import polars as pl
 
 from pacer.core.io import hash_bytes, hash_file
 from pacer.core.progress import Ticker
-from pacer.data.account import Account
+from pacer.data.account import Rows
 from pacer.data.greyscale import ImageError, reading_problem
 from pacer.data.hygiene import name_on_disk, path_outside_root
 from pacer.data.radiographs import image_header
 from pacer.data.schemas import IMAGE_SCHEMA
 
-#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``:
-#: what deserves a look. ``patient`` (null if it is no DICOM file), ``days``: those that the header
-#: names.
+#: Columns of an inspection.
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {
-    "problem": pl.String(),
-    "notes": pl.List(pl.String()),
+    "problem": pl.String(),  # why the image cannot be used; null if it can
+    "notes": pl.List(pl.String()),  # warnings
+    "patient": pl.String(),  # the patient that the header names; null if it is no DICOM file
+    "days": pl.List(pl.String()),  # the days that the header names
 }
-SCHEMA |= {"patient": pl.String(), "days": pl.List(pl.String())}
 
 #: Number of images that an inspection decodes: a seeded sample. The stage ``features`` decodes all.
 DECODED = 200
-#: Number of last bytes that are compared before whole files: pictures of one size differ there, if
-#: anywhere.
+#: Number of last bytes that are compared before whole files are read.
 _TAIL = 1 << 16
 #: Opening headers is limited by the disk, not by the processor.
 _THREADS = 16
@@ -47,7 +45,8 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
     id; an unusable image has sizes of zero.
     """
     ids = sorted(set(image_ids))
-    rows, decoded = [], frozenset(random.Random(0).sample(ids, min(DECODED, len(ids))))
+    decoded = frozenset(random.Random(0).sample(ids, min(DECODED, len(ids))))
+    rows = []
     with Ticker("images", len(ids)) as ticker, ThreadPoolExecutor(_THREADS) as pool:
         for row in pool.map(partial(_look, folder=folder, decoded=decoded), ids):
             rows.append(row)
@@ -57,12 +56,15 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
 
 def _look(image_id: str, folder: Path, decoded: Collection[str]) -> tuple[object, ...]:
     name = name_on_disk(image_id, folder)
-    path, problem = os.path.join(folder, name), path_outside_root(name)
+    path = os.path.join(folder, name)
+    problem = path_outside_root(name)
     if problem is None:
         try:
-            size, header = os.stat(path).st_size, image_header(path)
+            size = os.stat(path).st_size
+            header = image_header(path)
             notes = _notes_of_pixels(path) if image_id in decoded else header.notes
-            return image_id, path, size, header.width, header.height, None, [*notes], *header.owner
+            patient, days = header.owner
+            return image_id, path, size, header.width, header.height, None, notes, patient, days
         except (OSError, ValueError) as error:
             problem = reading_problem(error)
         except ImageError as error:
@@ -73,9 +75,8 @@ def _look(image_id: str, folder: Path, decoded: Collection[str]) -> tuple[object
 def _notes_of_pixels(path: str) -> tuple[str, ...]:
     try:
         return image_header(path, decode=True).notes
-    except (
-        ImageError
-    ) as error:  # no reason to leave its records out: others that are not in the sample would stay
+    except ImageError as error:
+        # its records stay, as do those of damaged images that are not in the sample
         return (f"{error.problem} (`features` refuses it)",)
 
 
@@ -112,10 +113,9 @@ def pictures_of(records: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
     return named.with_columns(pl.coalesce("picture", "image_id").alias("picture"))
 
 
-def list_copies(pictures: pl.DataFrame, account: Account) -> None:
-    """List the images of a picture that two patients or two splits share, as lines of kind
-    ``doubted``."""
+def list_copies(records: Rows, pictures: pl.DataFrame) -> Rows:
+    """Flag the images of a picture that two patients or two splits share."""
     is_shared = pl.any_horizontal(pl.col("subject_id", "split").n_unique().over("picture") > 1)
     shared = pictures.filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
     reason = pl.format("the picture {} belongs to two patients or two splits", "picture")
-    account.flag(shared, pl.col("role"), reason, pl.col("image_id"))
+    return records.flag(shared, pl.col("role"), reason, pl.col("image_id"))

@@ -1,39 +1,43 @@
-"""Doubts about who a patient is: ids that stand for nobody, that differ only in their spelling, or
-that have far more studies than others; DICOM headers that name another patient or day."""
+"""Doubtful patient ids: placeholders, ids that differ only in their spelling or have far more
+studies than others, and DICOM headers that name another patient or day."""
 
 from typing import Any
 
 import polars as pl
 
 from pacer.core.io import yaml_beside
-from pacer.data.account import Account
+from pacer.data.account import Notes
 from pacer.data.values import quoted
 
 TABLE: dict[str, Any] = yaml_beside(__file__, "patients.yaml")
-_WORDS, _BESIDE = ("|".join(TABLE["no patient"][name]) for name in ("words", "beside"))
+_WORDS = "|".join(TABLE["no patient"]["words"])
+_BESIDE = "|".join(TABLE["no patient"]["beside"])
 #: Ids that are only punctuation and zeros, or words for no patient.
-_NOBODY = (
+_NO_PATIENT = (
     rf"(?i)^(?:[0\W_]*|-1|[\W_]*(?:(?:{_BESIDE})[\W_]+)*(?:{_WORDS})(?:[\W_]+(?:{_BESIDE}"
     rf"|{_WORDS}))*[\W_]*)$"
 )
-#: At most so many patients have far more studies than others: so many times the next one's, and at
-#: least so many.
-_FEW, _FAR_MORE, _MANY = 5, 3, 6
+#: Flag at most this many patients for their number of studies.
+_MAX_FLAGGED = 5
+#: Flag patients with at least this many times the studies of the next one.
+_FAR_MORE = 3
+#: Flag patients with at least this many studies.
+_MANY = 6
 
 
-def is_nobody(column: str) -> pl.Expr:
-    """Whether an id stands for an unknown patient; 0 and 9999 do not where patients are
+def is_placeholder_id(column: str) -> pl.Expr:
+    """Whether an id is a placeholder for an unknown patient; 0 and 9999 are not if patients are
     numbered."""
     ids = pl.col(column)
     is_numbered = ids.str.contains(r"^(?:0*1|9+8)(?:\.\d+)?$").any()
     is_number = ids.str.contains(r"^(?:0[0.]*|9{4,})$")
-    return (ids.str.contains(_NOBODY) | is_number) & ~(is_number & is_numbered)
+    return (ids.str.contains(_NO_PATIENT) | is_number) & ~(is_number & is_numbered)
 
 
 def spelling(column: str) -> pl.Expr:
-    """Return what ids have in common that differ only in case, blanks, leading zeros, a decimal
-    ``.0``, HL7's parts behind ``^``, a word such as ``MRN:`` before a number, and marks that are
-    not between two digits, but for groups of two to four (``12-34-56``)."""
+    """Normalise ids, so that those are equal which differ only in case, blanks, leading zeros, a
+    decimal ``.0``, HL7's parts after ``^``, a word such as ``MRN:`` before a number, and marks,
+    except between two digits that are not in groups of two to four (``12-34-56``)."""
     ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
     ids = ids.str.replace(r"[.,]0+$|\^.*$", "")
     ids = ids.str.replace(r"^(\d{2,4})[-. ](\d{2,4})(?:[-. ](\d{2,4}))?$", "$1$2$3")
@@ -44,7 +48,7 @@ def spelling(column: str) -> pl.Expr:
     return ids.str.replace_all(r"(^|\D)0+(\d)", "$1$2")
 
 
-def note_patients(records: pl.DataFrame, account: Account) -> None:
+def note_patients(records: pl.DataFrame, notes: Notes) -> None:
     """Count the records whose split and previous report depend on a doubtful id, and those whose
     previous report is the target."""
     patients = records.group_by("subject_id", maintain_order=True).agg(
@@ -53,43 +57,39 @@ def note_patients(records: pl.DataFrame, account: Account) -> None:
         pl.len().alias("records"),
     )
     patients = patients.with_columns(
-        nobody=is_nobody("subject_id"), spelling=spelling("subject_id")
+        nobody=is_placeholder_id("subject_id"), spelling=spelling("subject_id")
     )
-    studies, patients = (
-        pl.col("studies"),
-        patients.sort("studies", descending=True, maintain_order=True),
-    )
+    patients = patients.sort("studies", descending=True, maintain_order=True)
+    studies = pl.col("studies")
     is_gap = (
         (studies >= _MANY)
         & (studies >= _FAR_MORE * studies.shift(-1))
-        & (pl.int_range(pl.len()) < _FEW)
+        & (pl.int_range(pl.len()) < _MAX_FLAGGED)
     )
     has_many = is_gap.fill_null(False).cum_sum(reverse=True) > 0
     for topic, where in (
         ("nobody", pl.col("nobody")),
         ("many_studies", has_many & ~pl.col("nobody")),
     ):
-        for subject, study, number in (
-            patients.filter(where).select("subject_id", "study_id", "records").iter_rows()
-        ):
-            account.count(topic, "records", f"{quoted(subject)} (first: {quoted(study)})", number)
+        flagged = patients.filter(where).select("subject_id", "study_id", "records")
+        for subject, study, number in flagged.iter_rows():
+            notes.count(topic, "records", f"{quoted(subject)} (first: {quoted(study)})", number)
     alike = patients.filter(~pl.col("nobody"), pl.len().over("spelling") > 1).sort(
         "spelling", maintain_order=True
     )
     if alike.height:
         first = alike.filter(spelling=alike["spelling"][0])["subject_id"].sort()
-        value = (
-            f"of {alike['spelling'].n_unique()} patients (first: {', '.join(map(quoted, first))})"
-        )
-        account.count("alike_patients", "records", value, int(alike["records"].sum()))
+        ids = ", ".join(map(quoted, first))
+        value = f"of {alike['spelling'].n_unique()} patients (first: {ids})"
+        notes.count("alike_patients", "records", value, int(alike["records"].sum()))
     prior = pl.col("prior_report").str.replace_all(r"(^|\. )(?:findings|impression) : ", "$1")
     same = records.filter(prior == pl.col("report"))
-    account.count_first(
+    notes.count_first(
         "same_as_prior", "records", same.select(pl.lit("the same text"), "record_id").iter_rows()
     )
 
 
-def note_headers(records: pl.DataFrame, headers: pl.DataFrame, account: Account) -> None:
+def note_headers(records: pl.DataFrame, headers: pl.DataFrame, notes: Notes) -> None:
     """Count the records with an image whose DICOM header (of
     :func:`pacer.data.images.inspect_images`) names another patient of the corpus, or another
     day."""
@@ -97,12 +97,10 @@ def note_headers(records: pl.DataFrame, headers: pl.DataFrame, account: Account)
         ["frontal", "lateral"], index=["subject_id", "day"], value_name="image_id"
     )
     named = images.join(headers.drop_nulls("patient"), on="image_id", maintain_order="left")
-    own, other = spelling("subject_id"), spelling("patient")
-    is_other = (
-        ~is_nobody("patient")
-        & (own != other)
-        & other.is_in(records.select(own.unique()).to_series().implode())
-    )
+    own = spelling("subject_id")
+    other = spelling("patient")
+    known = records.select(own.unique()).to_series()
+    is_other = ~is_placeholder_id("patient") & (own != other) & other.is_in(known.implode())
     days = pl.col("days").list.set_difference([f"{day:%Y%m%d}" for day in TABLE["no date"]])
     is_day = days.list.contains(pl.col("day").dt.strftime("%Y%m%d")) | (days.list.len() == 0)
     for topic, where in (
@@ -110,4 +108,4 @@ def note_headers(records: pl.DataFrame, headers: pl.DataFrame, account: Account)
         ("other_days", ~is_day & pl.col("day").is_not_null()),
     ):
         doubtful = named.filter(where).select(pl.lit("images"), "image_id")
-        account.count_first(topic, "records", doubtful.iter_rows())
+        notes.count_first(topic, "records", doubtful.iter_rows())

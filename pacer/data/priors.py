@@ -1,6 +1,7 @@
 """Days and times of image rows, and choice of the earlier study that supplies the previous report.
 
-What programs write for an unknown day or time is none, and zoned times are put in order.
+Values that programs write for an unknown day or time are set to null, and zoned times are put in
+order.
 
 The prior of a study is the latest earlier study of the same subject that has a report, by date and
 time, never by the order of ids. An unknown order is never guessed. A study without a date has no
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.data.account import Account
+from pacer.data.account import Notes, Rows
 from pacer.data.patients import TABLE
 from pacer.data.schemas import PRIOR_SCHEMA
 from pacer.data.values import mapped, parse_instant, parse_time
@@ -26,17 +27,17 @@ from pacer.data.values import mapped, parse_instant, parse_time
 #: Column for the dates in a form with the year first, if a reader changes it; messages quote
 #: ``date``.
 YEAR_FIRST = "year_first"
-#: Days that stand for none unless another date is near, and a date of zeros.
-_SENTINELS, _NEAR, _ZEROS = TABLE["no date"], timedelta(days=366), r"^[0\s:./T-]+$"
-#: Midnight stands for no time in more than this share of the studies, as does another time that is
-#: so often the next.
-_SHARED, _TIMES_THE_NEXT = 0.05, 3
-#: Columns, and the field of an instant that each has.
-_READ = {
-    "day": ("day", pl.Date()),
-    "date_clock": ("clock", pl.Time()),
-    "offset": ("offset", pl.Duration()),
-}
+#: Days that programs write for an unknown date. They count as dates if another date is near.
+_PLACEHOLDER_DAYS = TABLE["no date"]
+_NEAR = timedelta(days=366)
+#: A date of zeros.
+_ZEROS = r"^[0\s:./T-]+$"
+#: Treat midnight, or one other time, as missing if it occurs in more than this share of studies.
+_DEFAULT_SHARE = 0.05
+#: The other time must also be this many times as frequent as the next.
+_DEFAULT_RATIO = 3
+#: Columns for the fields of an instant.
+_INSTANT_SCHEMA = {"day": pl.Date(), "date_clock": pl.Time(), "offset": pl.Duration()}
 _SWAPPED = (
     "the file mixes date formats, so a spreadsheet may have swapped day and month; export "
     "the dates as text"
@@ -46,101 +47,108 @@ CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "s
 _END = attrgetter("end")
 
 
-def read_moments(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
+def read_moments(images: Rows, role: str, notes: Notes) -> Rows:
     """Add ``day`` and ``clock``, null if unknown, and the faults ``bad date``, ``bad time`` and
     ``two times``; count under ``role`` what is changed or doubtful. The rows have ``date``,
     ``time`` and maybe :data:`YEAR_FIRST`."""
-    written = (
-        pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date")
-        .str.strip_chars()
-        .alias("written")
+    written = pl.col(YEAR_FIRST if YEAR_FIRST in images.used.columns else "date")
+    table = images.used.with_columns(
+        written.str.strip_chars().alias("written"),
+        mapped("time", parse_time, pl.Time).alias("clock"),
     )
-    images = images.with_columns(written, mapped("time", parse_time, pl.Time).alias("clock"))
-    instants = [None if text is None else parse_instant(text) for text in images["written"]]
-    read = {
-        name: [getattr(instant, field, None) for instant in instants]
-        for name, (field, _) in _READ.items()
-    }
-    images = images.hstack(pl.DataFrame(read, {name: kind for name, (_, kind) in _READ.items()}))
+    instants = [None if text is None else parse_instant(text) for text in table["written"]]
+    parsed = [(None, None, None) if instant is None else instant for instant in instants]
+    table = table.hstack(pl.DataFrame(parsed, _INSTANT_SCHEMA, orient="row"))
     is_zeros = pl.col("written").str.contains(_ZEROS)
-    others = images["day"].filter(~images["day"].is_in(_SENTINELS))
-    sentinels = [day for day in _SENTINELS if not ((others - day).abs() < _NEAR).any()]
-    is_none = pl.col("day").is_in(sentinels) | is_zeros
-    shown = pl.coalesce(pl.col("day").cast(pl.String), "date")
-    account.count_first("no_dates", role, images.filter(is_none).select(shown, "id").iter_rows())
-    images = images.with_columns(
+    others = table["day"].filter(~table["day"].is_in(_PLACEHOLDER_DAYS))
+    placeholders = [day for day in _PLACEHOLDER_DAYS if not ((others - day).abs() < _NEAR).any()]
+    is_placeholder = pl.col("day").is_in(placeholders) | is_zeros
+    day_or_text = pl.coalesce(pl.col("day").cast(pl.String), "date")
+    dateless = table.filter(is_placeholder).select(day_or_text, "id")
+    notes.count_first("no_dates", role, dateless.iter_rows())
+    table = table.with_columns(
         (pl.col("date").is_not_null() & pl.col("day").is_null() & ~is_zeros).alias("bad date"),
         (pl.col("time").is_not_null() & pl.col("clock").is_null()).alias("bad time"),
     )
-    images = _without_swapped(_without(is_none, images, "day", "date_clock"), role, account)
-    images = _without_shared(
-        _without_shared(images, "date_clock", role, account), "clock", role, account
-    )
+    table = _null_where(is_placeholder, table, "day", "date_clock")
+    images = _drop_swapped_dates(images._replace(used=table), role, notes)
+    table = _drop_default_times(images.used, "date_clock", role, notes)
+    table = _drop_default_times(table, "clock", role, notes)
     differs = (pl.col("clock") != pl.col("date_clock")) & (pl.col("date_clock") != time())
-    images = images.with_columns(
+    table = table.with_columns(
         pl.coalesce("clock", "date_clock"), differs.fill_null(False).alias("two times")
     )
-    return _in_one_zone(images, role, account)
+    return images._replace(used=_in_one_zone(table, role, notes))
 
 
-def _without_swapped(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
-    """List dates with the year first in a file that has others in the stated form, since
-    spreadsheets write so what they have read. If that is all that can be read, they are not
-    used."""
-    day, is_own = pl.col("day").dt.day(), pl.col("date") != pl.col("written")
+def _drop_swapped_dates(images: Rows, role: str, notes: Notes) -> Rows:
+    """List dates with the year first in a file that has others in the stated form, because a
+    spreadsheet may have swapped day and month before it wrote them so. They are not used if exactly
+    the dates that can be swapped have the year first."""
+    day = pl.col("day").dt.day()
+    is_own = pl.col("date") != pl.col("written")
     is_either = (day <= 12) & (day != pl.col("day").dt.month())
-    is_doubted = ~is_own & is_either & is_own.any().over("file")
-    is_swapped = is_doubted & ~((is_own & is_either) | (~is_own & (day > 12))).any().over("file")
+    is_doubtful = ~is_own & is_either & is_own.any().over("file")
+    is_swapped = is_doubtful & ~((is_own & is_either) | (~is_own & (day > 12))).any().over("file")
     use = pl.when(is_swapped).then(pl.lit("not used")).otherwise(pl.lit("used"))
-    doubted = images.with_columns(use=use).filter(is_doubted)
-    account.count_first("two_forms", role, doubted.select("use", "id").iter_rows())
-    account.flag(doubted, pl.lit("date"), pl.lit(_SWAPPED), pl.col("date"))
-    return _without(is_swapped, images, "day", "date_clock")
+    doubtful = images.used.with_columns(use=use).filter(is_doubtful)
+    notes.count_first("two_forms", role, doubtful.select("use", "id").iter_rows())
+    images = images.flag(doubtful, pl.lit("date"), pl.lit(_SWAPPED), pl.col("date"))
+    return images._replace(used=_null_where(is_swapped, images.used, "day", "date_clock"))
 
 
-def _without_shared(images: pl.DataFrame, name: str, role: str, account: Account) -> pl.DataFrame:
-    """Set times that stand for none to null; midnight in all rows only says that the column has
-    days."""
+def _drop_default_times(images: pl.DataFrame, name: str, role: str, notes: Notes) -> pl.DataFrame:
+    """Set times that programs write for an unknown time to null. If all rows have midnight, the
+    column has only days, which is not noted."""
     counts = Counter(images.drop_nulls(name).unique(["subject", "study", name])[name])
-    many, midnights = _SHARED * images.n_unique(["subject", "study"]), counts.pop(time(), 0)
-    (first, most), (_, next_most) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
-    shared = [first] * (most > many and most >= _TIMES_THE_NEXT * max(1, next_most))
-    shared += [time()] * (midnights > max(1, many) or not counts)
-    is_shared = pl.col(name).is_in(pl.Series(shared, dtype=pl.Time).implode())
+    limit = _DEFAULT_SHARE * images.n_unique(["subject", "study"])
+    num_midnights = counts.pop(time(), 0)
+    defaults: list[time] = []
     if counts:
-        without_time = images.filter(is_shared).select(pl.col(name).cast(pl.String), "id")
-        account.count_first("no_times", role, without_time.iter_rows())
-    return _without(is_shared, images, name)
+        (first, most), *others = counts.most_common(2)
+        next_most = others[0][1] if others else 1
+        if most > limit and most >= _DEFAULT_RATIO * next_most:
+            defaults.append(first)
+    if num_midnights > max(1, limit) or not counts:
+        defaults.append(time())
+    is_default = pl.col(name).is_in(pl.Series(defaults, dtype=pl.Time).implode())
+    if counts:
+        without_time = images.filter(is_default).select(pl.col(name).cast(pl.String), "id")
+        notes.count_first("no_times", role, without_time.iter_rows())
+    return _null_where(is_default, images, name)
 
 
-def _in_one_zone(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
+def _in_one_zone(images: pl.DataFrame, role: str, notes: Notes) -> pl.DataFrame:
     """Convert times to the most frequent zone; those without a zone are taken to be in it."""
-    moment, offset = pl.col("day").dt.combine(pl.col("clock")), pl.col("offset")
+    moment = pl.col("day").dt.combine(pl.col("clock"))
+    offset = pl.col("offset")
     timed = images.filter(moment.is_not_null()).select("offset", "id")
     if timed["offset"].n_unique() > 1:
         zones = mapped("offset", lambda offset: f"UTC{offset / timedelta(hours=1):+g}").fill_null(
             "no zone"
         )
         topic = "no_zone" if timed["offset"].null_count() else "zones"
-        account.count_first(topic, role, timed.select(zones, "id").iter_rows())
+        notes.count_first(topic, role, timed.select(zones, "id").iter_rows())
     moment = pl.coalesce(moment - offset + offset.drop_nulls().mode().min(), moment)
     return images.with_columns(day=pl.coalesce(moment.dt.date(), "day"), clock=moment.dt.time())
 
 
-def _without(where: pl.Expr, images: pl.DataFrame, *names: str) -> pl.DataFrame:
+def _null_where(where: pl.Expr, images: pl.DataFrame, *names: str) -> pl.DataFrame:
     return images.with_columns(
         pl.when(~where.fill_null(False)).then(name).alias(name) for name in names
     )
 
 
 class _Dated(NamedTuple):
-    """A study between two moments: its time, or the limits of its day. Studies precede those that
-    begin after their end."""
+    """A study with a date. It precedes the studies that begin after its end."""
 
+    #: Its place in the table of studies.
     row: int
     study: str
     day: date
+    #: Its time, or the begin of its day if it has no time.
     begin: datetime
+    #: Its time, or the end of its day.
     end: datetime
     is_timed: bool
     has_report: bool
@@ -160,11 +168,10 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
     columns = studies.select("subject", "study", "day", "clock", "has_report")
     for row, (subject, study, day, clock, has_report) in enumerate(columns.iter_rows()):
         if day is not None:
-            begin, end = (
-                datetime.combine(day, limit if clock is None else clock)
-                for limit in (time.min, time.max)
-            )
-            dated = _Dated(row, study, day, begin, end, clock is not None, has_report)
+            is_timed = clock is not None
+            begin = datetime.combine(day, clock if is_timed else time.min)
+            end = datetime.combine(day, clock if is_timed else time.max)
+            dated = _Dated(row, study, day, begin, end, is_timed, has_report)
             subjects.setdefault(subject, []).append(dated)
     chosen: list[tuple[str | None, float | None]] = [(None, None)] * studies.height
     for dated_studies in subjects.values():

@@ -28,15 +28,20 @@ from pacer.data.greyscale import (
 _DEEP = ("I", "F")
 #: Pillow's grey modes of at most 8 bits.
 _GREY = ("1", "L", "LA", "La")
-#: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation (0: the smallest
-#: value is white).
-_TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
+#: Tags of TIFF: BitsPerSample, SampleFormat (2 is signed), and PhotometricInterpretation (0: the
+#: smallest value is white).
+_TIFF_BITS = 258
+_TIFF_FORMAT = 339
+_TIFF_PHOTOMETRIC = 262
 #: The last bytes of a whole file, by Pillow's names of formats.
 _LAST_BYTES = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
-#: What ends the data of a scan; its own bytes 0xFF are followed by a zero, and restarts (0xD0 to
-#: 0xD7) divide it.
+#: The marker that ends the data of a scan. Bytes 0xFF of the data are followed by a zero, and
+#: restarts (0xD0 to 0xD7) divide it.
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
-_END, _SCAN, _FIRST = 0xD9, 0xDA, 0xC0
+#: Kinds of markers of JPEG: the end of the image, the start of a scan, and the smallest one.
+_END = 0xD9
+_SCAN = 0xDA
+_FIRST = 0xC0
 #: libjpeg reads up to eight bytes ahead of the bits that it needs.
 _AHEAD = b"\xff\x00" * 8
 #: No encoder writes so many zeros for the coefficients of a progressive scan.
@@ -44,12 +49,13 @@ _HOLE = bytes(64)
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns, its :data:`NOTES` and, of a DICOM file,
-    its :data:`OWNER`."""
+    """Properties of the image that :func:`open_image` returns."""
 
     width: int
     height: int
+    #: See :data:`NOTES`.
     notes: tuple[str, ...] = ()
+    #: See :data:`OWNER`; empty unless it is a DICOM file.
     owner: tuple[str | None, list[str]] = (None, [])
 
 
@@ -71,10 +77,8 @@ def open_image(path: str | Path) -> Image.Image:
             has one colour, or is not a single grey radiograph (DICOM in colour, with several
             frames, or of another modality).
     """
-    with (
-        problems_of(path),
-        open(path, "rb") as file,
-    ):  # not by path: Pillow 13 would scramble rotated TIFF files
+    # not by path, because Pillow 13 would scramble rotated TIFF files
+    with problems_of(path), open(path, "rb") as file:
         return read_image(file, path)
 
 
@@ -95,9 +99,9 @@ def read_image(
 
 
 def image_header(path: str | Path, decode: bool = False) -> Header:
-    """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper
-    files, whose pixels decide what is shown, and with ``decode`` 8-bit files, too. Raises an
-    ImageError if the file is missing, is not an image, or cannot be used."""
+    """Read the header of an image, and check whether an 8-bit file is complete. DICOM and deeper
+    files are decoded, because their notes depend on the pixels; 8-bit files only with ``decode``.
+    Raises an ImageError if the file is missing, is not an image, or cannot be used."""
     with problems_of(path), open(path, "rb") as file:
         if not _is_dicom(file, path):
             with Image.open(file) as image:
@@ -106,13 +110,9 @@ def image_header(path: str | Path, decode: bool = False) -> Header:
                 if not decode and last and not image.mode.startswith(_DEEP):
                     file.seek(-len(last), os.SEEK_END)
                     if file.read() == last:  # a file that ends otherwise can still be whole
-                        return Header(
-                            *(
-                                image.size[::-1]
-                                if _orientation(image) in (5, 6, 7, 8)
-                                else image.size
-                            )
-                        )
+                        is_turned = _orientation(image) in (5, 6, 7, 8)
+                        width, height = reversed(image.size) if is_turned else image.size
+                        return Header(width, height)
         file.seek(0)
         image = read_image(file, path)
         return Header(*image.size, image.info.get(NOTES, ()), image.info.get(OWNER, (None, [])))
@@ -128,22 +128,18 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
         if image.mode.startswith(_DEEP):
             grey, has_far = deep_grey(np.asarray(image))
             is_inverted = getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0
-            shown, notes = (
-                Image.fromarray(255 - grey if is_inverted else grey),
-                (FAR_PIXELS,) * has_far,
-            )
+            shown = Image.fromarray(255 - grey if is_inverted else grey)
         else:
-            notes = ()
-            image.info.pop(
-                "transparency", None
-            )  # Pillow warns about a palette's transparency and drops it
+            has_far = False
+            # Pillow warns about a palette's transparency and drops it
+            image.info.pop("transparency", None)
             shown = image.convert("L" if image.mode in _GREY else "RGB")
         shown.info.clear()
         if orientation != 1:
             shown.getexif()[ExifTags.Base.Orientation] = orientation
             shown = ImageOps.exif_transpose(shown)
-        if notes:
-            shown.info[NOTES] = notes
+        if has_far:
+            shown.info[NOTES] = (FAR_PIXELS,)
         return with_contrast(shown)
 
 
@@ -154,14 +150,16 @@ def _check_header(image: Image.Image) -> None:
     # counting the frames would read all of them; MPO: a camera's JPG followed by a preview
     if getattr(image, "is_animated", False) and image.format != "MPO":
         raise Refused("it has several frames")
-    tiles, tags = getattr(image, "tile", None), getattr(image, "tag_v2", {})
+    tiles = getattr(image, "tile", None)
+    tags = getattr(image, "tag_v2", {})
     deep_png = (
         image.format == "PNG"
         and not image.mode.startswith(_DEEP)
         and tiles
         and str(tiles[0][3]).endswith("16B")
     )
-    bits, kind = tags.get(_TIFF_BITS, (1,)), max(tags.get(_TIFF_FORMAT, (1,)))
+    bits = tags.get(_TIFF_BITS, (1,))
+    kind = max(tags.get(_TIFF_FORMAT, (1,)))
     deep_tiff = (len(bits) > 1 and max(bits) > 8) or (max(bits), kind) in ((8, 2), (32, 1))
     if deep_png or deep_tiff:
         raise Refused(
@@ -210,33 +208,31 @@ def _load_undamaged(image: Image.Image) -> None:
 
 
 def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
-    """Decode a JPEG file, and return whether the data of its scans ends where the picture does.
+    """Decode a JPEG file, and return whether the data of its scans ends with the last row.
 
-    libjpeg makes up the rest of a picture whose data ends early, and ignores data that is left
-    over. So it is given the data without its last byte, which must not suffice for the last row,
-    and then that byte, which must.
+    libjpeg invents the rest of an image whose data ends early, and ignores surplus data. So it is
+    first given the data without its last byte, which must not suffice for the last row, and then
+    this byte, which must complete it.
     """
     # Pillow has no public way to see which rows are decoded. ImageFile.Parser reads a JPEG file
     # only as a whole; LOAD_TRUNCATED_IMAGES holds for all threads, and fills in missing rows
     # without a sign. So `load_read` is replaced, and `im` is read while it is decoded.
     scans = list(_scans(content))
-    if (
-        len(scans) > 1
-    ):  # libjpeg reads all scans before the first row; the first coefficient stands before the data
+    if len(scans) > 1:
+        # libjpeg reads all scans before the first row; the number of the first coefficient is
+        # before the data
         return not any(content[start - 3] and _HOLE in content[start:end] for start, end in scans)
-    end, last = scans[0][1], (0, image.height - 1, image.width, image.height)
-    stripes = (
-        Image.frombytes("L", (image.width, 1), (b"\0\xff" * image.width)[: image.width])
-        .convert(image.mode)
-        .im
-    )
-    is_unchanged = list[bool]()
+    end = scans[0][1]
+    last_row = (0, image.height - 1, image.width, image.height)
+    pixels = (b"\0\xff" * image.width)[: image.width]
+    stripes = Image.frombytes("L", (image.width, 1), pixels).convert(image.mode).im
+    is_unchanged: list[bool] = []
 
     def parts() -> Iterator[bytes]:
-        image.im.paste(stripes, last)  # no picture has such a row
+        image.im.paste(stripes, last_row)  # no picture has such a row
         for part in (content[: end - 1], content[end - 1 : end] + _AHEAD, content[end : end + 2]):
             yield part
-            is_unchanged.append(image.im.crop(last).chop_difference(stripes).getbbox() is None)
+            is_unchanged.append(image.im.crop(last_row).chop_difference(stripes).getbbox() is None)
 
     rest = parts()
     setattr(image, "load_read", lambda size: next(rest, b""))  # noqa: B010
@@ -246,7 +242,8 @@ def _loads_whole(image: ImageFile.ImageFile, content: bytes) -> bool:
 
 def _scans(content: bytes) -> Iterator[tuple[int, int]]:
     """Yield the bounds of each scan's data; raise OSError if a marker is not in its place."""
-    place, kind = 2, content[3]
+    place = 2
+    kind = content[3]
     while kind != _END:
         start = place + 2 + int.from_bytes(content[place + 2 : place + 4])
         marker = _MARKER.search(content, start)
@@ -256,4 +253,5 @@ def _scans(content: bytes) -> Iterator[tuple[int, int]]:
             yield start, marker.start()
         elif marker.start() != start:
             raise OSError
-        place, kind = marker.end() - 2, marker[1][0]
+        place = marker.end() - 2
+        kind = marker[1][0]

@@ -14,7 +14,7 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.account import BAD, LEFT_OUT, Notes, Rows
 from pacer.data.cleaning import CLEANERS, changed_number, says_something, without_sentences
 from pacer.data.hygiene import (
     ANY_RESIDUE,
@@ -55,9 +55,8 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "prior_impression": pl.String(),
     "indication": pl.String(),
     "history": pl.String(),
-    "emphasis": pl.List(
-        pl.Float32()
-    ),  # per token of the cleaned findings and impression, BOS first
+    # per token of the cleaned findings and impression, BOS first
+    "emphasis": pl.List(pl.Float32()),
     **PRIOR_SCHEMA,  # null if the input has only the text
 }
 
@@ -65,12 +64,10 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
 _TEXTS = ("findings", "impression", "indication", "history", "prior_findings", "prior_impression")
 #: The sections that are joined to form a target.
 _TARGET = ("findings", "target_impression")
-#: The names of those that are present, joined; null if there are none.
+#: The names of the sections that are present, joined; null if there are none.
 _SECTIONS = pl.concat_str(
-    (
-        pl.when(pl.col(column).is_not_null()).then(pl.lit(column.removeprefix("target_")))
-        for column in _TARGET
-    ),
+    pl.when(pl.col("findings").is_not_null()).then(pl.lit("findings")),
+    pl.when(pl.col("target_impression").is_not_null()).then(pl.lit("impression")),
     separator="+",
     ignore_nulls=True,
 ).replace("", None)
@@ -83,7 +80,7 @@ _LOST_TEXT = (
 )
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
 
-#: What every text has in which a cleaner can change a number.
+#: Matches every text in which a cleaner can change a number.
 _MAY_CHANGE = r"\d[.,/]\d|(?:^|[^\w.])\.\d|\d1\. |[^.!?:;\s]\s[1-5]\. "
 
 #: Whether a context includes the lateral view, and whether it includes the previous report.
@@ -93,18 +90,18 @@ _NO_CONTEXT = pl.col("contexts").list.len() == 0
 
 
 def draft_records(
-    studies: pl.DataFrame,
+    studies: Rows,
     config: Corpus,
     names: Mapping[str, str],
     originals: pl.DataFrame,
-    account: Account,
-) -> pl.DataFrame:
+    notes: Notes,
+) -> Rows:
     """Create the records of the studies; list every study without one, or count it as beyond the
     limit. Count empty previous reports.
 
     Args:
-        studies: the frame that a reader returns. names: what the input calls the columns of
-            studies, for messages.
+        studies: the rows that a reader returns.
+        names: the input's names for the columns of studies, for messages.
         originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
 
     Returns:
@@ -112,23 +109,27 @@ def draft_records(
         those of the studies, and ``number`` (of the study), ``compares`` (whether the target
         presupposes a previous report; null if the context has one) and ``nothing_left``.
     """
-    studies = _checked(study_frame(studies, config), config, names, account)
-    studies = _with_target(studies, config, names, account)
-    studies = _with_prior(studies, config, names, account)
-    studies = studies.with_columns(bare=bare_id("study_id"))
-    studies = studies.join(
+    rows = studies._replace(used=study_frame(studies.used, config))
+    rows = _checked(rows, config, names, notes)
+    rows = _with_target(rows, config, names, notes)
+    rows = _with_prior(rows, config, names, notes)
+    studies_in_use = rows.used.with_columns(bare=bare_id("study_id"))
+    studies_in_use = studies_in_use.join(
         originals, left_on="bare", right_on="study_id", how="left", maintain_order="left"
     )
-    draft = studies.with_row_index("number").explode("contexts").rename({"contexts": "context"})
+    draft = studies_in_use.with_row_index("number").explode("contexts")
+    draft = draft.rename({"contexts": "context"})
     if config.limit is not None:
         # rank of the study, from 1, within its context and split
         place = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
         draft = draft.with_columns(place=place).filter(
             pl.col("place").first().over("context", "split", "study_id") <= config.limit
         )
-    account.empty_priors = int(studies["is_prior_empty"].sum())
-    account.beyond_limit = int(studies["rows"].sum()) - int(draft.unique("number")["rows"].sum())
-    return _without_comparisons(draft, config).with_columns(
+    notes.empty_priors = int(studies_in_use["is_prior_empty"].sum())
+    num_drafted = int(draft.unique("number")["rows"].sum())
+    notes.beyond_limit = int(studies_in_use["rows"].sum()) - num_drafted
+    rows = rows._replace(used=_without_comparisons(draft, config))
+    return rows.with_columns(
         record_id=pl.format("{}-{}", "context", "id"),
         lateral=pl.when(_HAS_LATERAL).then("lateral"),
         prior_report=pl.when(_HAS_PRIOR).then("prior_report"),
@@ -150,13 +151,14 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     )
     contexts = []
     for context in CONTEXTS:
-        lateral, prior = availability(context)
-        sources = [pl.col("lateral")] * lateral + [
-            pl.coalesce("prior_findings", "prior_impression")
-        ] * prior
+        needs_lateral, needs_prior = availability(context)
         # "rows" has no null and makes this a column, which polars before 2 needs in an empty table
-        present = [source.is_not_null() for source in (pl.col("rows"), *sources)]
-        contexts.append(pl.when(*present).then(pl.lit(context)))
+        is_possible = pl.col("rows").is_not_null()
+        if needs_lateral:
+            is_possible &= pl.col("lateral").is_not_null()
+        if needs_prior:
+            is_possible &= pl.coalesce("prior_findings", "prior_impression").is_not_null()
+        contexts.append(pl.when(is_possible).then(pl.lit(context)))
     return studies.with_columns(
         split=pl.coalesce("split", drawn) if studies["split"].null_count() else pl.col("split"),
         contexts=pl.coalesce("contexts", pl.concat_list(contexts).list.drop_nulls()),
@@ -181,14 +183,12 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
     return "val" if place >= 1 - val else "train"
 
 
-def _checked(
-    studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account
-) -> pl.DataFrame:
+def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
     """Keep the studies with valid ids and texts and at least one enabled context; set texts such as
     ``N/A`` to null."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
-        studies = account.divert(studies, field, fault.is_not_null(), fault)
+        studies = studies.exclude(field, fault.is_not_null(), fault)
 
     def is_word(text: str) -> bool:
         # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow
@@ -198,53 +198,63 @@ def _checked(
     line_end = "\n" if config.cleaner == "decimals" else " "
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
     for name in _TEXTS:
-        with_residue = studies.filter(pl.col(name).str.contains(ANY_RESIDUE))
+        with_residue = studies.used.filter(pl.col(name).str.contains(ANY_RESIDUE))
         for residue, pattern in RESIDUE.items():
             ids = with_residue.filter(pl.col(name).str.contains(pattern))["id"]
-            account.count_first("residue", name, ((residue, id) for id in ids))
-        field, has_control = names.get(name, name), pl.col(name).str.contains(CONTROL)
-        studies = account.divert(studies, field, has_control, mapped(name, fault_of))
-        studies = account.divert(studies, field, pl.col(name).str.contains(LOST), _LOST_TEXT)
-        studies = account.without_absent(studies, name, is_word)
-    for name in (*_TEXTS[:2], "prior_findings"):  # a chosen previous report is another study's
-        is_own = pl.col("prior_study_id").is_null() | pl.lit(name in _TEXTS[:2])
-        may = studies.filter(pl.col(name).str.contains(MAY_HOLD_MORE) & is_own).select(name, "id")
-        texts = [(more_than_a_section(text), id) for text, id in may.iter_rows()]
-        for topic in ("headings", "signatures"):
-            kinds = ((kind, id) for more, id in texts for kind in dict.fromkeys(more[topic]))
-            account.count_first(topic, names.get(name, name), kinds)
-    for prefix in ("", "prior_") if config.format == "table" else ():
-        texts = (
-            pl.col(prefix + name).str.replace_all("\n", " ", literal=True) for name in _TEXTS[:2]
-        )
-        words, again = (text.str.to_lowercase().str.strip_chars(" .") for text in texts)
-        same, impression = (words == again).fill_null(False), f"{prefix}impression"
-        account.count_first(
-            "same_text", "texts", ((impression, id) for id in studies.filter(same)["id"])
-        )
-        studies = studies.with_columns(pl.when(~same).then(impression).alias(impression))
+            notes.count_first("residue", name, ((residue, id) for id in ids))
+        field = names.get(name, name)
+        has_control = pl.col(name).str.contains(CONTROL)
+        studies = studies.exclude(field, has_control, mapped(name, fault_of))
+        studies = studies.exclude(field, pl.col(name).str.contains(LOST), _LOST_TEXT)
+        studies = studies._replace(used=notes.null_if_absent(studies.used, name, is_word))
+    _note_more_than_sections(studies.used, names, notes)
+    if config.format == "table":
+        for prefix in ("", "prior_"):
+            impression = f"{prefix}impression"
+            is_same = (_plain(f"{prefix}findings") == _plain(impression)).fill_null(False)
+            ids = studies.used.filter(is_same)["id"]
+            notes.count_first("same_text", "texts", ((impression, id) for id in ids))
+            studies = studies.with_columns(pl.when(~is_same).then(impression).alias(impression))
     if config.format == "table" and "whole_report" not in config.table.columns:
         for name in ("indication", "history"):
-            long = studies.filter(pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2)["id"]
-            account.count_first("long_context", "texts", ((name, id) for id in long))
-    says = {
-        name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")
-    }
+            is_long = pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2
+            ids = studies.used.filter(is_long)["id"]
+            notes.count_first("long_context", "texts", ((name, id) for id in ids))
     studies = studies.with_columns(
-        pl.when(shows).then(name).alias(name) for name, shows in says.items()
+        pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name)
+        for name in _TEXTS
+        if not name.startswith("prior")
     )
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
-    return account.divert(
-        studies, "", _NO_CONTEXT, "its sources match no context in corpus.contexts", LEFT_OUT
+    return studies.exclude(
+        "", _NO_CONTEXT, "its sources match no context in corpus.contexts", LEFT_OUT
     )
 
 
-def _with_target(
-    studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account
-) -> pl.DataFrame:
+def _plain(column: str) -> pl.Expr:
+    """Remove differences in case, line ends and the last period from the texts of a column."""
+    one_line = pl.col(column).str.replace_all("\n", " ", literal=True)
+    return one_line.str.to_lowercase().str.strip_chars(" .")
+
+
+def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], notes: Notes) -> None:
+    """Count the headings and signatures within sections. Previous reports count only if they are
+    not those of another study, which are counted there."""
+    is_own = {"prior_findings": pl.col("prior_study_id").is_null()}
+    for name in ("findings", "impression", "prior_findings"):
+        is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE) & is_own.get(name, pl.lit(True))
+        candidates = studies.filter(is_candidate).select(name, "id")
+        extras = [(more_than_a_section(text), id) for text, id in candidates.iter_rows()]
+        for topic in ("headings", "signatures"):
+            kinds = ((kind, id) for extra, id in extras for kind in dict.fromkeys(extra[topic]))
+            notes.count_first(topic, names.get(name, name), kinds)
+
+
+def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
     """Keep the studies with a target; add ``target_impression``, ``report_raw``, ``sections``,
     ``report``, and ``emphasis_text`` if the emphasis covers more text than the target."""
-    findings_only, clean = config.target == "findings", CLEANERS[config.cleaner]
+    findings_only = config.target == "findings"
+    clean = CLEANERS[config.cleaner]
     field = names.get("findings", "findings")
     both = pl.col("findings").is_not_null() & pl.col("impression").is_not_null()
     emphasis_follows_both = pl.when(both & pl.col("emphasis").is_not_null() & pl.lit(findings_only))
@@ -254,45 +264,38 @@ def _with_target(
     )
     if findings_only:
         without = pl.col("findings").is_null() & pl.col("impression").is_not_null()
-        studies = account.divert(
-            studies, "", without, "no findings section (corpus.target: findings)", LEFT_OUT
+        studies = studies.exclude(
+            "", without, "no findings section (corpus.target: findings)", LEFT_OUT
         )
-    same = pl.col("lateral") == pl.col("frontal")
+    is_same = pl.col("lateral") == pl.col("frontal")
     reason = "the same file is given as both frontal and lateral"
-    studies = account.divert(studies, names.get("lateral", "lateral"), same, reason)
+    studies = studies.exclude(names.get("lateral", "lateral"), is_same, reason)
     studies = studies.with_columns(report_raw=_joined(*_TARGET, config), sections=_SECTIONS)
     # a released file should have a text for every record
     kind = BAD if config.format == "rg4" else LEFT_OUT
     without = pl.col("report_raw").is_null()
-    studies = account.divert(
-        studies, field if kind == BAD else "", without, "neither findings nor impression", kind
+    studies = studies.exclude(
+        field if kind == BAD else "", without, "neither findings nor impression", kind
     )
     studies = studies.with_columns(
         report=mapped("report_raw", clean), emphasis_text=mapped("emphasis_text", clean)
     )
-    may_change = studies.filter(pl.col("report_raw").str.contains(_MAY_CHANGE)).select(
+    may_change = studies.used.filter(pl.col("report_raw").str.contains(_MAY_CHANGE)).select(
         "report_raw", "report", "id"
     )
-    changed = [
-        (number, id)
-        for raw, cleaned, id in may_change.iter_rows()
-        if (number := changed_number(raw, cleaned))
-    ]
+    numbers = [(changed_number(raw, cleaned), id) for raw, cleaned, id in may_change.iter_rows()]
+    changed = [f"for example {number} in {id}" for number, id in numbers if number]
     if changed:
-        account.count(
-            "changed_numbers", "targets", "for example {} in {}".format(*changed[0]), len(changed)
-        )
-    foreign = studies.filter(~pl.col("report").str.contains(ENGLISH))["id"]
-    account.count_first("not_english", "targets", (("targets", id) for id in foreign))
-    says_nothing = ~_says_something("report")
-    return account.divert(studies, field, says_nothing, "the target report is empty after cleaning")
+        notes.count("changed_numbers", "targets", changed[0], len(changed))
+    foreign = studies.used.filter(~pl.col("report").str.contains(ENGLISH))["id"]
+    notes.count_first("not_english", "targets", (("targets", id) for id in foreign))
+    is_empty = ~_says_something("report")
+    return studies.exclude(field, is_empty, "the target report is empty after cleaning")
 
 
-def _with_prior(
-    studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account
-) -> pl.DataFrame:
-    """Add ``prior_report`` and remove the contexts that lack one; ``is_prior_empty``: a context
-    needs a previous report, but it has no text."""
+def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
+    """Add ``prior_report``, and ``is_prior_empty``, which is true if a context needs a previous
+    report that has no text; remove the contexts without a previous report."""
     clean = CLEANERS[config.cleaner]
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression", config))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))
@@ -306,7 +309,7 @@ def _with_prior(
     studies = studies.with_columns(
         contexts=pl.when(is_empty).then(without_prior).otherwise("contexts")
     )
-    return account.divert(studies, names.get("prior_findings", ""), _NO_CONTEXT, _EMPTY_PRIOR)
+    return studies.exclude(names.get("prior_findings", ""), _NO_CONTEXT, _EMPTY_PRIOR)
 
 
 def _contexts(wanted: pl.Expr) -> pl.Expr:
@@ -361,13 +364,13 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
 
 
 def drop_invalid(
-    draft: pl.DataFrame,
+    rows: Rows,
     unusable: pl.DataFrame,
     folder: Path,
     names: Mapping[str, str],
-    account: Account,
-) -> pl.DataFrame:
-    """Return the valid records of a draft; ``account`` gets the number of targets that presuppose a
+    notes: Notes,
+) -> Rows:
+    """Keep the valid records of a draft; ``notes`` gets the number of targets that presuppose a
     previous report but have none.
 
     A study can have records in several contexts. Its rows count as bad or left out only if all its
@@ -375,9 +378,10 @@ def drop_invalid(
     are left out or stripped.
 
     Args:
-        unusable: ``image_id`` and ``problem`` of images that cannot be used. folder: the folder of
-            the images.
+        unusable: ``image_id`` and ``problem`` of images that cannot be used.
+        folder: the folder of the images.
     """
+    draft = rows.used
     path = mapped("image_id", lambda path: quoted(path, 200, 1))
     unusable = unusable.select(
         "image_id", "problem", place=pl.format("{} below {}", path, pl.lit(str(folder)))
@@ -388,41 +392,43 @@ def drop_invalid(
         )
         draft = draft.rename({"problem": f"{view}_problem", "place": f"{view}_place"})
 
-    first = (
-        pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row")
-        .first()
-        .over("record_id")
+    place = pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row")
+    repeated = pl.struct(
+        field=pl.lit("id"),
+        reason=pl.lit("the record id occurs more than once"),
+        kind=pl.lit(BAD),
+        value=place.first().over("record_id"),
     )
-    repeated, twice = (
-        ~pl.col("record_id").is_first_distinct(),
-        pl.lit("the record id occurs more than once"),
-    )
-    faults = [(repeated, "id", twice, BAD, first)]
+    faults = [pl.when(~pl.col("record_id").is_first_distinct()).then(repeated)]
     for view in ("frontal", "lateral"):
         problem = pl.col(f"{view}_problem")
-        faults.append(
-            (problem.is_not_null(), names.get(view, view), problem, BAD, pl.col(f"{view}_place"))
+        unusable_image = pl.struct(
+            field=pl.lit(names.get(view, view)),
+            reason=problem,
+            kind=pl.lit(BAD),
+            value=pl.col(f"{view}_place"),
         )
-    faults.append(
-        (pl.col("nothing_left"), "", pl.lit(_ALL_COMPARES), LEFT_OUT, pl.lit(None, pl.String))
+        faults.append(pl.when(problem.is_not_null()).then(unusable_image))
+    emptied = pl.struct(
+        field=pl.lit(""),
+        reason=pl.lit(_ALL_COMPARES),
+        kind=pl.lit(LEFT_OUT),
+        value=pl.lit(None, pl.String),
     )
-    fault = pl.coalesce(
-        pl.when(where).then(
-            pl.struct(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
-        )
-        for where, field, reason, kind, value in faults
-    )
+    faults.append(pl.when("nothing_left").then(emptied))
     is_rejected = pl.col("fault").is_not_null()
-    draft = draft.with_columns(fault=fault).with_columns(is_lost=is_rejected.all().over("number"))
+    draft = draft.with_columns(fault=pl.coalesce(faults)).with_columns(
+        is_lost=is_rejected.all().over("number")
+    )
     listed = draft.filter(is_rejected).unnest("fault")
     listed = listed.unique(["number", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("number").is_first_distinct()
-    account.add(listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0)))
+    rows = rows.with_lines(listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0)))
 
     counts_for_wording = ~is_rejected | (pl.col("fault").struct.field("kind") == LEFT_OUT)
     judged = draft.filter(pl.col("compares").is_not_null() & counts_for_wording).group_by("context")
     counts = judged.agg(pl.col("compares").sum(), records=pl.len())
-    account.wording = {
-        context: (comparing, of_all) for context, comparing, of_all in counts.iter_rows()
+    notes.wording = {
+        context: (num_comparing, num_all) for context, num_comparing, num_all in counts.iter_rows()
     }
-    return draft.filter(~is_rejected)
+    return rows._replace(used=draft.filter(~is_rejected))

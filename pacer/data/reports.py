@@ -38,26 +38,30 @@ REFERENCE_COLUMNS = (
     "caption",
 )
 HYPOTHESIS_COLUMNS = (
-    *(
-        "hypothesis",
-        "report",
-        "prediction",
-        "generated",
-        "text",
-        "model_prediction",
-        "pred",
-        "res",
-        "caption",
-    ),
+    "hypothesis",
+    "report",
+    "prediction",
+    "generated",
+    "text",
+    "model_prediction",
+    "pred",
+    "res",
+    "caption",
 )
-REPORT_COLUMNS = tuple(dict.fromkeys((*REFERENCE_COLUMNS, *HYPOTHESIS_COLUMNS)))
+REPORT_COLUMNS = tuple(dict.fromkeys(REFERENCE_COLUMNS + HYPOTHESIS_COLUMNS))
 #: Optional columns of a file of references.
 EXTRA_COLUMNS = (
-    *("context", "split", "report_raw", "study_id", "subject_id"),
-    *("findings_original", "view", "prior_report"),
+    "context",
+    "split",
+    "report_raw",
+    "study_id",
+    "subject_id",
+    "findings_original",
+    "view",
+    "prior_report",
 )
-#: Names of columns that say what a row belongs to: where both files have one, it must agree within
-#: a pair.
+#: Names of columns with the id of a record, study, patient or image: if both files have one, it
+#: must agree within a pair.
 IS_ID = re.compile(
     r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE
 )
@@ -66,13 +70,14 @@ ALSO = "also "
 
 
 class Reports(NamedTuple):
-    """The rows of a file in file order: ``id`` (the row number from 1 if the file has no ids),
-    ``text`` (null: missing) and :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such
-    column); ``also NAME``: all columns of text or numbers but ``id`` and ``text``. ``columns``:
-    those used as ``id`` (if the file has ids) and ``text``."""
+    """The content of a file of reports."""
 
     path: Path
+    #: A row per report, in file order: ``id`` (the row number from 1 if the file has no ids),
+    #: ``text`` (null: missing), :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such
+    #: column), and ``also NAME`` for all columns of text or numbers but ``id`` and ``text``.
     rows: pl.DataFrame
+    #: The file's names of the columns used as ``id`` (if the file has ids) and ``text``.
     columns: dict[str, str]
 
 
@@ -87,9 +92,8 @@ def reports_of(
     :data:`HYPOTHESIS_COLUMNS`, or both), unless ``id_column`` and ``text_column`` name them. Raises
     a DataError if the file is missing, damaged or of another kind, a column is missing or
     ambiguous, or a row holds something other than text."""
-    side = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}.get(
-        tuple(text_columns), "hypothesis"
-    )
+    sides = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}
+    side = sides.get(tuple(text_columns), "hypothesis")
     if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
         raise DataError(
             f"{side}: expected the path of a file, a list of texts or texts by id, got "
@@ -119,12 +123,13 @@ def reports_of(
     text_option = f"{side}_text (--{side}-text)"
     absent = [] if candidates else [_absent("reports", text_column, text_columns, text_option)]
     if not ids and (id_column or len(table.columns) > 1):
-        absent.append(
-            _absent("ids", id_column, ID_COLUMNS, id_option) + NAME_INDEX * (not path.suffix)
-        )
+        absent.append(_absent("ids", id_column, ID_COLUMNS, id_option))
+        if not path.suffix:  # a frame in memory
+            absent[-1] += NAME_INDEX
     if absent and table.kind == "csv" and len(table.columns) == 1:
         usual = "tab" if ".tsv" in path.name.lower() else "comma"
-        if other := other_separator(table.columns, usual):
+        other = other_separator(table.columns, usual)
+        if other:
             raise DataError(
                 f"{path}: the header has {other}s between its names: separate the cells with "
                 f"{usual}s"
@@ -148,37 +153,38 @@ def id_columns(
             f"no column is named {name}: {references.path} has the columns {first}, and "
             f"{hypotheses.path} has {second}; choose one of them with `--id`"
         )
-    of_references, of_hypotheses = (name if name in names else None for names in columns)
-    return of_references, of_hypotheses
+    in_references = name if name in references.columns else None
+    in_hypotheses = name if name in hypotheses.columns else None
+    return in_references, in_hypotheses
 
 
 def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of :class:`Reports`; ``names``: the table's columns that are data."""
-    text_name, id_name = columns["text"], columns.get("id", "")
+    """Return the rows of :class:`Reports`; ``names``: the table's columns without row numbers."""
+    text_name = columns["text"]
+    id_name = columns.get("id", "")
     keys = table.values(id_name) if id_name else list(range(1, len(table.rows) + 1))
     for place, text, key in zip(table.places, table.values(text_name), keys, strict=True):
         if text is not None and not isinstance(text, str):
-            several = isinstance(text, list) and all(isinstance(part, str) for part in text)
-            way = (
-                "; if these are texts of one id, score one of them, and the others in separate runs"
-                * several
+            message = (
+                f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}; {FORMS}"
             )
-            raise DataError(
-                f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}; "
-                f"{FORMS}{way}"
-            )
+            if isinstance(text, list) and all(isinstance(part, str) for part in text):
+                message += (
+                    "; if these are texts of one id, score one of them, and the others in separate "
+                    "runs"
+                )
+            raise DataError(message)
         if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
-            decimal = (
-                "; a missing value made the column decimal, so write ids as text"
-                * isinstance(key, float)
-            )
-            raise DataError(
+            message = (
                 f"{table.path}, {place}, {id_name}: expected an id (text or a whole number), got "
-                f"{shown(key)}{decimal}"
+                f"{shown(key)}"
             )
+            if isinstance(key, float):
+                message += "; a missing value made the column decimal, so write ids as text"
+            raise DataError(message)
     known = {name.strip().lower(): name for name in names}
-    if patient := known.get("patient_id"):
-        known.setdefault("subject_id", patient)
+    if "patient_id" in known:
+        known.setdefault("subject_id", known["patient_id"])
     further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
     owners = [further[name] for name in ("study_id", "subject_id") if name in further]
     table.check_ids([id_name, *owners] if id_name else owners)
@@ -200,18 +206,19 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     return pl.DataFrame(content)
 
 
-def says_nothing(text: str) -> bool:
+def is_blank(text: str) -> bool:
     """Return whether a text is blank or a placeholder such as ``nan``."""
     return not text.strip() or is_absent(text)
 
 
-def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> str:
-    """Say that the column ``given`` by ``option``, or any of the ``known`` ones, is not there."""
+def _absent(content: str, given: str | None, known: Sequence[str], option: str) -> str:
+    """Return the message that the column ``given`` by ``option``, or all of the ``known`` ones, are
+    missing."""
     if given is not None:
         return f"none is named {given}; choose one of them with {option}"
     names = ", ".join(known)
     return (
-        f"no column of {what} found; expected one of {names}; rename yours, or choose it with "
+        f"no column of {content} found; expected one of {names}; rename yours, or choose it with "
         f"{option}"
     )
 

@@ -71,9 +71,8 @@ IMAGE_SCHEMA: dict[str, pl.DataType] = {
 #: ``emphasis.parquet``: one row per record, in the order of the records.
 EMPHASIS_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),
-    "emphasis": pl.List(
-        pl.Float32()
-    ),  # for BOS, the report's tokens and EOS; null: no marks, or a test record
+    # for BOS, the report's tokens and EOS; null: no marks, or a test record
+    "emphasis": pl.List(pl.Float32()),
 }
 
 #: ``truth.parquet`` of a generated corpus: the latent state of every study.
@@ -89,7 +88,8 @@ TRUTH_SCHEMA: dict[str, pl.DataType] = {
     "states": pl.List(
         pl.Struct(dict.fromkeys(("finding", "side", "severity", "course"), pl.String()))
     ),
-    # where a view (frontal | lateral) shows a finding, in shares of the image; parts lie apart
+    # where a view (frontal | lateral) shows a finding, as fractions of the image's size; a finding
+    # of several parts has several boxes
     "boxes": pl.List(
         pl.Struct(
             {"finding": pl.String(), "view": pl.String()}
@@ -118,7 +118,7 @@ def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """Return the settings that ``records.parquet`` was made with: ``cleaner``, ``target``,
+    """Return the settings with which ``records.parquet`` was written: ``cleaner``, ``target``,
     ``unseen_comparisons``, ``format``, ``limit``, and whether it was ``generated``. Empty if
     another program wrote the table."""
     about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())

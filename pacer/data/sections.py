@@ -1,12 +1,14 @@
 """The sections of a report: findings, impression, indication and history.
 
 In a MIMIC-CXR report file a heading starts a line, in capitals and before a colon. Some headings
-have their own line. Headings in small letters (``Findings:``) count in a report that has none in
-capitals; in others, only those of the four sections do, and not inside findings or an impression in
-capitals. The meanings of headings (``headings.yaml``) and the rule that the last paragraphs of a
-report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions:
-docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a
-period; a report may have several examinations, and findings without a heading.
+have their own line. Headings in small letters (``Findings:``) count in a report without headings in
+capitals. In other reports only those of the four sections count, except inside findings or an
+impression with a heading in capitals. The meanings of headings (``headings.yaml``) and the rule
+that the last paragraphs of a report without headings are the conclusion follow MIT-LCP/mimic-cxr's
+official code, with the exceptions listed in docs/readings.md.
+
+In a table, where line breaks get lost, a heading may be in small letters and follow a period; a
+report may have several examinations, and findings without a heading.
 """
 
 import re
@@ -23,8 +25,8 @@ SectionName = Literal["findings", "impression", "indication", "history", "other"
 
 
 class Sections(NamedTuple):
-    """Texts, None if absent; those of a report file with white space collapsed, those of a table
-    with line ends."""
+    """Texts, None if absent; white space is collapsed in those of a report file, and line ends are
+    kept in those of a table."""
 
     findings: str | None = None
     impression: str | None = None
@@ -46,8 +48,8 @@ _FRAGMENT = re.compile(r"<([a-z ]+)>")
 def _any_of(*groups: list[str]) -> str:
     """Join expressions of ``headings.yaml``, with their fragments inserted."""
     joined = "|".join(chain(*groups))
-    while (whole := _FRAGMENT.sub(lambda match: _TEXT["fragments"][match[1]], joined)) != joined:
-        joined = whole
+    while _FRAGMENT.search(joined):
+        joined = _FRAGMENT.sub(lambda match: _TEXT["fragments"][match[1]], joined)
     return joined
 
 
@@ -63,29 +65,28 @@ _IN_TABLES = re.compile(
 )
 #: Headings that precede the findings; in small letters within ``FINDINGS`` they are part of them.
 _BEFORE = re.compile("COMP|EXAM|TECH|PROC|TYPE|DATE")
-#: Capitals that say nothing about how the headings below them are written.
+#: Titles, whose capitals do not imply that the headings below them are in capitals.
 _TITLES = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
-_MAIN, _CONTEXT = ("findings", "impression"), ("indication", "history")
-#: Headings below which the report does not go on, and examinations that are no radiographs.
-_AFTER, _NO_X_RAY = (
-    re.compile("ADDEND|NOTIF|RECOM|WET|PRELIM|ATTEST"),
-    re.compile(r"\b(?:CT|CTA|MRI?|US|PET)\b"),
-)
-#: What ends a line in a table's text, also as other formats write it.
+_MAIN = ("findings", "impression")
+_CONTEXT = ("indication", "history")
+#: Headings of text that follows the report.
+_AFTER = re.compile("ADDEND|NOTIF|RECOM|WET|PRELIM|ATTEST")
+#: Examinations that are no radiographs.
+_NO_X_RAY = re.compile(r"\b(?:CT|CTA|MRI?|US|PET)\b")
+#: Line ends in a table's text, also as other formats write them.
 _LINE_END = re.compile(
     rf"(?=[^\w\s.,:;/()'-]|[\r_\x0b-\x1f\x85\u2028\u2029-])(?:{LINE_ENDS}"
     rf"|{_any_of(_TEXT['line ends'])})"
 )
 _TEXT["fragments"]["in tables"] = _IN_TABLES.pattern
 _CANDIDATES = [re.compile(_any_of([pattern]), re.M) for pattern in _TEXT["candidates"]]
-#: What can begin an examination, in a text whose headings begin lines: a heading, or the name of
-#: the images.
+#: Begin of an examination, in a text whose headings begin lines: a heading, or the name of the
+#: images.
 _TITLE = re.compile(_any_of(_TEXT["titles"]), re.M)
 _SENTENCE_BEGINS = re.compile(r"(?:(?<=[.!?])\s+|\n\s*(?=[A-Z]))(?=\S)|\A\s*")
-_OF_IMAGE, _OF_PATIENT, _LIMB = (
-    re.compile(_any_of(_TEXT[name]), re.I)
-    for name in ("about the images", "about the patient", "limbs")
-)
+_OF_IMAGE = re.compile(_any_of(_TEXT["about the images"]), re.I)
+_OF_PATIENT = re.compile(_any_of(_TEXT["about the patient"]), re.I)
+_LIMB = re.compile(_any_of(_TEXT["limbs"]), re.I)
 _SIGNATURES: dict[str, str] = {
     kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()
 }
@@ -93,7 +94,7 @@ _SIGNATURE = re.compile(
     rf"(?:^|(?<=[.!?;])\s)\s{{0,20}}(?:{'|'.join(_SIGNATURES.values())})[^\n]*",
     re.M | re.IGNORECASE,
 )
-#: For polars: what every text with a heading or a signature holds.
+#: For polars: matches every text with a heading or a signature.
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
 _MARK = re.compile(r"[^\w\s.,:;/()'-]|_x")
 #: A title of the images with a date, in a report with other headings.
@@ -106,10 +107,11 @@ _SENTENCE = re.compile(
 
 
 class _Part(NamedTuple):
-    """The text between two headings, of which ``heading`` is the first."""
+    """The text from one heading to the next."""
 
     name: SectionName
     text: str
+    #: The heading, which the text does not contain; empty above the first heading.
     heading: str = ""
 
 
@@ -123,96 +125,105 @@ def find_sections(text: str) -> Sections:
 
 @lru_cache(maxsize=16)  # the rows of a study have one text
 def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
-    """Find the sections of a whole report of a table, and what is odd about it, by topic of the
-    audit.
+    """Find the sections of a whole report of a table, and warnings by audit topic.
 
     Sections with one name are joined, findings without a heading are found by their words, and of
     several examinations only that of the chest counts. Without any heading, all of it is findings.
     Signatures, dictation stamps, phone numbers and names below the report belong to no section.
     """
-    raw = lines = _LINE_END.sub("\n", text)
-    patterns = RESIDUE.items() if _MARK.search(lines) else ()
-    for match, words in reversed(_headings(lines)):
+    raw = _LINE_END.sub("\n", text)
+    lines = raw
+    for match, words in reversed(_headings(raw)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
-    lines, signatures = _SIGNATURE.subn("", lines)
+    lines, num_signatures = _SIGNATURE.subn("", lines)
     if re.search("(?:FINDINGS|IMPRESSION):", lines):
         lines = _DATED_TITLE.sub("", lines)
-    lines, others = _examination(lines)
+    lines, has_others = _examination(lines)
     parts, where = _with_findings(_parts(lines))
     sections = _sections(parts, joined=True) if len(parts) > 1 else Sections(findings=_lines(lines))
     main = [part.heading for part in parts if part.name in _MAIN and part.text.strip()]
     below = any(_BLANK_LINE.search(part.text.strip()) for part in parts if part.name in _CONTEXT)
     outside = below or _SENTENCE.search(_TITLE.sub("", parts[0].text))
-    context = max(
-        len(_SENTENCE_END.findall(words or "")) for words in (sections.indication, sections.history)
-    )
     unused = [
         part.heading
         for part in parts
         if part.name == "other" and part.heading and part.text.strip()
     ]
     capitals = [words for _, words in _written_headings(lines) if words.isupper()]
-    odd = {
-        "a signature, stamp, phone number or name, which is removed": signatures,
-        "no headings, so all is findings": len(parts) == 1
-        and sections.findings
-        and not re.search(LOST, text),
-        "another examination or version of the report, which is cut off": others,
-        f"findings without a heading, {where}": where,
-        "a section that occurs twice, which is joined": len(set(main)) < len(main),
-        "text above the headings or below the history, which is not used": len(parts) > 1
-        and outside,
-        "history or indication of more than two sentences": context > 2,
-        "the heading of another part of the body, whose text is kept": any(
-            map(_LIMB.search, capitals)
-        ),
-    }
+    unknown = [words for words in capitals if not (_OF_IMAGE.search(words) or meaning_of(words))]
+    residue = RESIDUE.items() if _MARK.search(raw) else ()
+    warnings: list[str] = []
+    if num_signatures:
+        warnings.append("a signature, stamp, phone number or name, which is removed")
+    if len(parts) == 1 and sections.findings and not re.search(LOST, text):
+        warnings.append("no headings, so all is findings")
+    if has_others:
+        warnings.append("another examination or version of the report, which is cut off")
+    if where:
+        warnings.append(f"findings without a heading, {where}")
+    if len(set(main)) < len(main):
+        warnings.append("a section that occurs twice, which is joined")
+    if len(parts) > 1 and outside:
+        warnings.append("text above the headings or below the history, which is not used")
+    if any(_num_sentences(words) > 2 for words in (sections.indication, sections.history)):
+        warnings.append("history or indication of more than two sentences")
+    if any(map(_LIMB.search, capitals)):
+        warnings.append("the heading of another part of the body, whose text is kept")
     return sections, {
-        "whole_reports": [note for note, holds in odd.items() if holds],
+        "whole_reports": warnings,
         "unused_sections": [quoted(words, words=5) for words in unused],
-        "unknown_headings": [
-            quoted(words, words=5)
-            for words in capitals
-            if not (_OF_IMAGE.search(words) or meaning_of(words))
-        ],
-        "residue": [kind for kind, pattern in patterns if re.search(pattern, raw)],
+        "unknown_headings": [quoted(words, words=5) for words in unknown],
+        "residue": [kind for kind, pattern in residue if re.search(pattern, raw)],
     }
+
+
+def _num_sentences(text: str | None) -> int:
+    return len(_SENTENCE_END.findall(text or ""))
+
+
+class _Examination(NamedTuple):
+    """A part of a report about one examination, or one version of the report."""
+
+    titles: str
+    text: str
 
 
 def _examination(lines: str) -> tuple[str, bool]:
-    """Return what a report says of the chest, in its last version, and whether it says more. An
-    examination ends where a title is followed by a section that it already has, or names another
-    part of the body."""
-    titles = [*_TITLE.finditer(lines)]
-    bounds = [0, *(title.start() for title in titles), len(lines)]
-    examinations = [["", lines[: bounds[1]]]]  # titles and text of each
-    for title, (start, stop) in zip(titles, pairwise(bounds[1:]), strict=True):
-        name, stated = " ".join(filter(None, title.groups())), _stated(examinations[-1][1].strip())
-        is_elsewhere = bool(other_part(name)) != bool(other_part(examinations[-1][0]))
-        says_more = stated or (
-            examinations[-1][0] and _SENTENCE.search(_TITLE.sub("", examinations[-1][1]))
-        )
-        if (is_elsewhere and says_more) or stated & _stated(lines[start:stop]):
-            examinations.append(["", ""])
-        examinations[-1][0] += f" {name}"
-        examinations[-1][1] += lines[start:stop]
-    _, text = min(  # the first of those that fit best
-        examinations,
-        key=lambda one: (
-            bool(other_part(one[0])),
-            "FINAL REPORT" not in one[0],
-            bool(_NO_X_RAY.search(one[0])),
-        ),
+    """Return the text about the chest in its last version, and whether the report has more text. An
+    examination ends before a title that is followed by a section that it already has, or that names
+    another part of the body."""
+    titles = list(_TITLE.finditer(lines))
+    bounds = [title.start() for title in titles] + [len(lines)]
+    examinations: list[_Examination] = []
+    current = _Examination("", lines[: bounds[0]])
+    for title, (start, stop) in zip(titles, pairwise(bounds), strict=True):
+        name = " ".join(filter(None, title.groups()))
+        stated = _stated(current.text.strip())
+        is_elsewhere = bool(other_part(name)) != bool(other_part(current.titles))
+        has_text = stated or (current.titles and _SENTENCE.search(_TITLE.sub("", current.text)))
+        if (is_elsewhere and has_text) or stated & _stated(lines[start:stop]):
+            examinations.append(current)
+            current = _Examination("", "")
+        current = _Examination(f"{current.titles} {name}", current.text + lines[start:stop])
+    examinations.append(current)
+    best = min(examinations, key=_misfit)  # the first of equally good ones
+    return best.text, len(examinations) > 1
+
+
+def _misfit(examination: _Examination) -> tuple[bool, bool, bool]:
+    """Rank an examination; the lowest is that of the chest, in its final version."""
+    titles = examination.titles
+    return (
+        other_part(titles) is not None,
+        "FINAL REPORT" not in titles,
+        _NO_X_RAY.search(titles) is not None,
     )
-    return text, len(examinations) > 1
 
 
 def _stated(text: str) -> set[str]:
-    """Return the findings and impression that a text has, those below a name of images by that
-    name."""
-    parts = (
-        [part for part in _parts(text) if part.name in _MAIN and part.text.strip()] if text else []
-    )
+    """Return which of findings and impression a text has. If the heading is a name of images, it
+    replaces the name of the section."""
+    parts = [part for part in _parts(text) if part.name in _MAIN and part.text.strip()]
     return {part.name if _is_main(part.heading) else part.heading for part in parts}
 
 
@@ -223,15 +234,14 @@ def _is_main(heading: str) -> bool:
 
 
 def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
-    """Give findings without a heading a part of their own, and say where they were: from the first
-    sentence about the images on, below the last heading before the impression, else below the last
-    heading."""
+    """Give findings without a heading a part of their own, and return where they were: from the
+    first sentence about the images on, below the last heading before the impression, else below the
+    last heading."""
     has_findings = any(
         part.name == "findings" and part.text.strip() and _is_main(part.heading) for part in parts
     )
-    for place, part in enumerate(
-        parts
-    ):  # the name of images is a title, unless the findings follow it
+    # the name of images is a title, unless the findings follow it
+    for place, part in enumerate(parts):
         is_title = part.name == "findings" and not _is_main(part.heading)
         if is_title and (has_findings or not re.search("[A-Za-z]{3}", part.text)):
             parts[place] = part._replace(name="other")
@@ -240,16 +250,18 @@ def _with_findings(parts: list[_Part]) -> tuple[list[_Part], str]:
     end = next((place for place, part in enumerate(parts) if part.name == "impression"), len(parts))
     for place in dict.fromkeys((end - 1, len(parts) - 1)):
         name, text, heading = parts[place]
-        begins = [match.end() for match in _SENTENCE_BEGINS.finditer(text)][bool(heading) :]
-        pairs = pairwise([*begins, len(text)])
+        begins = [match.end() for match in _SENTENCE_BEGINS.finditer(text)]
+        if heading:
+            begins = begins[1:]
         of_image = [
-            pair[0]
-            for pair in pairs
-            if _OF_IMAGE.search(text, *pair) and not _OF_PATIENT.search(text, *pair)
+            begin
+            for begin, end_of_sentence in pairwise([*begins, len(text)])
+            if _OF_IMAGE.search(text, begin, end_of_sentence)
+            and not _OF_PATIENT.search(text, begin, end_of_sentence)
         ]
         if of_image and name not in _MAIN and not _AFTER.search(heading):
-            above, findings = text[: of_image[0]], text[of_image[0] :]
-            parts[place : place + 1] = [_Part(name, above, heading), _Part("findings", findings)]
+            above = _Part(name, text[: of_image[0]], heading)
+            parts[place : place + 1] = [above, _Part("findings", text[of_image[0] :])]
             return parts, f"below {quoted(heading, words=5)}" if heading else "above the others"
     return parts, ""
 
@@ -270,11 +282,14 @@ def more_than_a_section(text: str) -> dict[str, list[str]]:
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:
     """Return the headings of a table's text in their order, with often misspelt words corrected."""
-    candidates = dict[int, tuple[re.Match[str], str]]()
+    candidates: dict[int, tuple[re.Match[str], str]] = {}
     for match in chain.from_iterable(pattern.finditer(text) for pattern in _CANDIDATES):
-        if words := _table_heading(" ".join(re.sub("[/&]", " AND ", match[1].upper()).split())):
+        written = re.sub("[/&]", " AND ", match[1].upper())
+        words = _table_heading(" ".join(written.split()))
+        if words:
             candidates.setdefault(match.end(), (match, words))
-    headings, in_findings = list[tuple[re.Match[str], str]](), False
+    headings: list[tuple[re.Match[str], str]] = []
+    in_findings = False
     for _, (match, words) in sorted(candidates.items()):
         if match[1].isupper() or not (in_findings and _BEFORE.match(words)):
             headings.append((match, words))
@@ -284,13 +299,12 @@ def _headings(text: str) -> list[tuple[re.Match[str], str]]:
 
 @lru_cache(maxsize=4096)
 def _table_heading(words: str) -> str | None:
-    """Return the heading that the words before a colon count as, in a table's text; None if they
-    are text."""
+    """Return the heading that the words before a colon in a table's text are taken for; None if
+    they are text."""
     words = _spelt(words)
     if _IN_TABLES.fullmatch(words):
-        return next(
-            (name for name, also in _TABLE_HEADINGS.items() if re.fullmatch(also, words)), words
-        )
+        synonyms = [name for name, also in _TABLE_HEADINGS.items() if re.fullmatch(also, words)]
+        return synonyms[0] if synonyms else words
     if _IMAGES_IN_TABLES.fullmatch(words):
         return words if meaning_of(words) or other_part(words) else f"CHEST {words}"
     return None
@@ -306,7 +320,9 @@ def _parts(text: str) -> list[_Part]:
         words.isupper() and not _TITLES.search(words) and meaning_of(words) for _, words in headings
     )
     parts: list[_Part] = []
-    begin, last, main_in_capitals = 0, _Part("other", ""), False
+    begin = 0
+    last = _Part("other", "")
+    main_in_capitals = False
     for match, words in headings:
         meaning = meaning_of(words, last.name)
         # a history must not become part of a target, wherever its heading is in small letters
@@ -315,7 +331,8 @@ def _parts(text: str) -> list[_Part]:
             continue
         if meaning is not None:
             parts.append(last._replace(text=text[begin : match.start()]))
-            begin, last = match.end(), _Part(meaning, "", words)
+            begin = match.end()
+            last = _Part(meaning, "", words)
             # a heading that names the images may be the title of the report; it has no meaning
             # within findings
             main_in_capitals = words.isupper() and _is_main(words)
@@ -323,36 +340,36 @@ def _parts(text: str) -> list[_Part]:
 
 
 def _sections(parts: list[_Part], joined: bool = False) -> Sections:
-    """Return the sections; without findings and impression, the last paragraphs of the report
-    conclude it."""
+    """Return the sections; without findings and impression, the last paragraphs of the report are
+    the impression."""
     texts: dict[str, list[str]] = {}
     for part in parts:
         text = part.text
         if part.name in _CONTEXT:
             text = _BLANK_LINE.split(text.strip(), maxsplit=1)[0]
-        if part.name != "other" and (words := _lines(text) if joined else _words(text)):
+        words = _lines(text) if joined else _words(text)
+        if part.name != "other" and words:
             texts.setdefault(part.name, []).append(words)
-    last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
-    if texts.keys().isdisjoint(_MAIN) and len(last) == 2 and (conclusion := _words(last[1])):
-        return _sections([*parts[:-1], parts[-1]._replace(text=last[0])], joined)._replace(
-            impression=conclusion
-        )
-    return Sections(
-        **{
-            name: "\n".join(dict.fromkeys(all)) if joined else all[-1]
-            for name, all in texts.items()
-        }
-    )
+    *others, last = parts
+    first_paragraph, *rest = _BLANK_LINE.split(last.text, maxsplit=1)
+    conclusion = _words(rest[0]) if rest else None
+    if texts.keys().isdisjoint(_MAIN) and conclusion:
+        above = _sections([*others, last._replace(text=first_paragraph)], joined)
+        return above._replace(impression=conclusion)
+    if joined:
+        return Sections(**{name: "\n".join(dict.fromkeys(all)) for name, all in texts.items()})
+    return Sections(**{name: all[-1] for name, all in texts.items()})
 
 
 @lru_cache(maxsize=4096)
-def meaning_of(heading: str, within: SectionName = "other") -> SectionName | None:
+def meaning_of(heading: str, section: SectionName = "other") -> SectionName | None:
     """Return the section that a heading begins, ``other`` for an unused section; None if it begins
     no section.
 
     Args:
-        heading: without its colon, with single spaces. within: the section in which it occurs; a
-            heading that names the images does not end findings or an impression.
+        heading: without its colon, with single spaces.
+        section: the section in which it occurs; a heading that names the images does not end
+            findings or an impression.
     """
     spelt = _spelt(heading.upper())
     if not heading.isupper() and not _IN_SMALL_LETTERS.fullmatch(spelt):
@@ -360,33 +377,32 @@ def meaning_of(heading: str, within: SectionName = "other") -> SectionName | Non
     for name, words in _MEANINGS:
         if words.search(spelt):
             return name
-    return "findings" if within not in _MAIN and _IMAGES.search(spelt) else None
+    return "findings" if section not in _MAIN and _IMAGES.search(spelt) else None
 
 
 @lru_cache(maxsize=4096)
 def _spelt(heading: str) -> str:
     """Correct the often misspelt words of a heading."""
-    return " ".join(
-        next(
-            (
-                known
-                for known in _TEXT["often misspelt"]
-                if len(word) > 5 and _one_slip(word, known)
-            ),
-            word,
-        )
-        for word in heading.split()
-    )
+    words = heading.split()
+    for place, word in enumerate(words):
+        for correct in _TEXT["often misspelt"]:
+            if len(word) > 5 and _edit_distance_is_one(word, correct):
+                words[place] = correct
+                break
+    return " ".join(words)
 
 
-def _one_slip(word: str, known: str) -> bool:
-    """Whether a word differs from a known one by at most one extra, missing or wrong letter, or two
-    swapped ones."""
-    for _ in range(2):  # from the front, then from the back
-        while word and known and word[0] == known[0]:
-            word, known = word[1:], known[1:]
-        word, known = word[::-1], known[::-1]
-    return len(word) < 2 > len(known) or (len(word) == 2 and word == known[::-1])
+def _edit_distance_is_one(word: str, correct: str) -> bool:
+    """Whether a word differs from the correct one by at most one extra, missing or wrong letter, or
+    two swapped ones."""
+    while word and correct and word[0] == correct[0]:
+        word = word[1:]
+        correct = correct[1:]
+    while word and correct and word[-1] == correct[-1]:
+        word = word[:-1]
+        correct = correct[:-1]
+    is_one_letter = len(word) < 2 and len(correct) < 2
+    return is_one_letter or (len(word) == 2 and word == correct[::-1])
 
 
 def _words(text: str) -> str | None:

@@ -22,19 +22,21 @@ from pacer.core.io import files_below, hash_bytes, hash_file, read_json, write_j
 class Source(NamedTuple):
     """A raw corpus on disk."""
 
-    images: Path  # folder that the image paths are relative to
-    files: dict[str, Path]  # file or folder per role
-    truth: (
-        Path | None
-    )  # table of the latent state of every study; None unless the corpus is generated
+    #: Folder that the image paths are relative to.
+    images: Path
+    #: File or folder per role.
+    files: dict[str, Path]
+    #: Table of the latent state of every study; None unless the corpus is generated.
+    truth: Path | None
 
 
 class NamedFile(NamedTuple):
-    """A file or folder that ``params.yaml`` names under ``key``, and why it cannot be used (None:
-    it can)."""
+    """A file or folder that ``params.yaml`` names."""
 
+    #: Its key in ``params.yaml``.
     key: str
     path: Path
+    #: The reason why it cannot be used; None if it can.
     problem: str | None
 
 
@@ -47,13 +49,12 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
             f"corpus.root: {root} is not a folder; set it to the folder that contains the corpus"
         )
     images = root / config.images
-    checked = [
-        NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")
-    ]
-    for key, path in ((key, root / path) for key, path in config.input_files().values()):
-        checked.append(
-            NamedFile(key, path, None if matching_files(path) else f"{path} does not exist")
-        )
+    problem = None if images.is_dir() else f"{images} is not a folder"
+    checked = [NamedFile("images", images, problem)]
+    for key, name in config.input_files().values():
+        path = root / name
+        problem = None if matching_files(path) else f"{path} does not exist"
+        checked.append(NamedFile(key, path, problem))
     return root, checked
 
 
@@ -93,7 +94,8 @@ def read_source(directory: Path) -> Source:
     DataError if it is missing or malformed, or a file is missing or has changed."""
     raw = read_json(directory / "source.json")
     try:
-        root, files = directory / raw["root"], dict(raw["files"])
+        root = directory / raw["root"]
+        files = dict(raw["files"])
         paths = {role: root / described["path"] for role, described in files.items()}
         images = root / raw["images"]
     except (KeyError, TypeError, ValueError):
@@ -112,7 +114,9 @@ def read_source(directory: Path) -> Source:
 def matching_files(path: Path) -> list[Path]:
     """Return the files that a path names: itself if it exists, else those that fit its pattern
     (``train-*.parquet``), sorted."""
-    return [path] if path.exists() else [Path(name) for name in sorted(glob.glob(str(path)))]
+    if path.exists():
+        return [path]
+    return [Path(name) for name in sorted(glob.glob(str(path)))]
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """A table from any source: a file, or a frame, mapping or list in memory.
 
-Of the packages of frames and series, pandas, polars, pyarrow and Hugging Face's, only polars is
-imported.
+Frames and series can be those of pandas, polars, pyarrow and Hugging Face; only polars is imported.
 """
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ ID_COLUMNS = ("probe_id", "record_id", "id", "study_id", "image_id", "ids", "cas
 ALONE = "the only column"
 #: Column names that messages may show; anything else could be report text.
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
-#: The last words of messages about a form that is not known.
+#: The end of messages about an unknown form.
 FORMS = "docs/evaluation.md lists the accepted formats"
 #: References or hypotheses: the path of a file, or one of the forms in Python.
 Source = str | Path | Table | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
@@ -40,7 +39,7 @@ def open_source(
 ) -> Table:
     """Read a file, whose suffix determines the format, or an object in memory, which messages call
     ``name``; a table that was read is returned. ``texts``, ``ids``: names of columns of texts and
-    ids, in small letters, by which the form of an object is told."""
+    ids, in small letters, by which the form of an object is recognised."""
     if isinstance(source, Table):
         return source
     if not isinstance(source, str | Path):
@@ -53,10 +52,14 @@ def open_source(
     if path.name.lower().endswith((".json", ".json.gz")):
         return _with_plain_values(_table_of(path, _read_json(path), texts))
     table = open_table(path)
-    if (blank := (None,) * len(table.columns)) in table.rows and table.kind == "csv":
-        place = table.places[table.rows.index(blank)]
-        raise DataError(f'{path}, {place}: blank line; remove it, or write "" for an empty report')
-    return table if table.kind == "csv" else _with_plain_values(table)
+    if table.kind != "csv":
+        return _with_plain_values(table)
+    for place, row in zip(table.places, table.rows, strict=True):
+        if all(cell is None for cell in row):
+            raise DataError(
+                f'{path}, {place}: blank line; remove it, or write "" for an empty report'
+            )
+    return table
 
 
 def _with_plain_values(table: Table) -> Table:
@@ -74,16 +77,15 @@ def _read_json(path: Path) -> Any:
     try:
         return read_json(path, object_pairs_hook=once)
     except DataError as error:
-        raise DataError(
-            f"{error}; name JSON lines .jsonl" if "Extra data" in str(error) else str(error)
-        ) from None
+        hint = "; name JSON lines .jsonl" if "Extra data" in str(error) else ""
+        raise DataError(f"{error}{hint}") from None
 
 
 def _table_of(
     path: Path, content: Any, texts: Collection[str], ids: Collection[str] = ID_COLUMNS
 ) -> Table:
-    """Return the table of JSON or a Python object, in a form named above; a list of one element
-    stands for it."""
+    """Return the table of JSON or a Python object; a list of one element is treated as this
+    element."""
     columns = _columns_of(content, str(path), ids)
     if columns is not None:
         rows = list(zip(*columns.values(), strict=True))
@@ -95,15 +97,19 @@ def _table_of(
     elif not isinstance(content, Sequence) or isinstance(content, str):
         content = [content]
     elif content and all(isinstance(row, list) and len(row) == len(content[0]) for row in content):
-        header = [ALONE] if len(content[0]) == 1 else list(map(str, content[0]))
-        content = [dict(zip(header, row, strict=True)) for row in content[len(header) > 1 :]]
+        if len(content[0]) == 1:
+            content = [{ALONE: row[0]} for row in content]
+        else:
+            header = list(map(str, content[0]))
+            content = [dict(zip(header, row, strict=True)) for row in content[1:]]
     elif all(isinstance(_plain(text), str | None) for text in content):
         content = [{ALONE: text} for text in content]
-    if odd := [row for row in content if not isinstance(row, Mapping)]:
-        raise DataError(
-            f"{path} must be an object mapping ids to reports, a list of objects, or lists of "
-            f"equal length; got {shown(odd[0])}; {FORMS}"
-        )
+    for row in content:
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"{path} must be an object mapping ids to reports, a list of objects, or lists of "
+                f"equal length; got {shown(row)}; {FORMS}"
+            )
     names = list(dict.fromkeys(name for row in content for name in row))
     rows = [tuple(map(row.get, names)) for row in content]
     return Table(path, "json", names, range(1, len(rows) + 1), rows)
@@ -115,41 +121,40 @@ def _objects(
     """Return the rows of an object: of objects by id, of columns, or of texts by id."""
     if any(hasattr(value, "with_format") for value in content.values()):
         raise DataError(
-            f"{path} has several splits; pass one of them, such as {shown_names([*content])}"
+            f"{path} has several splits; pass one of them, such as {shown_names(list(content))}"
         )
     values: list[Any] = [
         list(value) if hasattr(value, "to_list") else value for value in content.values()
     ]
     content = dict(zip(content, values, strict=True))
     names = {str(key).lower() for key in content}
-    if isinstance(content.get("annotations"), list) and all(
-        isinstance(row, Mapping) for row in content["annotations"]
-    ):
-        # of COCO, whose "id" is the caption's
-        return [
-            {key: row[key] for key in ("image_id", "caption") if key in row}
-            for row in content["annotations"]
-        ]
+    annotations = content.get("annotations")
+    if isinstance(annotations, list) and all(isinstance(row, Mapping) for row in annotations):
+        # COCO's format, in which "id" is that of the caption
+        columns_of_coco = ("image_id", "caption")
+        return [{name: row[name] for name in columns_of_coco if name in row} for row in annotations]
     if values and all(isinstance(value, Mapping) for value in values):
-        inner = [*values[0]]
-        if names & {*texts} and all([*value] == inner for value in values):
+        inner = list(values[0])
+        if names & set(texts) and all(list(value) == inner for value in values):
             lists = {name: list(column.values()) for name, column in content.items()}
             columns = _with_index(lists, inner, [None], str(path), ID_COLUMNS)
-            return [
-                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-            ]
+            return _rows_of(columns.keys(), columns.values())
         key = "key" if any("id" in value for value in values) else "id"
         return [{key: id, **value} for id, value in content.items()]
     if all(isinstance(value, list) for value in values) and names & {*texts, *ID_COLUMNS}:
         if len(set(map(len, values))) > 1:
             raise DataError(f"{path}: its lists are read as columns, and must have the same length")
-        return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
+        return _rows_of(content, values)
     return [{"id": id, "text": text} for id, text in content.items()]
 
 
+def _rows_of(names: Iterable[str], columns: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def _plain(value: Any) -> Any:
-    """Return a value without a type of numpy or pandas, the element of a list of one; None for a
-    missing value."""
+    """Convert a value of numpy or pandas to one of Python, and a list of one element to this
+    element; None for a missing value."""
     value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
     value = value.to_list() if isinstance(value, pl.Series) else value
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -160,12 +165,12 @@ def _plain(value: Any) -> Any:
 def _columns_of(
     content: Any, name: str, ids: Collection[str]
 ) -> Mapping[str, Sequence[Any]] | None:
-    """Return the columns of a frame, with its index where that holds ids; None if it is no frame.
-    ``name``: of the frame, for messages; ``ids``: names of columns of ids, in small letters. Raises
-    a DataError, which has the call, if the frame has to be changed before it can be read."""
+    """Return the columns of a frame, with its index if that holds ids; None if it is no frame.
+    ``name``: name of the frame, for messages; ``ids``: names of columns of ids, in small letters.
+    Raises a DataError, which contains the call to make, if the frame has to be changed first."""
     if isinstance(content, pl.LazyFrame):
         content = content.collect()
-    # a data set of Hugging Face, not several by split; as arrow, which does not decode its images
+    # a single data set of Hugging Face; its arrow format does not decode images
     if hasattr(content, "with_format") and not isinstance(content, Mapping):
         if not hasattr(content, "__len__"):
             raise DataError(
@@ -185,7 +190,7 @@ def _columns_of(
     index = getattr(content, "index", None)
     if index is None:
         return columns
-    return _with_index(columns, list(index), [*getattr(index, "names", [None])], name, ids)
+    return _with_index(columns, list(index), list(getattr(index, "names", [None])), name, ids)
 
 
 def _with_index(
@@ -195,33 +200,30 @@ def _with_index(
     name: str,
     ids: Collection[str],
 ) -> Mapping[str, Sequence[Any]]:
-    """Return columns with the levels of an index that have ``names``. A single level of any other
-    name than ``ids``, or of none, becomes the column ``id`` if no column has ids; without a name,
-    not if it just numbers the rows."""
+    """Return columns, with the levels of an index as further columns by their ``names``. A single
+    level whose name is not one of ``ids`` becomes the column ``id`` if no column has ids, unless it
+    has no name and only numbers the rows."""
     if len(names) > 1 and None in names:
         raise DataError(
             f"{name}: some index levels have no names; name them: frame.index.names = "
-            f'["study_id", "view"], or drop '
-            "the index: frame.reset_index(drop=True)"
+            '["study_id", "view"], or drop the index: frame.reset_index(drop=True)'
         )
-    known = any(column.strip().lower() in ids for column in columns)
-    is_numbering = names == [None] and [str(key) for key in index] == [
-        str(row) for row in range(len(index))
-    ]
-    if (
-        len(names) == 1
-        and not known
-        and not is_numbering
-        and str(names[0]).strip().lower() not in ids
-    ):
-        return {"id": index, **columns}
+    if len(names) == 1:
+        has_ids = any(column.strip().lower() in ids for column in columns)
+        is_named_as_ids = str(names[0]).strip().lower() in ids
+        is_numbering = names == [None] and [str(key) for key in index] == [
+            str(row) for row in range(len(index))
+        ]
+        if not has_ids and not is_named_as_ids and not is_numbering:
+            return {"id": index, **columns}
     if names == [None]:
         return dict(columns)
     if len(names) == 1 and index == columns.get(str(names[0])):
         return columns  # set_index(..., drop=False)
-    if taken := [level for level in map(str, names) if level in columns]:
+    repeated = [level for level in map(str, names) if level in columns]
+    if repeated:
         raise DataError(
-            f"{name}: {taken[0]} is both a column and an index level; drop the index: "
+            f"{name}: {repeated[0]} is both a column and an index level; drop the index: "
             "frame.reset_index(drop=True)"
         )
     levels = zip(*index, strict=True) if len(names) > 1 else [index]
@@ -232,7 +234,10 @@ def _with_index(
 
 def shown_names(names: Sequence[str]) -> str:
     """List names of columns for a message, without those that could be report text."""
-    return ", ".join(
-        name if _NAME.fullmatch(name) else "a text" if name.strip() else "one unnamed"
-        for name in names
-    )
+    return ", ".join(map(_shown_name, names))
+
+
+def _shown_name(name: str) -> str:
+    if not name.strip():
+        return "one unnamed"
+    return name if _NAME.fullmatch(name) else "a text"

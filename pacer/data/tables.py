@@ -1,7 +1,7 @@
 """Strict reading of users' tables: CSV, Excel, JSON lines and Parquet.
 
-A file with any damage is refused as a whole, because the content after a stray quote or a cut
-cannot be trusted. CSV is read by the standard library in strict mode: pyarrow reads an open quote
+A damaged file is refused as a whole, because the content after a stray quote or a truncation cannot
+be trusted. CSV is read by the standard library in strict mode: pyarrow reads an open quote
 as text up to the end of the file, and polars pads short rows. Messages name the file, the line (the
 row in Parquet) and the column, and the expected and actual kinds of value; they never quote a cell.
 """
@@ -47,8 +47,6 @@ _EXCELS_LARGEST = 10**15
 _INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
 #: Half of a surrogate pair, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 #: A part of a number format: a digit, words in quotes, an escaped sign, or another sign.
 _FORMAT = re.compile(r'0|"[^"]*"|\\.|[-/ ()]')
 
@@ -56,12 +54,14 @@ _FORMAT = re.compile(r'0|"[^"]*"|\\.|[-/ ()]')
 class CsvForm(NamedTuple):
     """The format of a CSV file, if it differs from the default for its name."""
 
-    delimiter: str | None = None  # a name of SEPARATORS; None: a comma, or a tab in .tsv
-    encoding: str = "utf-8"  # one of Python's names
-    settings: str = ""  # prefix of the user's settings for these options, for messages
-    quotes: Literal["doubled", "backslash"] = (
-        "doubled"  # a quote within quotes is "", or \" as Spark and Hive write it
-    )
+    #: A name of ``SEPARATORS``; None: a comma, or a tab in ``.tsv``.
+    delimiter: str | None = None
+    #: One of Python's names of encodings.
+    encoding: str = "utf-8"
+    #: Prefix of the user's settings for these options, for messages.
+    settings: str = ""
+    #: A quote within quotes is doubled, or it follows a backslash, as Spark and Hive write it.
+    quotes: Literal["doubled", "backslash"] = "doubled"
 
 
 class Table(NamedTuple):
@@ -69,16 +69,19 @@ class Table(NamedTuple):
 
     path: Path
     kind: Kind
-    columns: list[str]  # names and order as in the file
-    numbers: Sequence[
-        int
-    ]  # for each row, the line on which it begins; without lines: its number from 1
-    rows: list[
-        tuple[Any, ...]
-    ]  # one value per column: text in CSV (None in a blank line), else of the type in the file
-    of_32_bits: Collection[str] = ()  # columns of decimal numbers of 32 bits
-    unread: Mapping[str, int] | None = None  # numbers of rows of the other sheets of a workbook
-    notes: Mapping[str, int] | None = None  # what was done to the file's form, and how often
+    #: Names and order as in the file.
+    columns: list[str]
+    #: For each row, the line on which it begins; in a file without lines, its number from 1.
+    numbers: Sequence[int]
+    #: For each row, one value per column: text in CSV (None in a blank line), else of the type in
+    #: the file.
+    rows: list[tuple[Any, ...]]
+    #: Columns of decimal numbers of 32 bits.
+    of_32_bits: Collection[str] = ()
+    #: Numbers of rows of the other sheets of a workbook.
+    unread: Mapping[str, int] | None = None
+    #: Changes that were made to the file's form, and how often.
+    notes: Mapping[str, int] | None = None
 
     @property
     def places(self) -> list[str]:
@@ -118,13 +121,13 @@ class Table(NamedTuple):
                 for place, value in zip(self.places, self.values(name), strict=True)
             ]
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
-        return (
-            frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
-        )
+        if self.kind == "csv":
+            frame = frame.with_columns(pl.col(pl.String).replace("", None))
+        return frame
 
     def check_ids(self, columns: Sequence[str]) -> None:
-        """Raise a DataError if an id was rounded, because it would join what does not belong
-        together."""
+        """Raise a DataError if an id was rounded, because rows of different studies or patients
+        would be joined by it."""
         for name in columns:
             for place, text in zip(self.places, self.frame([name])[name], strict=True):
                 if text is not None and (fault := rounding_fault(text)):
@@ -135,7 +138,8 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
     """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``), ``.parquet`` or ``.xlsx``.
 
     Args:
-        form: of a CSV file. sheet: name of a workbook's sheet; None: the first.
+        form: the format of a CSV file.
+        sheet: name of a workbook's sheet; None: the first.
 
     Raises:
         DataError: the file is missing, of another kind, or damaged; a CSV row has more or fewer
@@ -170,8 +174,7 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file; polars refuses zones such as +05:30, so moments with one are written as
-    text."""
+    """Read a Parquet file. Times with a zone such as +05:30, which polars refuses, become text."""
     with open(path, "rb") as file:
         table = pq.read_table(file)
     for place, field in enumerate(table.schema):
@@ -190,12 +193,12 @@ def _read_parquet(path: Path) -> Table:
 
 
 def _read_sheet(path: Path, name: str | None) -> Table:
-    """Read a sheet of a workbook, whose header is the first row with more than one filled cell, or
-    with one if no row has more: those above it are a title. Formulas have the value that was saved,
-    and all rows of a merged cell its value.
+    """Read a sheet of a workbook. Its header is the first row with more than one filled cell, or
+    with one if no row has more; the rows above it are a title. Formulas have the value that was
+    saved, and all rows of a merged cell have its value.
 
     Args:
-        name: of the sheet; None: the first visible one.
+        name: name of the sheet; None: the first visible sheet.
 
     Raises:
         DataError: openpyxl is not installed, the file cannot be read, has no such sheet, or a
@@ -204,7 +207,8 @@ def _read_sheet(path: Path, name: str | None) -> Table:
     try:
         load = import_module("openpyxl").load_workbook
         with warnings.catch_warnings(action="ignore"):  # about styles and extensions
-            book, formulas = load(path, data_only=True), load(path)
+            book = load(path, data_only=True)
+            formulas = load(path)
     except FileNotFoundError:
         raise
     except ModuleNotFoundError:
@@ -224,21 +228,23 @@ def _read_sheet(path: Path, name: str | None) -> Table:
         )
     sheet = sheets.pop(name)
     cells = [cell for row in formulas[name].iter_rows() for cell in row if cell.data_type == "f"]
-    if lost := [cell.coordinate for cell in cells if sheet[cell.coordinate].value is None]:
+    lost = [cell.coordinate for cell in cells if sheet[cell.coordinate].value is None]
+    if lost:
         more = f" (and {len(lost) - 1:,} more)" if len(lost) > 1 else ""
         way = "open the file in a spreadsheet program and save it again"
         raise DataError(
             f"{path}, {name}, cell {lost[0]}{more}: the value of the formula was not saved; {way}"
         )
-    for area in [*sheet.merged_cells.ranges]:
-        first = sheet.cell(area.min_row, area.min_col)
+    for area in list(sheet.merged_cells.ranges):
+        corner = sheet.cell(area.min_row, area.min_col)
         sheet.unmerge_cells(str(area))
         for row in range(area.min_row + 1, area.max_row + 1):
-            sheet.cell(row, area.min_col, first.value).number_format = first.number_format
+            sheet.cell(row, area.min_col, corner.value).number_format = corner.number_format
     rows = {cells[0].row: tuple(map(_cell_value, cells)) for cells in sheet.iter_rows()}
-    rows = {number: row for number, row in rows.items() if any(value is not None for value in row)}
-    filled = {number: sum(cell is not None for cell in row) for number, row in rows.items()}
-    first = next((number for number, cells in filled.items() if cells > 1), min(rows, default=0))
+    num_filled = {number: sum(cell is not None for cell in row) for number, row in rows.items()}
+    rows = {number: row for number, row in rows.items() if num_filled[number]}
+    headers = [number for number in rows if num_filled[number] > 1]
+    first = headers[0] if headers else min(rows, default=0)
     titles = [number for number in rows if number < first]
     for number in titles:
         del rows[number]
@@ -254,7 +260,7 @@ def _read_sheet(path: Path, name: str | None) -> Table:
         path,
         "xlsx",
         names,
-        [*rows],
+        list(rows),
         [tuple(row[place] for place in columns) for row in rows.values()],
         unread=unread,
         notes={f"row {number}: a title above the header, not used": 1 for number in titles},
@@ -262,9 +268,10 @@ def _read_sheet(path: Path, name: str | None) -> Table:
 
 
 def _cell_value(cell: Any) -> Any:
-    """Return what a cell shows: a day without a time, an id with its zeros, a rounded number with
-    an exponent."""
-    value, form = cell.value, cell.number_format
+    """Return the value of a cell as it is shown: a day without a time, an id with its zeros, a
+    rounded number with an exponent."""
+    value = cell.value
+    form = cell.number_format
     if isinstance(value, datetime) and "h" not in form.lower():
         return value.date()
     if not isinstance(value, int | float):
@@ -275,81 +282,82 @@ def _cell_value(cell: Any) -> Any:
 
 
 def _as_formatted(value: float, form: str) -> Any:
-    """Return a whole number as a format of an id shows it: digits with zeros before them, and words
-    or signs between them, such as ``"P"0000`` and ``000-000``; with any other format the number."""
+    """Return a whole number in the format of an id: digits with leading zeros, and words or signs
+    between them, such as ``"P"0000`` and ``000-000``. With any other format return the number."""
     parts = re.findall(_FORMAT, form)
     places = [part for part in parts if part == "0"]
     if "".join(parts) != form or not places or value < 0:
         return value
     digits = f"{int(value):0{len(places)}}"
-    extra = len(digits) - len(places)  # stand in the first place
-    shown = ""
+    num_in_place = len(digits) - len(places) + 1  # the first place has all extra digits
+    text = ""
     for part in parts:
         if part == "0":
-            shown += digits[: extra + 1]
-            digits, extra = digits[extra + 1 :], 0
+            text += digits[:num_in_place]
+            digits = digits[num_in_place:]
+            num_in_place = 1
         else:
-            shown += part.strip('"\\')
-    return shown
+            text += part.strip('"\\')
+    return text
 
 
 def _read_csv(path: Path, form: CsvForm) -> Table:
     """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped;
-    a first line that names the separator goes before the setting."""
-    columns, numbers, rows = list[str](), list[int](), list[tuple[str | None, ...]]()
-    line = header = 1
-    separator = form.delimiter or (
-        "tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma"
-    )
+    a first line that names the separator takes precedence over the setting."""
+    columns: list[str] = []
+    numbers: list[int] = []
+    rows: list[tuple[str | None, ...]] = []
+    line = 1
+    header = 1
+    is_tsv = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    separator = form.delimiter or ("tab" if is_tsv else "comma")
     try:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
             first = file.readline().removeprefix("\ufeff")
-            if declared := _DECLARED.fullmatch(first):
-                separator, first = (
-                    next(name for name, sign in SEPARATORS.items() if sign == declared[1]),
-                    "",
-                )
+            declared = _DECLARED.fullmatch(first)
+            if declared:
+                separator = next(name for name, sign in SEPARATORS.items() if sign == declared[1])
+                first = ""
             lines = chain([first], file)
             if form.quotes == "backslash":
                 lines = (_ESCAPED_QUOTE.sub(r'\1""', text) for text in lines)
             reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
             for cells in reader:
                 if not columns:
-                    columns, header = cells, line
+                    columns = cells
+                    header = line
                 elif len(cells) in (0, len(columns)):
                     numbers.append(line)
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
-                    way = (
+                    remedy = (
                         "quote any cell that contains one, and remove titles above the "
                         f"header{_escaped(path, form)}"
                     )
-                    if other := other_separator(columns, separator):
-                        way = f"the header has {other}s: " + (
-                            f"set {form.settings}delimiter: {other}"
-                            if form.settings
-                            else f"separate the cells with {separator}s"
-                        )
+                    other = other_separator(columns, separator)
+                    if other and form.settings:
+                        remedy = f"the header has {other}s: set {form.settings}delimiter: {other}"
+                    elif other:
+                        remedy = f"the header has {other}s: separate the cells with {separator}s"
                     raise DataError(
                         f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) "
-                        f"has {len(columns)}; the separator is a {separator}; {way}"
+                        f"has {len(columns)}; the separator is a {separator}; {remedy}"
                     )
                 line = reader.line_num + 1
     except csv.Error as error:
-        is_open = "end of data" in str(error)
-        reason = (
-            "a quote opened there is never closed"
-            if is_open
-            else "double each quote inside a quoted cell"
-        )
+        reason = "double each quote inside a quoted cell"
+        if "end of data" in str(error):
+            reason = "a quote opened there is never closed"
         raise DataError(f"{path}, line {line}: {error}; {reason}{_escaped(path, form)}") from None
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
         with opened(path) as content:
             other = "utf-16" if content.read(2) in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
-        way = f", or set {form.settings}encoding, for example to {other}" if form.settings else ""
+        remedy = "save it as UTF-8"
+        if form.settings:
+            remedy += f", or set {form.settings}encoding, for example to {other}"
         raise DataError(
-            f"{path}, after line {line}: not {form.encoding.upper()}; save it as UTF-8{way}"
+            f"{path}, after line {line}: not {form.encoding.upper()}; {remedy}"
         ) from None
     return Table(path, "csv", columns, numbers, rows)
 
@@ -359,28 +367,24 @@ def _escaped(path: Path, form: CsvForm) -> str:
     with opened(path) as file:
         if form.quotes == "backslash" or not any(b'\\"' in line for line in file):
             return ""
-    way = (
-        f"set {form.settings}quotes: backslash"
-        if form.settings == "corpus.table."
-        else "double them instead"
-    )
-    return f'; the file escapes quotes as \\": {way}'
+    remedy = "double them instead"
+    if form.settings == "corpus.table.":
+        remedy = f"set {form.settings}quotes: backslash"
+    return f'; the file escapes quotes as \\": {remedy}'
 
 
 def other_separator(columns: Sequence[str], own: str = "") -> str | None:
     """Return the name of a separator, other than its ``own``, that is in the name of a file's only
     column, or None."""
-    names = [
-        name
-        for name, sign in SEPARATORS.items()
-        if name != own and len(columns) == 1 and sign in columns[0]
-    ]
+    if len(columns) != 1:
+        return None
+    names = [name for name, sign in SEPARATORS.items() if name != own and sign in columns[0]]
     return names[0] if names else None
 
 
 def is_index(name: str) -> bool:
-    """Return whether a column holds the row numbers that programs write: it has no name, or one of
-    theirs."""
+    """Return whether a column contains the row numbers that programs write: it has no name, or a
+    name that they give it."""
     return bool(_INDEX.fullmatch(name))
 
 
@@ -399,12 +403,11 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
                 f"{place}: the text contains an unpaired surrogate; the file is damaged"
             )
         return value
-    if isinstance(value, bool) or not isinstance(
-        value, int | float | Decimal | date | time | timedelta
-    ):
+    is_known = isinstance(value, int | float | Decimal | date | time | timedelta)
+    if isinstance(value, bool) or not is_known:
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     if isinstance(value, float) and value.is_integer():
-        if abs(value) >= exact_below:  # rounded: the exponent tells the checks of ids
+        if abs(value) >= exact_below:  # rounded; the checks of ids refuse the exponent
             return f"{value:e}"
         return str(value if decimal else int(value))
     return str(value)

@@ -28,7 +28,7 @@ _MONTH = (
     "(January|February|March|April|May|June|July|August|September|October|November|December"
     "|[A-Za-z]{3}|Sept)"
 )
-#: A day in figures or with the month's name, and what follows it.
+#: A day in figures or with the month's name, and the rest of the text.
 _DAY = re.compile(
     r"(?:(\d{4})(?:([-/])(\d{1,2})\2(\d{1,2})(?!\d)|(\d{2})(\d{2})(?:\.0+$)?)"
     rf"|(\d{{1,2}})[-/. ]?{_MONTH}[-/., ]{{0,2}}(\d{{4}})(?!\d)|{_MONTH}\.? (\d{{1,2}}),? "
@@ -67,7 +67,7 @@ def bare_id(column: str) -> pl.Expr:
 def shown(value: Any) -> str:
     """Describe a value for an error message: numbers are shown, the content of text is not."""
     if isinstance(value, str):
-        return "blank text" if not value.strip() else f"text of {len(value)} characters"
+        return f"text of {len(value)} characters" if value.strip() else "blank text"
     if isinstance(value, int | float | None):
         return repr(value)
     if isinstance(value, list):
@@ -84,10 +84,11 @@ def quoted(value: str, longest: int = 40, words: int = 3) -> str:
 
 
 class Instant(NamedTuple):
-    """A day, the time on it if it is known, and how far its zone is before UTC if it is stated."""
+    """A day, with a time and zone if they are stated."""
 
     day: date
     clock: time | None
+    #: Offset of the zone from UTC.
     offset: timedelta | None = None
 
 
@@ -96,7 +97,7 @@ def parse_instant(text: str) -> Instant | None:
     """Parse a day, with or without a time; None if the form is unknown or ambiguous, or the day
     does not exist.
 
-    A zoned time keeps the day and the time that its zone says; times since 1970 are those of UTC.
+    A zoned time keeps the day and the time of its zone; times since 1970 are those of UTC.
     """
     text = text.strip()
     if since := _SINCE_1970.fullmatch(text):
@@ -104,7 +105,8 @@ def parse_instant(text: str) -> Instant | None:
             return None  # it could also be YYYYMMDDHH
         moment = datetime.fromtimestamp(int(since[1]) + int(since[2] or 0) / 1000, UTC)
         return Instant(moment.date(), moment.time())
-    if (match := _DAY.fullmatch(text)) is None:
+    match = _DAY.fullmatch(text)
+    if match is None:
         return None
     year, _, *months_and_days, rest = match.groups()
     month, day = months_and_days[:2] if match[3] else months_and_days[2:4]
@@ -116,13 +118,11 @@ def parse_instant(text: str) -> Instant | None:
     is_span = at and at[4] and at[1] not in "Tt" and at[2].count(":") == 1
     clock = None if at is None or is_span else parse_time(at[2])
     zone = at and (at[4] or (at[3] and "+00"))
+    if rest and clock is None:
+        return None
     try:
         offset = datetime.fromisoformat(f"20000101T00{zone.strip()}").utcoffset() if zone else None
-        return (
-            None
-            if rest and clock is None
-            else Instant(date(int(year), int(month), int(day)), clock, offset)
-        )
+        return Instant(date(int(year), int(month), int(day)), clock, offset)
     except ValueError:
         return None
 
@@ -138,14 +138,21 @@ def parse_time(text: str) -> time | None:
     text = text.strip()
     if text and not text.strip("0"):
         return time()
-    if (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):
-        digits = match[1].zfill(6)
-        text = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}{match[2] or ''}"
+    number = _DIGITS.fullmatch(text)
+    if number and (number[2] or len(number[1]) > 4):
+        digits = number[1].zfill(6)
+        text = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}{number[2] or ''}"
     match = _CLOCK.fullmatch(text)
-    hour = int(match[1]) if match else 24
-    if match and match[3]:
-        hour = hour % 12 + 12 * (match[3] in "pP") if 1 <= hour <= 12 else 24
+    if match is None:
+        return None
+    hour = int(match[1])
+    if match[3]:
+        if not 1 <= hour <= 12:
+            return None
+        hour %= 12
+        if match[3] in "pP":
+            hour += 12
     try:
-        return time.fromisoformat(f"{hour:02}{match[2]}") if match and hour < 24 else None
+        return time.fromisoformat(f"{hour:02}{match[2]}") if hour < 24 else None
     except ValueError:
         return None

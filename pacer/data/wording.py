@@ -11,7 +11,6 @@ first and so mask the words inside them ("in stable condition" masks "stable").
 """
 
 import re
-from itertools import takewhile
 
 from pacer.core.io import yaml_beside
 
@@ -58,7 +57,8 @@ def prior_wording(text: str) -> tuple[str, ...]:
 def find_wording(text: str) -> list[tuple[int, int, str]]:
     """Return (start, end, rule) of each match: ``text[start:end]`` is the phrase, to the end of its
     last word."""
-    normal, places = "", []
+    normal = ""
+    places: list[int] = []
     for word in re.finditer(r"\S+", text):
         if places:
             normal += " "
@@ -70,9 +70,9 @@ def find_wording(text: str) -> list[tuple[int, int, str]]:
     for match in _PATTERN.finditer(normal):
         if match.lastgroup is not None:
             end = places[match.end() - 1] + 1
-            end += len(
-                [*takewhile(str.isalnum, text[end:])]
-            )  # a match can end within a number or before a suffix
+            # a match can end within a number or before a suffix
+            while end < len(text) and text[end].isalnum():
+                end += 1
             phrases.append((places[match.start()], end, _RULE_OF_GROUP[match.lastgroup]))
     return phrases
 

@@ -14,7 +14,7 @@ from pacer.data.cleaning import CLEANERS
 from pacer.data.generated import last_box, without_repeats
 from pacer.data.hygiene import ANY_RESIDUE
 from pacer.data.ids import check_pairs, format_ids
-from pacer.data.reports import ALSO, IS_ID, Reports, says_nothing
+from pacer.data.reports import ALSO, IS_ID, Reports, is_blank
 from pacer.data.sources import NAME_INDEX
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
@@ -69,9 +69,7 @@ def pair_reports(
         )
     expected, name = _select(references, options)
     unwritten = [
-        key
-        for key, text in zip(expected["id"], expected["text"])
-        if text is None or says_nothing(text)
+        key for key, text in zip(expected["id"], expected["text"]) if text is None or is_blank(text)
     ]
     if unwritten and options.missing_references == "error":
         raise DataError(
@@ -244,4 +242,4 @@ def _extracted(text: str, options: Pairing) -> str:
     """Return the report in a generated text; empty if that is blank, or a placeholder such as
     ``nan`` or ``[]``."""
     report = last_box(text) if options.extract == "boxed" else text
-    return "" if says_nothing(report) else report
+    return "" if is_blank(report) else report

@@ -49,9 +49,8 @@ class Anatomy:
     shift: tuple[float, float]
     tilt: float
     scale: float
-    turned: (
-        float  # how much wider one half of the chest looks than the other, as in a rotated patient
-    )
+    # how much wider one half of the chest looks than the other, as in a rotated patient
+    turned: float
     diaphragm: float
     clavicles: tuple[float, float]  # heights of the two clavicles, at negative and at positive x
     scapula: float  # overlap of the shoulder blades with the lungs
@@ -71,9 +70,8 @@ class Exposure:
     blur: float  # share of each pixel that spreads to its neighbours
     vignette: float  # darkening of the corners
     centre: tuple[float, float]  # brightest point
-    collimation: tuple[
-        float, float, float, float
-    ]  # width of the black border: left, top, right, bottom
+    # width of the black border: left, top, right, bottom
+    collimation: tuple[float, float, float, float]
     grid: float  # amplitude of the lines of a misplaced grid, 0 for none
     grid_period: float  # pixels from line to line
     marker: str  # the side marker's letter, '' for none
@@ -122,7 +120,18 @@ def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
     often grid lines."""
     m = rng.uniform(-1.0, 1.0, size=8).tolist()
     u = rng.random(16).tolist()
-    left, top, right, bottom = (max(0.0, 0.24 * value - 0.15) for value in u[0:4])
+    left, top, right, bottom = [max(0.0, 0.24 * value - 0.15) for value in u[0:4]]
+    marker = "R"
+    if u[10] < 0.30:
+        marker = ""
+    elif u[10] < 0.72:
+        marker = "L"
+    label = 2
+    if u[13] < 0.72:
+        label = 0
+    elif u[13] < 0.86:
+        label = 1
+    share_with_grid = 0.16 if portable else 0.04
     return Exposure(
         gain=(1.0 + 0.14 * m[0]) * (0.94 if portable else 1.0),
         brightness=0.05 * m[1],
@@ -132,11 +141,11 @@ def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
         vignette=0.16 * u[6],
         centre=(0.3 * m[3], 0.3 * m[4]),
         collimation=(left, top, right, bottom),
-        grid=0.008 + 0.010 * u[7] if u[8] < (0.16 if portable else 0.04) else 0.0,
+        grid=0.008 + 0.010 * u[7] if u[8] < share_with_grid else 0.0,
         grid_period=2.6 + 3.0 * u[9],
-        marker="" if u[10] < 0.30 else "L" if u[10] < 0.72 else "R",
+        marker=marker,
         marker_place=(u[11], u[12]),
-        label=0 if u[13] < 0.72 else 1 if u[13] < 0.86 else 2,
+        label=label,
         label_corner=int(4 * u[14]),
         distractor=get_args(Distractor)[int(4 * u[15] / 0.46)] if u[15] < 0.46 else None,
         distractor_place=(m[5], m[6], m[7]),

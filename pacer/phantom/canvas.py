@@ -1,4 +1,4 @@
-"""A square canvas in body coordinates, on which both views are drawn, and what the views share.
+"""A square canvas in body coordinates, on which both views are drawn, and shared functions.
 
 Coordinates run from -1 to 1 across the image, x to the image's right, y downwards; lengths are in
 half image widths. The frontal view is seen from the front, so the patient's right is at negative x.
@@ -27,23 +27,19 @@ PATTERNS = 8
 def pixel_centres(size: int) -> tuple[Array, Array]:
     """Return x and y of every pixel's centre, each float32 [size, size]."""
     line = ((np.arange(size, dtype=np.float32) + 0.5) * (2.0 / size) - 1.0).astype(np.float32)
-    return np.broadcast_to(line, (size, size)).copy(), np.broadcast_to(
-        line[:, None], (size, size)
-    ).copy()
+    x = np.broadcast_to(line, (size, size)).copy()
+    y = np.broadcast_to(line[:, None], (size, size)).copy()
+    return x, y
 
 
 @lru_cache(maxsize=64)
 def _sheet(size: int, cells: int, pattern: int) -> Array:
     """Generate smooth noise at twice the image size, with zero mean and unit deviation; float32 [2
     size, 2 size]."""
-    lattice = (
-        np.random.default_rng([cells, pattern])
-        .standard_normal((2 * cells, 2 * cells))
-        .astype(np.float32)
-    )
-    noise = np.asarray(
-        Image.fromarray(lattice).resize((2 * size, 2 * size), Image.Resampling.BICUBIC), np.float32
-    )
+    rng = np.random.default_rng([cells, pattern])
+    lattice = Image.fromarray(rng.standard_normal((2 * cells, 2 * cells)).astype(np.float32))
+    enlarged = lattice.resize((2 * size, 2 * size), Image.Resampling.BICUBIC)
+    noise = np.asarray(enlarged, np.float32)
     return (noise - noise.mean()) / noise.std()
 
 
@@ -51,7 +47,8 @@ def smooth_noise(size: int, cells: int, choice: float, place: Point = (0.0, 0.0)
     """Return smooth noise with ``cells`` lattice cells per side, approximately zero mean and unit
     deviation; float32 [size, size]. Numbers in [0, 1) select the sheet (``choice``) and the window
     on it (``place``)."""
-    left, top = int(place[0] * size), int(place[1] * size)
+    left = int(place[0] * size)
+    top = int(place[1] * size)
     return _sheet(size, cells, int(choice * PATTERNS))[top : top + size, left : left + size]
 
 
@@ -76,34 +73,37 @@ class Canvas:
         turned: relative widening of the half at positive x; the other half is narrowed equally.
 
     Attributes:
-        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the
-        window on them. x, y: body coordinates of every pixel, with the body's shape and position
-        undone; float32 [size, size]. clear: share of the air that opacities leave. added:
-        brightness to add. regions: share of each pixel, 0 to 1, that each drawn finding covers.
+        texture: a number in [0, 1) that selects the texture sheets.
+        window: two numbers in [0, 1) that select the window on them.
+        x, y: body coordinates of every pixel, with the body's shape and position undone; float32
+            [size, size].
+        clear: share of the air that opacities leave.
+        added: brightness to add.
+        regions: share of each pixel, 0 to 1, that each drawn finding covers.
     """
 
     def __init__(
         self, study: PhantomStudy, size: int, bend: float, purpose: int, turned: float = 0.0
     ):
-        self.study, self.size, self.anatomy, self.rng = (
-            study,
-            size,
-            study.anatomy,
-            study.rng(purpose),
-        )
+        anatomy = study.anatomy
+        self.study = study
+        self.size = size
+        self.anatomy = anatomy
+        self.rng = study.rng(purpose)
         left, top, self.texture = self.rng.random(3).tolist()
-        self.window = left, top
-        self._bend, self._turned = bend, turned
-        anatomy = self.anatomy
+        self.window = (left, top)
+        self._bend = bend
+        self._turned = turned
         self._cos = math.cos(anatomy.tilt) * anatomy.scale
         self._sin = math.sin(anatomy.tilt) * anatomy.scale
-        x, y = pixel_centres(size)
-        x, y = x - np.float32(anatomy.shift[0]), y - np.float32(anatomy.shift[1])
-        squared = anatomy.scale**2
-        cos, sin = np.float32(self._cos / squared), np.float32(self._sin / squared)
-        self.y = (cos * y - sin * x) * np.float32(anatomy.aspect)
+        pixel_x, pixel_y = pixel_centres(size)
+        shifted_x = pixel_x - np.float32(anatomy.shift[0])
+        shifted_y = pixel_y - np.float32(anatomy.shift[1])
+        cos = np.float32(self._cos / anatomy.scale**2)
+        sin = np.float32(self._sin / anatomy.scale**2)
+        self.y = (cos * shifted_y - sin * shifted_x) * np.float32(anatomy.aspect)
         swing = np.float32(bend) * np.sin(np.float32(2.4) * self.y + np.float32(anatomy.bend_phase))
-        x = (cos * x + sin * y - swing) / np.float32(anatomy.aspect)
+        x = (cos * shifted_x + sin * shifted_y - swing) / np.float32(anatomy.aspect)
         self.x = np.where(x > 0, x / np.float32(1.0 + turned), x / np.float32(1.0 - turned))
         self.clear = np.ones((size, size), dtype=np.float32)
         self.added = np.zeros((size, size), dtype=np.float32)
@@ -171,7 +171,8 @@ class Canvas:
 
     def _place(self, point: Point, scale: float) -> Point:
         x, y = point
-        x = x * (1.0 + self._turned if x > 0 else 1.0 - self._turned) * self.anatomy.aspect
+        widening = 1.0 + self._turned if x > 0 else 1.0 - self._turned
+        x = x * widening * self.anatomy.aspect
         x += self._bend * math.sin(2.4 * y + self.anatomy.bend_phase)
         y /= self.anatomy.aspect
         return (

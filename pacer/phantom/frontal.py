@@ -7,7 +7,9 @@ import numpy as np
 from pacer.phantom.canvas import Array, Canvas, bump, curve, further, ramp, smooth_noise
 from pacer.phantom.world import FindingState, PhantomStudy
 
-_LUNG_CENTRE, _LUNG_MIDDLE = 0.40, 0.05
+#: Distance of the middle of each lung from the midline, and its y.
+_LUNG_CENTRE = 0.40
+_LUNG_MIDDLE = 0.05
 #: y of the middle of each lung zone.
 ZONE_HEIGHT = {"upper": -0.36, "mid": 0.02, "lower": 0.36}
 
@@ -41,7 +43,8 @@ class Frontal(Canvas):
         self.wall = (1.0 - radius) * np.float32(anatomy.lung_width)
         self.thorax = ramp(self.wall, 0.04)
         # volume loss elevates the diaphragm
-        loss, raised = study.findings.get("atelectasis"), 0.0
+        loss = study.findings.get("atelectasis")
+        raised = 0.0
         if loss is not None and not loss.lateral_only:
             raised = sum(
                 np.where(x * sign > 0, 0.06 + 0.07 * loss.severity, 0.0)
@@ -87,9 +90,12 @@ class Frontal(Canvas):
         if state is not None:
             size = size * (1.22 + 0.60 * state.severity)
         growth = size - 0.29
-        x, y = self.x - np.float32(anatomy.heart_place + 0.25 * growth), self.y - np.float32(0.36)
-        cos, sin = math.cos(anatomy.heart_axis), math.sin(anatomy.heart_axis)
-        tilted_x, tilted_y = cos * x + sin * y, cos * y - sin * x
+        x = self.x - np.float32(anatomy.heart_place + 0.25 * growth)
+        y = self.y - np.float32(0.36)
+        cos = math.cos(anatomy.heart_axis)
+        sin = math.sin(anatomy.heart_axis)
+        tilted_x = cos * x + sin * y
+        tilted_y = cos * y - sin * x
         radius = np.sqrt(
             np.square(tilted_x / size)
             + np.square(tilted_y / (anatomy.heart_length + 0.25 * growth))
@@ -101,13 +107,10 @@ class Frontal(Canvas):
 
     def body(self) -> Array:
         """Draw everything except the air of the lungs; return its brightness [size, size]."""
-        x, y, across, anatomy, bone = (
-            self.x,
-            self.y,
-            self.across,
-            self.anatomy,
-            np.float32(self.anatomy.bone),
-        )
+        x, y = self.x, self.y
+        across = self.across
+        anatomy = self.anatomy
+        bone = np.float32(anatomy.bone)
         heart = self._heart()
         self.fill(0.86 * heart)
         shoulder = 0.90 - 0.75 * np.square(
@@ -130,7 +133,8 @@ class Frontal(Canvas):
         )
         density += (0.07 + 0.35 * anatomy.hilum) * hilar * self.lung
         # aortic knob, descending aorta, and windpipe
-        place, width = 0.09 + 0.055 * anatomy.knob, 0.010 + 0.008 * anatomy.knob
+        place = 0.09 + 0.055 * anatomy.knob
+        width = 0.010 + 0.008 * anatomy.knob
         knob = bump((np.square(x - np.float32(place)) + np.square(y + 0.30)) / np.float32(width))
         self.fill(0.7 * knob)
         stripe = ramp(0.018 - np.abs(x - np.float32(0.10 + 0.05 * anatomy.knob)), 0.04) * ramp(
@@ -184,10 +188,11 @@ def atelectasis(view: Frontal, state: FindingState) -> None:
     lines = []
     for sign in view.sides(state):
         base = view.anatomy.diaphragm - 0.20 + 0.06 * u
-        for step in range(2 + (state.severity > 0.5)):
+        for step in range(3 if state.severity > 0.5 else 2):
             y = base - (0.095 + 0.03 * b) * step
             slope = (0.16 * v - 0.03) + 0.04 * step * (w - 0.3)
-            near, far = 0.22 + 0.08 * a + 0.04 * step, 0.60 + 0.1 * c - 0.05 * step
+            near = 0.22 + 0.08 * a + 0.04 * step
+            far = 0.60 + 0.1 * c - 0.05 * step
             lines.append([(sign * near, y), (sign * far, y + slope)])
     bands = view.stroke(lines, 0.038 + 0.012 * a + 0.012 * state.severity) * ramp(view.wall, 0.03)
     view.fill((0.70 + 0.14 * state.severity) * bands)
@@ -202,7 +207,8 @@ def consolidation(view: Frontal, state: FindingState) -> None:
     """A dense, uniform block of lung with straight, sharp borders like those of a lobe."""
     u, v, _ = state.position
     sign = view.sides(state)[0]
-    y, across = view.y, view.across
+    y = view.y
+    across = view.across
     a, b, c = further(state, 3)
     depth = 0.26 + 0.24 * state.severity
     fissure = ZONE_HEIGHT[state.zone]
@@ -229,7 +235,8 @@ def consolidation(view: Frontal, state: FindingState) -> None:
 def edema(view: Frontal, state: FindingState) -> None:
     """Butterfly-shaped haze around both hila, coarse vessels, and short lines at the lateral
     bases."""
-    across, y = view.across, view.y
+    across = view.across
+    y = view.y
     u, v, w = state.position
     wings = np.square(across - 0.26 - 0.05 * u) / (0.055 + 0.02 * v + 0.08 * state.severity)
     wings = wings + np.square(y - 0.12 * w) / (0.34 + 0.10 * u)
@@ -255,10 +262,18 @@ def fracture(view: Frontal, state: FindingState) -> None:
     middle = 0.46 + 0.16 * u
     first = 2 + int(3 * v)
     jump = 0.85 + 0.3 * w
-    bright, gaps, around = [], [], []
-    for rib in range(first, first + 1 + (state.severity > 0.4) + (state.severity > 0.8)):
+    bright = []
+    gaps = []
+    around = []
+    count = 1
+    if state.severity > 0.8:
+        count = 3
+    elif state.severity > 0.4:
+        count = 2
+    for rib in range(first, first + count):
         y = -0.72 + rib * spacing + 0.30 * middle**2
-        near, far = y - 0.040 * jump, y + 0.055 * jump
+        near = y - 0.040 * jump
+        far = y + 0.055 * jump
         bright.append([(sign * (middle - 0.15), y - 0.085), (sign * (middle - 0.02), near)])
         bright.append([(sign * (middle + 0.02), far), (sign * (middle + 0.14), far + 0.065)])
         gaps.append([(sign * (middle + 0.012), y - 0.085), (sign * (middle - 0.012), y + 0.085)])
@@ -279,8 +294,9 @@ def lung_lesion(view: Frontal, state: FindingState) -> None:
         centres.append(
             (0.58 - 0.26 * u, centres[0][1] + (0.30 if state.zone != "lower" else -0.30))
         )
-    for across, y in centres:
-        x, y = view.x - np.float32(sign * across), view.y - np.float32(y)
+    for across, height in centres:
+        x = view.x - np.float32(sign * across)
+        y = view.y - np.float32(height)
         # round to oval, with a smooth or lobed border
         distance = np.sqrt(
             np.square(x) * np.float32(0.85 + 0.35 * a) + np.square(y) * np.float32(0.85 + 0.35 * b)
@@ -297,12 +313,11 @@ def lung_opacity(view: Frontal, state: FindingState) -> None:
     u, v, _ = state.position
     sign = view.sides(state)[0]
     a, b, _ = further(state, 3)
-    across, y = 0.43 + 0.16 * (u - 0.5), ZONE_HEIGHT[state.zone] + 0.18 * (v - 0.5)
     reach = 0.27 + 0.06 * a + 0.10 * state.severity
-    x, y = view.x - np.float32(sign * across), view.y - np.float32(y)
-    squared = np.square(x + np.float32(0.5 * (b - 0.5)) * y) + np.float32(
-        0.65 + 0.4 * a
-    ) * np.square(y)
+    x = view.x - np.float32(sign * (0.43 + 0.16 * (u - 0.5)))
+    y = view.y - np.float32(ZONE_HEIGHT[state.zone] + 0.18 * (v - 0.5))
+    slanted = x + np.float32(0.5 * (b - 0.5)) * y
+    squared = np.square(slanted) + np.float32(0.65 + 0.4 * a) * np.square(y)
     haze = bump(squared / np.float32(reach**2)) * view.half(sign)
     view.fill((0.58 + 0.22 * state.severity) * haze)
     view.claim(state.finding, ramp(haze - 0.3, 0.2) * view.lung)
@@ -313,7 +328,8 @@ def pneumonia(view: Frontal, state: FindingState) -> None:
     u, v, w = state.position
     sign = view.sides(state)[0]
     a, b, c = further(state, 3)
-    across, y = 0.43 + 0.12 * (u - 0.5), ZONE_HEIGHT[state.zone] + 0.18 * (v - 0.5)
+    across = 0.43 + 0.12 * (u - 0.5)
+    y = ZONE_HEIGHT[state.zone] + 0.18 * (v - 0.5)
     reach = 0.31 + 0.06 * a + 0.08 * state.severity
     squared = np.square(view.x - np.float32(sign * across)) + np.square(view.y - np.float32(y))
     window = np.sqrt(bump(squared / np.float32(reach**2))) * view.half(sign)
@@ -359,12 +375,11 @@ def pleural_abnormality(view: Frontal, state: FindingState) -> None:
         * ramp(view.across - 0.30, 0.08)
         * (thickness > 0.01)
     )
+    is_spot = np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55
     for sign in view.sides(state):
         sided = rim * view.half(sign)
         view.fill(0.92 * sided)
-        view.added += (
-            0.07 + 0.10 * (np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55)
-        ) * sided
+        view.added += (0.07 + 0.10 * is_spot) * sided
         view.claim(state.finding, sided)
 
 
@@ -389,7 +404,8 @@ def support_devices(view: Frontal, state: FindingState) -> None:
     """Thin bright lines and tubes with a tip, or a pacemaker with its lead."""
     u, v, w = state.position
     sign = view.sides(state)[0]
-    cava, box_height = -0.05 - 0.04 * w, 0.12 * (u - 0.5)
+    cava = -0.05 - 0.04 * w
+    box_height = 0.12 * (u - 0.5)
     lines = {
         "picc": [
             curve(

@@ -33,11 +33,21 @@ from pacer.phantom.render import count_images, image_path, write_images
 from pacer.phantom.wording import degree
 from pacer.phantom.world import FindingState, PhantomStudy, make_world
 
-ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
-#: Creation time of all recorded answers, in seconds since 1970: nothing in a phantom depends on the
-#: clock.
+#: Mark of an absent section.
+ABSENT_TEXT = "s"
+#: Mark of an absent indication or history.
+ABSENT_CLINICAL = 0
+#: Creation time of all recorded answers, in seconds since 1970, which is fixed so that nothing in a
+#: phantom depends on the clock.
 _CREATED = 1_735_689_600
-_FENCED, _CAPITALS, _FOREIGN, _CUT = 0.04, 0.03, 0.02, 0.005
+#: Share of answers in a code fence.
+_FENCED = 0.04
+#: Share of answers in capital letters.
+_CAPITALS = 0.03
+#: Share of answers with a finding outside the vocabulary.
+_FOREIGN = 0.02
+#: Share of answers that are cut off.
+_CUT = 0.005
 
 
 def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
@@ -49,7 +59,9 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = phantom_tokenizer(config.vocabulary)
-    files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
+    files: dict[str, dict[str, list[dict]]] = {
+        context: {split: [] for split in SPLITS} for context in CONTEXTS
+    }
     with Ticker("reports", len(studies)) as ticker:
         for study in studies:
             for context in contexts_of(study):
@@ -89,24 +101,25 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
 def truth_table(studies: list[PhantomStudy], boxes: dict[str, list[dict]]) -> pl.DataFrame:
     """Return ``truth.parquet``, one row per study; ``boxes``: the regions of its findings, by study
     id."""
-    rows = [
-        {"study_id": study.study_id, "subject_id": study.subject_id, "split": study.split}
-        | {finding: finding in study.findings for finding in FINDINGS}
-        | {
-            only: [name for name in FINDINGS if name in getattr(study, only)]
-            for only in ("lateral_only", "prior_only")
+    rows = []
+    for study in studies:
+        row: dict[str, object] = {
+            "study_id": study.study_id,
+            "subject_id": study.subject_id,
+            "split": study.split,
         }
-        | {
-            "states": [_described(state) for state in study.findings.values()],
-            "boxes": boxes[study.study_id],
-        }
-        for study in studies
-    ]
+        row |= {finding: finding in study.findings for finding in FINDINGS}
+        row["lateral_only"] = [name for name in FINDINGS if name in study.lateral_only]
+        row["prior_only"] = [name for name in FINDINGS if name in study.prior_only]
+        row["states"] = [_described(state) for state in study.findings.values()]
+        row["boxes"] = boxes[study.study_id]
+        rows.append(row)
     return pl.DataFrame(rows, TRUTH_SCHEMA)
 
 
 def _described(state: FindingState) -> dict[str, str | None]:
-    """Return what a report can say of a finding; the side is null where no view shows one."""
+    """Return the attributes of a finding that a report can state; the side is null if no view shows
+    one."""
     side = None if state.side == "central" or state.lateral_only else state.side
     return {
         "finding": state.finding,
@@ -145,9 +158,10 @@ def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
     if blemish > 1.0 - _FENCED:
         content = f"```json\n{content}\n```"
     elif blemish > 1.0 - _FENCED - _CUT:
-        content, finish = content[: len(content) // 2], "length"
-    prompt_tokens, completion_tokens = 640 + 2 * len(report.text.split()), len(content) // 4
-    total = prompt_tokens + completion_tokens
+        content = content[: len(content) // 2]
+        finish = "length"
+    prompt_tokens = 640 + 2 * len(report.text.split())
+    completion_tokens = len(content) // 4
     message = {"role": "assistant", "content": content, "refusal": None}
     response = {
         "id": f"chatcmpl-{record_id}",
@@ -158,7 +172,7 @@ def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
         "usage": {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,
-            "total_tokens": total,
+            "total_tokens": prompt_tokens + completion_tokens,
         },
     }
     return {"record_id": record_id, "response": response}

@@ -32,16 +32,18 @@ if TYPE_CHECKING:
 Status = Literal["positive", "negative", "uncertain"]
 Sentence = tuple[str, frozenset[str]]
 
-#: Shares of reports with both sections and with only the findings section; the rest have only the
-#: impression.
-_BOTH, _FINDINGS_ALONE = 0.62, 0.20
+#: Share of reports with both sections.
+_BOTH = 0.62
+#: Share of reports with only the findings section; the rest have only the impression.
+_FINDINGS_ALONE = 0.20
 #: Share of reports with a previous report that open with a comparison phrase.
 _OPENING = 0.30
 #: Share of definite statements with a detail, by style.
 _DETAIL = {"terse": 0.20, "plain": 0.38, "prose": 0.45, "numbered": 0.35}
-#: Shares of reports that state two findings in one sentence, and that add the absence of a finding
-#: to a statement.
-_JOINED, _WITHOUT = 0.25, 0.15
+#: Share of reports that state two findings in one sentence.
+_JOINED = 0.25
+#: Share of reports that add the absence of a finding to a statement.
+_WITHOUT = 0.15
 #: Share of enlarged hearts and mediastina that are stated by a special sentence.
 _CLAUSE = 0.35
 #: Share of reports with a remark on body or exposure.
@@ -101,7 +103,9 @@ SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
 _BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 #: Maximum number of distinct characters learned.
 _LETTERS = 100
-_SAMPLE_SEED, _SAMPLE_SIZE = 20_240_607, 5_000
+#: Seed and number of the reports that the tokenizer is trained on.
+_SAMPLE_SEED = 20_240_607
+_SAMPLE_SIZE = 5_000
 _TASKS = (
     "Human: <Img><ImageHere></Img> Write radiological finding and impression for this posterior "
     "anterior chest X-ray visual feature. Assistant:",
@@ -120,9 +124,8 @@ class PhantomReport:
 
     findings: str  # the section, '' if the report has none
     impression: str  # likewise
-    sentences: tuple[
-        Sentence, ...
-    ]  # in order, with the findings that each states as present or possible
+    # in order, with the findings that each states as present or possible
+    sentences: tuple[Sentence, ...]
     statuses: dict[str, Status]  # status of each finding that the report mentions
     context: Context
     study: PhantomStudy = field(repr=False, compare=False)
@@ -180,9 +183,11 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
     }
     body = _statements(stated, study, prior, statuses, choices)
     if prior and body and choices.number("is_compared") < _OPENING:
-        opening, (sentence, names) = choices.pick(WORDING.compared, "comparison"), body[0]
-        lowered = sentence if sentence[:2].isupper() else sentence[0].lower() + sentence[1:]
-        body[0] = (f"{opening}, {lowered}", names)
+        opening = choices.pick(WORDING.compared, "comparison")
+        sentence, names = body[0]
+        if not sentence[:2].isupper():
+            sentence = sentence[0].lower() + sentence[1:]
+        body[0] = (f"{opening}, {sentence}", names)
     body += _endings(study, lateral, prior, statuses, choices)
     denials = _denials(study, statuses, choices)
     body = denials + body if choices.number("denies_first") < 0.2 else body + denials
@@ -190,19 +195,21 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
         body.insert(0, (choices.pick(by_style(WORDING.clear, choices.style), "clear"), frozenset()))
     if choices.number("has_remark") < _REMARK and len(stated) < _MANY:
         remark = choices.pick(wording.remarks(study, choices.style), "remark")
-        body.insert(
-            0 if choices.number("remarks_first") < 0.3 else len(body), (remark, frozenset())
-        )
+        place = 0 if choices.number("remarks_first") < 0.3 else len(body)
+        body.insert(place, (remark, frozenset()))
     summary = _impression(stated, prior, choices)
     if not body:
         body = [(choices.pick(by_style(WORDING.normal, choices.style), "normal"), frozenset())]
     shape = choices.number("sections")
+    findings: list[Sentence] = []
+    impression: list[Sentence] = []
     if shape < _BOTH:
-        findings, impression = body, summary
+        findings = body
+        impression = summary
     elif shape < _BOTH + _FINDINGS_ALONE:
-        findings, impression = body, []
+        findings = body
     else:
-        findings, impression = [], body
+        impression = body
     if choices.style == "numbered" and len(impression) > 1:
         impression = [
             (f"{number}) {text}", names) for number, (text, names) in enumerate(impression, 1)
@@ -243,11 +250,9 @@ def _statements(
         if pair and state is pair[0]:
             first, second = pair
             also = wording.short(second, choices.number("second_name", second.finding))
-            frames = (
-                WORDING.joint_changes[first.course]
-                if prior
-                else by_style(WORDING.joint, choices.style)
-            )
+            frames = by_style(WORDING.joint, choices.style)
+            if prior:
+                frames = WORDING.joint_changes[first.course]
             sentence = fill(choices.frame(frames, first), choices.phrase(first), also)
             body.append((sentence, frozenset({first.finding, second.finding})))
         elif (
@@ -258,26 +263,30 @@ def _statements(
         ):
             name = choices.pick(WORDING.denied_names[absent], "absent_name", state.finding)
             frame = choices.frame(by_style(WORDING.without, choices.style), state)
-            body.append(
-                (fill(frame, choices.phrase(state), absent=name), frozenset({state.finding}))
-            )
-            statuses[absent], absent = "negative", None
+            sentence = fill(frame, choices.phrase(state), absent=name)
+            body.append((sentence, frozenset({state.finding})))
+            statuses[absent] = "negative"
+            absent = None
         else:
-            body.append(
-                (_statement(state, prior, choices, len(stated) < _MANY), frozenset({state.finding}))
-            )
+            sentence = _statement(state, prior, choices, len(stated) < _MANY)
+            body.append((sentence, frozenset({state.finding})))
     return body
 
 
 def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, FindingState] | None:
     """Find the first two definite findings that can share a sentence; with a previous report, their
     course is equal."""
-    plain = [s for s in states if s.finding != "support devices" and not s.lateral_only]
-    pairs = combinations((s for s in plain if s.certainty == "definite"), 2)
-    return next(
-        ((first, second) for first, second in pairs if not prior or first.course == second.course),
-        None,
-    )
+    candidates = [
+        state
+        for state in states
+        if state.finding != "support devices"
+        and not state.lateral_only
+        and state.certainty == "definite"
+    ]
+    for first, second in combinations(candidates, 2):
+        if not prior or first.course == second.course:
+            return first, second
+    return None
 
 
 def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:
@@ -290,17 +299,16 @@ def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bo
         if sentence:
             return sentence
     phrase = choices.phrase(state)
-    detail, share = choices.number("elaboration", finding), _DETAIL[choices.style]
+    detail = choices.number("elaboration", finding)
+    share = _DETAIL[choices.style]
     if detailed and not hedged and detail < share:
         phrase = wording.elaborate(state, phrase, detail / share)
     if prior:
         # verbs such as "develop" do not suit devices
         style = "plain" if finding == "support devices" else choices.style
-        frames = (
-            WORDING.hedged_changes[state.course]
-            if hedged
-            else by_style(WORDING.changes[state.course], style)
-        )
+        frames = by_style(WORDING.changes[state.course], style)
+        if hedged:
+            frames = WORDING.hedged_changes[state.course]
     else:
         frames = by_style(WORDING.hedges if hedged else WORDING.statements, choices.style)
     return fill(choices.frame(frames, state), phrase)
@@ -332,13 +340,16 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
     ]
     absent = [name for rank, name in sorted(absent) if rank < 1.4]
     most = 3.2 if len(statuses) < _MANY else 2.0
-    count = 1 + int(choices.number("denials") * most) + (not study.findings)
+    count = 1 + int(choices.number("denials") * most)
+    if not study.findings:
+        count += 1
     chosen = absent[:count]
     if not chosen:
         return []
     for name in chosen:
         statuses[name] = "negative"
-    style, choice = choices.style, choices.number("denial")
+    style = choices.style
+    choice = choices.number("denial")
     silhouette = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
     if len(silhouette) == 2 and choices.number("silhouette_alone") < 0.4:
         silhouette = silhouette[:1]
@@ -403,17 +414,16 @@ def sample_texts(seed: int, count: int) -> list[PhantomReport]:
     """Write ``count`` reports of separate worlds, one per study, each in a random context that the
     study supports."""
     reports: list[PhantomReport] = []
-    chunk, size = 0, max(count // 2, 8)
+    chunk = 0
+    size = max(count // 2, 8)
     while len(reports) < count:
         for patient in make_world(seed + 1_000_003 * chunk, size):
             for study in patient.studies:
                 rng = study.rng(_PURPOSE + 1)
                 contexts = contexts_of(study)
                 weights = [_SAMPLED[context] for context in contexts]
-                context = contexts[
-                    int(np.searchsorted(np.cumsum(weights), rng.random() * sum(weights)))
-                ]
-                reports.append(write_report(study, context, rng))
+                place = np.searchsorted(np.cumsum(weights), rng.random() * sum(weights))
+                reports.append(write_report(study, contexts[int(place)], rng))
         chunk += 1
     return reports[:count]
 
@@ -436,7 +446,7 @@ def _training_texts() -> tuple[str, ...]:
     for patient in make_world(_SAMPLE_SEED + 1, 400):
         for study in patient.studies:
             texts += [f"INDICATION: {study.indication}. HISTORY: {study.history}."]
-    return (*texts, *_TASKS * 200, *FINDINGS * 20)
+    return (*texts, *(_TASKS * 200), *(FINDINGS * 20))
 
 
 @lru_cache(maxsize=4)
@@ -474,9 +484,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> "Tokenizer":
         limit_alphabet=min(_LETTERS, vocabulary - len(special)),
     )
     learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
-    tokenizer = Tokenizer(
-        learner.model
-    )  # without the learner's special tokens, so that byte tokens are ordinary
+    # without the learner's special tokens, so that byte tokens are ordinary
+    tokenizer = Tokenizer(learner.model)
     tokenizer.add_special_tokens(
         [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
     )

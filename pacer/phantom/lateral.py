@@ -65,7 +65,9 @@ class Lateral(Canvas):
     def body(self) -> Array:
         """Draw everything except the findings and the air of the lungs; return its brightness
         [size, size]."""
-        x, y, anatomy, bone = self.x, self.y, self.anatomy, np.float32(self.anatomy.bone)
+        x, y = self.x, self.y
+        anatomy = self.anatomy
+        bone = np.float32(anatomy.bone)
         trunk = ramp(0.85 + 0.08 * np.float32(anatomy.fat) - np.abs(x), 0.06)
         trunk *= ramp(y + 1.15 - 0.25 * np.abs(x), 0.1)
         density = trunk * np.float32(0.56) + np.float32(0.03)
@@ -118,7 +120,9 @@ class Lateral(Canvas):
 
     def _heart(self) -> None:
         """Draw the heart, and the aortic arch, which grows with age."""
-        x, y, anatomy, size = self.x, self.y, self.anatomy, self.anatomy.heart
+        x, y = self.x, self.y
+        anatomy = self.anatomy
+        size = anatomy.heart
         enlarged = self.study.findings.get("cardiomegaly")
         growth = 1.0 if enlarged is None else 1.18 + 0.58 * enlarged.severity
         length = (anatomy.heart_length + 0.005) * (0.5 + 0.5 * growth)
@@ -140,15 +144,15 @@ class Lateral(Canvas):
 def atelectasis(view: Lateral, state: FindingState) -> None:
     u, v, _ = state.position
     a, b, c = further(state, 3)
-    base, step = view.anatomy.diaphragm - 0.26 + 0.05 * u, 0.095 + 0.03 * b
-    start, end = -0.06 + 0.10 * a, 0.40 + 0.10 * c
-    lines = [
-        [
-            (start + 0.04 * n, base - step * n),
-            (end, base - step * n + (0.16 if n % 2 == 0 else 0.02) * (0.3 + v)),
-        ]
-        for n in range(2 + (state.severity > 0.5))
-    ]
+    base = view.anatomy.diaphragm - 0.26 + 0.05 * u
+    step = 0.095 + 0.03 * b
+    start = -0.06 + 0.10 * a
+    end = 0.40 + 0.10 * c
+    lines = []
+    for n in range(3 if state.severity > 0.5 else 2):
+        slope = (0.16 if n % 2 == 0 else 0.02) * (0.3 + v)
+        height = base - step * n
+        lines.append([(start + 0.04 * n, height), (end, height + slope)])
     bands = view.stroke(lines, 0.040 + 0.010 * a + 0.012 * state.severity)
     view.fill((0.70 + 0.14 * state.severity) * bands)
     view.added += 0.12 * bands
@@ -191,7 +195,8 @@ def fracture(view: Lateral, state: FindingState) -> None:
     """A vertebral body compressed to a dense wedge between widened dark gaps."""
     y = 0.04 + VERTEBRA * (int(4 * state.position[0]) - 2)
     x = 0.50 + 0.10 * y * y
-    left, right = x - 0.16 - 0.02 * state.position[1], x + 0.13
+    left = x - 0.16 - 0.02 * state.position[1]
+    right = x + 0.13
     around = view.polygon(
         [(left, y - 0.10), (right, y - 0.10), (right, y + 0.10), (left, y + 0.10)]
     )
@@ -203,10 +208,11 @@ def fracture(view: Lateral, state: FindingState) -> None:
 
 
 def lung_lesion(view: Lateral, state: FindingState) -> None:
-    x, y = view.place(state)
+    centre_x, centre_y = view.place(state)
     a, b, _ = further(state, 3)
     radius = 0.092 + 0.08 * state.severity
-    x, y = view.x - np.float32(x), view.y - np.float32(y)
+    x = view.x - np.float32(centre_x)
+    y = view.y - np.float32(centre_y)
     distance = np.sqrt(
         np.square(x) * np.float32(0.85 + 0.35 * a) + np.square(y) * np.float32(0.85 + 0.35 * b)
     )
@@ -273,9 +279,8 @@ def pleural_abnormality(view: Lateral, state: FindingState) -> None:
         * (thickness > 0.01)
     )
     view.fill(0.92 * rim)
-    view.added += (
-        0.07 + 0.10 * (np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55)
-    ) * rim
+    is_spot = np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55
+    view.added += (0.07 + 0.10 * is_spot) * rim
     view.claim(state.finding, rim)
 
 

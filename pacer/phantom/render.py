@@ -70,10 +70,12 @@ def render(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict
     patient faces left."""
     is_frontal = view == "frontal"
     draw, painters = _VIEWS[view]
-    drawing, visible = draw(study, size), visible_findings(study, view)
+    drawing = draw(study, size)
+    visible = visible_findings(study, view)
     density = None if is_frontal else drawing.body()
     for name, state in study.findings.items():
-        if name in visible and (paint := getattr(painters, name.replace(" ", "_"), None)):
+        paint = getattr(painters, name.replace(" ", "_"), None)
+        if name in visible and paint is not None:
             paint(drawing, state)
     if density is None:  # in the frontal view findings hide the vessels
         density = drawing.body()
@@ -134,7 +136,7 @@ def count_images(studies: Sequence[PhantomStudy]) -> int:
 def _write_study(study: PhantomStudy, size: int, folder: Path) -> list[dict]:
     """Write the radiographs of one study; return its boxes."""
     boxes = []
-    for view in VIEWS[: 1 + study.has_lateral]:
+    for view in VIEWS if study.has_lateral else VIEWS[:1]:
         path = folder / image_path(study, view)
         path.parent.mkdir(parents=True, exist_ok=True)
         image, regions = render(study, size, view)
@@ -145,27 +147,36 @@ def _write_study(study: PhantomStudy, size: int, folder: Path) -> list[dict]:
 
 def _boxes(regions: dict[str, np.ndarray], view: View) -> list[dict]:
     """Return ``finding``, ``view``, ``x``, ``y``, ``width`` and ``height`` of the box around each
-    connected part of each finding's region, in shares of the image from its upper left corner."""
+    connected part of each finding's region, as fractions of the image from its upper left corner.
+    """
     boxes = []
     for finding, region in regions.items():
         parts, _ = ndimage.label(region > _EDGE, np.ones((3, 3)))
         for down, across in ndimage.find_objects(parts):
-            edges = across.start, down.start, across.stop - across.start, down.stop - down.start
-            place = zip(
-                ("x", "y", "width", "height"), (edge / len(region) for edge in edges), strict=True
+            size = len(region)
+            boxes.append(
+                {
+                    "finding": finding,
+                    "view": view,
+                    "x": across.start / size,
+                    "y": down.start / size,
+                    "width": (across.stop - across.start) / size,
+                    "height": (down.stop - down.start) / size,
+                }
             )
-            boxes.append({"finding": finding, "view": view, **dict(place)})
     return boxes
 
 
 class TrainingImages(NamedTuple):
-    """``images`` uint8 [n, size, size], of a corpus of twice the size that was asked for;
-    ``labels`` float32 [n, 13], 1 for each finding that the radiograph shows, in the order of
-    FINDINGS, of a corpus with further columns for words; ``masks`` float32 [n, 13, grid, grid], see
-    :func:`render_with_masks`, or None if the locations of the findings are unknown."""
+    """Radiographs with labels."""
 
+    #: uint8 [n, size, size]; those of a corpus have twice the size.
     images: np.ndarray
+    #: float32 [n, 13], 1 for each finding that the radiograph shows, in the order of FINDINGS;
+    #: those of a corpus have further columns for words.
     labels: np.ndarray
+    #: float32 [n, 13, grid, grid], see :func:`render_with_masks`; None if the locations of the
+    #: findings are unknown.
     masks: np.ndarray | None
 
 
@@ -216,12 +227,13 @@ def _add_distractor(canvas: Canvas, exposure: Exposure) -> None:
         canvas.added += 0.07 * fade * ramp(0.62 - np.abs(y - 0.1 - 0.1 * w), 0.2)
     elif exposure.distractor == "buttons":
         place = 0.10 * u
-        for step in range(3 + (w > 0)):
+        for step in range(4 if w > 0 else 3):
             height = -0.62 + 0.08 * v + 0.42 * step
             spot = (np.square(x - np.float32(place)) + np.square(y - np.float32(height))) / 0.0016
             canvas.added += 0.16 * np.sqrt(bump(spot))
     elif exposure.distractor == "underwire":
-        low, reach = 0.62 + 0.06 * u, 0.24 + 0.03 * v
+        low = 0.62 + 0.06 * u
+        reach = 0.24 + 0.03 * v
         points = ((0.44 - reach, 0.40), (0.44, low + 0.20), (0.44 + reach, 0.36))
         arcs = [
             curve(*((sign * place, height) for place, height in points), points=8)
@@ -230,12 +242,10 @@ def _add_distractor(canvas: Canvas, exposure: Exposure) -> None:
         canvas.added += 0.11 * canvas.stroke(arcs, 0.022)
     else:
         # a folded sleeve or blanket: a soft band next to the chest or across its top
-        next_to_chest = np.abs(np.abs(x) - np.float32(0.93 + 0.04 * u))
-        band = (
-            np.abs(y + np.float32(0.80 + 0.1 * u) - np.float32(0.25 * v) * x)
-            if w > 0
-            else next_to_chest
-        )
+        if w > 0:
+            band = np.abs(y + np.float32(0.80 + 0.1 * u) - np.float32(0.25 * v) * x)
+        else:
+            band = np.abs(np.abs(x) - np.float32(0.93 + 0.04 * u))
         canvas.added += 0.06 * ramp(0.05 - band, 0.05)
 
 
@@ -243,14 +253,16 @@ def _expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal:
     """Convert brightness to the printed radiograph, uint8 [size, size].
 
     Args:
-        image: brightness, about 0 to 1, float32 [size, size]. rng: generates the noise.
+        image: brightness, about 0 to 1, float32 [size, size].
+        rng: generates the noise.
         frontal: on a frontal view the marker is on the patient's corresponding side; on a lateral,
             on either side.
     """
     size = image.shape[0]
     x, y = pixel_centres(size)
     # a share of every pixel spreads to its four neighbours
-    share, padded = np.float32(exposure.blur), np.pad(image, 1, mode="edge")
+    share = np.float32(exposure.blur)
+    padded = np.pad(image, 1, mode="edge")
     across = padded[1:-1, :-2] + padded[1:-1, 2:] + padded[:-2, 1:-1] + padded[2:, 1:-1]
     image = image * (1 - share) + across * (share / 4)
     corner = np.square(x - np.float32(exposure.centre[0])) + np.square(
@@ -268,7 +280,7 @@ def _expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal:
     level = np.linspace(0.0, 1.0, _STEPS, dtype=np.float32) ** np.float32(exposure.gamma)
     level = (level - 0.4) * np.float32(exposure.gain) + np.float32(0.4 + exposure.brightness)
     printed = (np.clip(level, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)[steps]
-    left, top, right, bottom = (round(width * size / 2) for width in exposure.collimation)
+    left, top, right, bottom = [round(width * size / 2) for width in exposure.collimation]
     printed[:, :left] = printed[:, size - right :] = 3
     printed[:top] = printed[size - bottom :] = 3
     if exposure.label:
@@ -281,7 +293,8 @@ def _expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal:
 def _burn_label(printed: Array, exposure: Exposure) -> None:
     """Draw a box with print-like lines in a corner, dark on bright or bright on dark."""
     size = len(printed)
-    width, height = round(0.15 * size), round(0.055 * size)
+    width = round(0.15 * size)
+    height = round(0.055 * size)
     top = 1 if exposure.label_corner < 2 else size - height - 1
     left = 1 if exposure.label_corner % 2 == 0 else size - width - 1
     ground, ink = (12, 205) if exposure.label == 1 else (215, 40)

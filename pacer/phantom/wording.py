@@ -24,7 +24,7 @@ Option = TypeVar("Option")
 
 
 class Names(NamedTuple):
-    """The names of one finding."""
+    """The names of one finding; see the comments of ``wording.yaml``."""
 
     names: Texts
     short: Texts
@@ -51,17 +51,15 @@ class Phrase(NamedTuple):
         article."""
         if not self.countable or (self.plural and " and " not in self.text):
             return self.text
-        return " and ".join(
-            f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in self.text.split(" and ")
-        )
+        parts = self.text.split(" and ")
+        return " and ".join(f"an {part}" if part[0] in "aeiou" else f"a {part}" for part in parts)
 
 
 _TABLES = yaml_beside(__file__, "wording.yaml")
 #: All wordings, an attribute for each table of ``wording.yaml``; see its comments. Most frames are
 #: grouped by style.
-WORDING = SimpleNamespace(
-    **_TABLES | {"phrases": {name: Names(**names) for name, names in _TABLES["phrases"].items()}}
-)
+WORDING = SimpleNamespace(**_TABLES)
+WORDING.phrases = {name: Names(**names) for name, names in _TABLES["phrases"].items()}
 
 
 def pick(options: Sequence[Option], choice: float) -> Option:
@@ -97,7 +95,9 @@ def denial(findings: list[str], style: Style, choice: float) -> str:
         pick(WORDING.denied_names[name], (choice * 7.0 + 0.37 * i) % 1.0)
         for i, name in enumerate(findings)
     ]
-    listed = " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])}, or {names[-1]}"
+    listed = " or ".join(names)
+    if len(names) > 2:
+        listed = f"{', '.join(names[:-1])}, or {names[-1]}"
     frames = by_style(WORDING.denials, style)
     # words after a long list, such as "is seen", are too far from its first member
     return pick(frames[:3] if len(names) > 2 else frames, choice).format(listed)
@@ -108,23 +108,31 @@ def describe(state: FindingState, wording: float, detail: float) -> Phrase:
     amount of detail."""
     if state.finding == "support devices":
         return _devices(state, wording)
-    known, words = WORDING.phrases[state.finding], _words(state, detail)
-    names, countable = known.names, known.countable
+    known = WORDING.phrases[state.finding]
+    words = _words(state, detail)
+    names = known.names
+    countable = known.countable
+    # whether the finding has several parts
+    is_multiple = state.severity > 0.4
+    if state.finding == "lung lesion":
+        is_multiple = state.position[2] > 0.7
     if state.finding == "cardiomegaly":
         if wording < 0.45:
             names = ("{degree} cardiomegaly" if detail < 0.75 else "cardiomegaly",)
         elif wording >= 0.65:
-            names, countable = known.adjective_first, True
+            names = known.adjective_first
+            countable = True
         wording = detail
     elif state.finding == "enlarged mediastinum":
         if wording > 0.8:
-            names, countable = known.adjective_first, True
+            names = known.adjective_first
+            countable = True
         wording /= 0.801
     elif state.lateral_only:
         names = known.vertebra or known.lateral_only
     elif state.side == "bilateral":
         names = known.bilateral or known.names
-    elif state.position[2] > 0.7 if state.finding == "lung lesion" else state.severity > 0.4:
+    elif is_multiple:
         names = known.several or known.names
     words["adjective"] = pick(known.adjectives, detail).format(**words)
     text = pick(names, min(wording, 0.9999)).format(**words)
@@ -133,7 +141,9 @@ def describe(state: FindingState, wording: float, detail: float) -> Phrase:
 
 def degree(state: FindingState) -> str:
     """Return the word for the severity of a finding."""
-    return "mild" if state.severity < 0.42 else "moderate" if state.severity < 0.72 else "severe"
+    if state.severity < 0.42:
+        return "mild"
+    return "moderate" if state.severity < 0.72 else "severe"
 
 
 def _words(state: FindingState, detail: float = 0.0) -> dict[str, str]:
@@ -174,9 +184,8 @@ def short(state: FindingState, wording: float) -> Phrase:
     if state.finding == "support devices":
         return _devices(state, 0.0)
     known = WORDING.phrases[state.finding]
-    text = pick(known.vertebra[:1] if state.kind == "vertebra" else known.short, wording).format(
-        **_words(state)
-    )
+    names = known.vertebra[:1] if state.kind == "vertebra" else known.short
+    text = pick(names, wording).format(**_words(state))
     return Phrase(
         text,
         plural=text.endswith("effusions"),

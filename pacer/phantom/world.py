@@ -91,23 +91,22 @@ class FindingState:
 
 @dataclass(frozen=True, slots=True)
 class PhantomStudy:
-    """One examination. ``findings`` holds the present findings, ``resolved`` those that ended since
-    ``prior``."""
+    """One examination."""
 
     study_id: str
     subject_id: str
     split: Split
     view: Literal["AP", "PA"]
     has_lateral: bool
-    findings: dict[str, FindingState]
-    resolved: dict[str, FindingState]
+    findings: dict[str, FindingState]  # the present findings
+    resolved: dict[str, FindingState]  # the findings that ended since the previous study
     indication: str | None
     history: str | None
     anatomy: Anatomy
     exposure: Exposure
     lateral_exposure: Exposure
-    prior: PhantomStudy | None = field(repr=False, compare=False)
-    key: tuple[int, ...]
+    prior: PhantomStudy | None = field(repr=False, compare=False)  # the previous study
+    key: tuple[int, ...]  # seeds of all random numbers of this study
 
     @property
     def lateral_only(self) -> frozenset[str]:
@@ -146,8 +145,9 @@ def make_world(
 
     Args:
         studies_per_patient: mean number of studies; each patient has at least one.
-        lateral_fraction: share of studies with a lateral view. val_fraction, test_fraction: shares
-        of patients; a fraction above zero yields at least one patient.
+        lateral_fraction: share of studies with a lateral view.
+        val_fraction: share of patients; above zero, it yields at least one patient.
+        test_fraction: likewise.
         rarity_boost: 0 is the natural mix; 1 moves every finding towards the same, higher
             prevalence (for training stand-in encoders).
     """
@@ -160,7 +160,8 @@ def make_world(
     splits: list[Split] = ["train"] * patients
     for rank, index in enumerate(rng.permutation(patients)[: num_test + num_val]):
         splits[index] = "test" if rank < num_test else "val"
-    world, first = [], 0
+    world = []
+    first = 0
     for index in range(patients):
         subject_id = str(10_000_000 + int(numbers[index]))
         ids = [str(50_000_000 + int(n)) for n in study_numbers[first : first + counts[index]]]
@@ -198,7 +199,10 @@ def _make_studies(
         findings, resolved = _next_state(draws, prior, shifts, has_lateral, boost)
         devices = findings["support devices"].devices if "support devices" in findings else ()
         bedside = "intensive care" in traits or "endotracheal tube" in devices
-        portable = bool(rng.random() < (0.2 if has_lateral else 0.75 if bedside else 0.4))
+        share_of_portable = 0.75 if bedside else 0.4
+        if has_lateral:
+            share_of_portable = 0.2
+        portable = bool(rng.random() < share_of_portable)
         studies.append(
             PhantomStudy(
                 study_id=study_id,
@@ -230,7 +234,10 @@ def _clinical_text(
     known, general, trait, choice = rng.random(4)
     if known > share:
         return None
-    texts = _WORLD[kind]["" if not traits or general < 0.4 else traits[int(trait * len(traits))]]
+    name = ""
+    if traits and general >= 0.4:
+        name = traits[int(trait * len(traits))]
+    texts = _WORLD[kind][name]
     return texts[int(choice * len(texts))]
 
 
@@ -318,9 +325,11 @@ def _continue(before: FindingState, draw: np.ndarray) -> FindingState:
     prior_only = chronic and not before.lateral_only and bool(draw[6] < PRIOR_ONLY)
     if before.finding != "support devices" and not prior_only:
         if draw[1] < 0.25 and before.severity < 0.75:
-            step, course = 0.25 + 0.2 * float(draw[2]), "worse"
+            step = 0.25 + 0.2 * float(draw[2])
+            course = "worse"
         elif draw[1] > 0.72 and before.severity > 0.4:
-            step, course = -(0.25 + 0.2 * float(draw[2])), "improved"
+            step = -(0.25 + 0.2 * float(draw[2]))
+            course = "improved"
     severity = round(min(max(before.severity + step, 0.15), 1.0), 3)
     certainty = (
         before.certainty if draw[4] < 0.5 else _certainty(before.finding, severity, float(draw[5]))

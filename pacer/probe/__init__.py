@@ -1,2 +1,2 @@
-"""The probe: copies of records with one source changed, and what the reports on them tell of a
-system."""
+"""The probe: copies of records with one source changed, and a system's use of the sources, measured
+by its reports on them."""

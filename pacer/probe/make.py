@@ -1,10 +1,10 @@
 """The inputs of a source-use test for any system: records as they are, and twins with one source
 changed.
 
-``inputs.csv`` names files and texts; a system writes one report per row. ``key.parquet`` says what
-each row is; it stays with the owner of the references. Findings are covered where they are, or a
-control region of the same size is. A box has its upper left corner, width and height in shares of
-the image.
+``inputs.csv`` names files and texts; a system writes one report per row. ``key.parquet`` has the
+meaning of each row; it stays with the owner of the references. In some twins a finding is covered,
+in others a control region of the same size. A box has its upper left corner, width and height as
+fractions of the image.
 """
 
 from collections import Counter
@@ -28,24 +28,44 @@ from pacer.data.tables import open_table
 from pacer.decoding.controls import without
 from pacer.metrics.ledger import read_findings
 
-#: What the thorax fills of a radiograph, and how far a box may reach across the midline of a
-#: frontal one.
-_THORAX, _ACROSS = (0.08, 0.92), 0.06
-#: Step of the search for a control region, and width of the ring around a covered box, in shares of
-#: the image.
-_STEP, _RING = 0.02, 0.04
-INPUTS, KEY, MANIFEST, IMAGES = "inputs.csv", "key.parquet", "manifest.json", "images"
+#: Bounds of the thorax in both directions, as fractions of a radiograph.
+_THORAX = (0.08, 0.92)
+#: How far a box may reach across the midline of a frontal radiograph.
+_ACROSS = 0.06
+#: Step of the search for a control region, as a fraction of the image.
+_STEP = 0.02
+#: Width of the ring around a covered box, likewise.
+_RING = 0.04
+INPUTS = "inputs.csv"
+KEY = "key.parquet"
+MANIFEST = "manifest.json"
+IMAGES = "images"
 #: The records as they are.
 GIVEN = "as_given"
-#: Images that a mean radiograph is made of, at most.
+#: Maximum number of images that are averaged to a mean radiograph.
 _AVERAGED = 200
-#: The column of a record that names an image.
+#: The columns of a record that name an image.
 _VIEWS = ("frontal", "lateral")
-
+#: Columns of a record in the key; ``report`` is added as ``reference``.
+_KEY_COLUMNS = (
+    "record_id",
+    "study_id",
+    "subject_id",
+    "view",
+    "frontal",
+    "lateral",
+    "prior_report",
+    "indication",
+    "history",
+    "sections",
+)
 
 #: Kinds of twins that a record has for each finding that its report affirms.
-COVERED, ELSEWHERE, SAME_FINDING = "finding_covered", "elsewhere_covered", "same_finding"
-MIRRORED = "mirrored_frontal"  # if a finding is on one side
+COVERED = "finding_covered"
+ELSEWHERE = "elsewhere_covered"
+SAME_FINDING = "same_finding"
+#: Kind of twin of a record with a finding on one side.
+MIRRORED = "mirrored_frontal"
 #: The kinds of twins, with their titles.
 TITLES = {
     "another_radiograph": "another patient's radiographs",
@@ -89,12 +109,14 @@ def boxes_of_truth(truth: Path, records: pl.DataFrame) -> Boxes:
 
 
 def read_boxes(path: Path, images: set[str]) -> Boxes:
-    """Read a table of boxes: ``image`` (an id of ``images``, others are of no record), ``finding``,
-    ``x``, ``y``, ``width`` and ``height``. Raises a DataError if a column is missing; a finding is
-    unknown; a number is none, or no share of the image; no box is on one of the images."""
+    """Read a table of boxes: ``image`` (boxes of other images than ``images`` are ignored),
+    ``finding``, ``x``, ``y``, ``width`` and ``height``. Raises a DataError if a column is missing;
+    a finding is unknown; a value is not a number, or not a fraction of the image; or no box is on
+    one of the images."""
     names = ("image", "finding", *Box._fields)
     file = open_table(path)
-    if missing := [name for name in names if name not in file.columns]:
+    missing = [name for name in names if name not in file.columns]
+    if missing:
         raise DataError(
             f"{path} has no column {missing[0]}; a table of bounding boxes needs {', '.join(names)}"
         )
@@ -139,12 +161,13 @@ def _by_image(rows: pl.DataFrame) -> Boxes:
 
 
 def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> list[Box] | None:
-    """Return a region of the same shape that has nothing of the finding's ``boxes``: their mirror
-    image if no finding is there (``others``: boxes of the image's other findings), else the region
-    in the thorax that has least of other findings, the nearest to the mirror image. None if there
-    is none, or if a finding lies across a frontal view."""
+    """Return a region of the same shape outside of the finding's ``boxes``: their mirror image if
+    no finding is there (``others``: boxes of the image's other findings), else the region in the
+    thorax that overlaps other findings least, and of those the nearest to the mirror image. None if
+    there is none, or if a finding lies across a frontal view."""
     places = np.array(boxes)
-    left, right = places[:, 0], places[:, 0] + places[:, 2]
+    left = places[:, 0]
+    right = left + places[:, 2]
     if frontal and left.min() < 0.5 - _ACROSS and right.max() > 0.5 + _ACROSS:
         return None
     mirrored = np.array([1 - right, places[:, 1], places[:, 2], places[:, 3]]).T
@@ -153,19 +176,16 @@ def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> lis
     shifts = shifts[np.argsort(np.square(shifts).sum(axis=1), kind="stable")]
     starts = mirrored[None, :, :2] + shifts[:, None]
     ends = starts + mirrored[None, :, 2:]
-    least, most = mirrored[:, :2].min(axis=0), (mirrored[:, :2] + mirrored[:, 2:]).max(axis=0)
-    inside = (starts >= np.minimum(least, _THORAX[0]) - 1e-9) & (
-        ends <= np.maximum(most, _THORAX[1]) + 1e-9
-    )
+    lowest = np.minimum(mirrored[:, :2].min(axis=0), _THORAX[0])
+    highest = np.maximum((mirrored[:, :2] + mirrored[:, 2:]).max(axis=0), _THORAX[1])
+    inside = (starts >= lowest - 1e-9) & (ends <= highest + 1e-9)
     free = inside.all(axis=(1, 2)) & (_overlap(starts, ends, places) < 1e-9)
     if not free.any():
         return None
-    taken = _overlap(starts, ends, np.array(others)) if others else np.zeros(len(starts))
-    nearest = int(np.argmin(np.where(free, taken, np.inf)))
-    return [
-        Box(*map(float, (*start, *size)))
-        for start, size in zip(starts[nearest], mirrored[:, 2:], strict=True)
-    ]
+    overlap = _overlap(starts, ends, np.array(others)) if others else np.zeros(len(starts))
+    best = int(np.argmin(np.where(free, overlap, np.inf)))
+    edges = np.concatenate([starts[best], mirrored[:, 2:]], axis=1)
+    return [Box(*box) for box in edges.tolist()]
 
 
 def _overlap(starts: np.ndarray, ends: np.ndarray, boxes: np.ndarray) -> np.ndarray:
@@ -182,15 +202,19 @@ def covered(image: Image.Image, boxes: list[Box]) -> Image.Image:
     pixels = np.array(image.convert("L"), dtype=float)
     height, width = pixels.shape
     reach = max(2.0, _RING * max(height, width))
-    down, across = np.arange(height)[:, None] + 0.5, np.arange(width)[None] + 0.5
+    down = np.arange(height)[:, None] + 0.5
+    across = np.arange(width)[None] + 0.5
     for box in boxes:
-        left, top = box.x * width, box.y * height
-        right, bottom = left + box.width * width, top + box.height * height
+        left = box.x * width
+        top = box.y * height
+        right = left + box.width * width
+        bottom = top + box.height * height
         rows = slice(max(0, int(top - reach)), int(bottom + reach) + 1)
         columns = slice(max(0, int(left - reach)), int(right + reach) + 1)
         sideways = np.maximum(left - across[:, columns], across[:, columns] - right)
         distance = np.maximum(sideways, np.maximum(top - down[rows], down[rows] - bottom))
-        ring, share = (distance > 0) & (distance <= reach), np.clip(1 - distance / reach, 0, 1)
+        ring = (distance > 0) & (distance <= reach)
+        share = np.clip(1 - distance / reach, 0, 1)
         part = pixels[rows, columns]
         if ring.any():
             pixels[rows, columns] = share * part[ring].mean() + (1 - share) * part
@@ -206,11 +230,18 @@ def make_probe(
     boxes: Boxes | None = None,
     states: pl.DataFrame | None = None,
 ) -> dict:
-    """Write the probe of some records into the folder ``out``, and return its manifest. ``paths``:
-    file of each image id. ``limit``: records of each context, chosen at random; None: all.
-    ``boxes``: of findings; None: nothing is covered. ``states``: ``study_id``, ``finding``,
-    ``side`` and ``severity`` of all findings; None: as the reports have them. Raises a DataError if
-    there is no record, or an image cannot be read."""
+    """Write the probe of some records into the folder ``out``, and return its manifest.
+
+    Args:
+        paths: file of each image id.
+        limit: number of records of each context, chosen at random; None: all.
+        boxes: boxes of findings; None: nothing is covered.
+        states: ``study_id``, ``finding``, ``side`` and ``severity`` of all findings; None: as the
+            reports state them.
+
+    Raises:
+        DataError: there is no record, or an image cannot be read.
+    """
     chosen = _sample(records, seed, limit)
     if chosen.is_empty():
         raise DataError("no records to make a probe from; choose a different split or context")
@@ -219,38 +250,18 @@ def make_probe(
     groups[SAME_FINDING] = exchange(
         affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed
     )
-    pictures, twins = _coverings(affirmed, boxes or {})
+    pictures, covered_twins = _coverings(affirmed, boxes or {})
     sided = affirmed.filter(pl.col("side").is_in(["left", "right"])).select("record_id")
     turned = chosen.join(sided, on="record_id", how="semi", maintain_order="left")
     names = {image: hash_json([MIRRORED, image])[:16] for image in turned["frontal"]}
     pictures |= {name: (image, None) for image, name in names.items()}
-    groups |= twins | {
-        MIRRORED: turned.with_columns(
-            pl.col("frontal").replace_strict(names, return_dtype=pl.String)
-        )
-    }
-    key = pl.concat(
-        [
-            part.select(
-                pl.lit(twin).alias("twin"),
-                pl.col("finding")
-                if "finding" in part.columns
-                else pl.lit(None, pl.String).alias("finding"),
-                *(
-                    "record_id",
-                    "study_id",
-                    "subject_id",
-                    "view",
-                    "frontal",
-                    "lateral",
-                    "prior_report",
-                ),
-                *("indication", "history", "sections"),
-                pl.col("report").alias("reference"),
-            )
-            for twin, part in groups.items()
-        ]
-    ).join(chosen.select("record_id", "context"), on="record_id", how="left", maintain_order="left")
+    mirrored = pl.col("frontal").replace_strict(names, return_dtype=pl.String)
+    groups |= covered_twins
+    groups[MIRRORED] = turned.with_columns(mirrored)
+    key = pl.concat(_key_rows(twin, part) for twin, part in groups.items())
+    key = key.join(
+        chosen.select("record_id", "context"), on="record_id", how="left", maintain_order="left"
+    )
     # reports written for another probe do not pair with this one
     inputs = hash_json(key.to_dicts())[:8]
     of_finding = pl.col("finding").str.replace_all(" ", "_")
@@ -267,14 +278,12 @@ def make_probe(
         for twin, part in groups.items()
     }
     uncovered = Counter(affirmed["finding"].to_list())
-    uncovered.subtract(twins[COVERED]["finding"].to_list())
+    uncovered.subtract(covered_twins[COVERED]["finding"].to_list())
     manifest = {
-        **{
-            "seed": seed,
-            "records": len(chosen),
-            "reports": reports,
-            "key": hash_json(key.to_dicts()),
-        },
+        "seed": seed,
+        "records": len(chosen),
+        "reports": reports,
+        "key": hash_json(key.to_dicts()),
         "boxes": bool(boxes),
         "not_covered": {finding: count for finding, count in uncovered.items() if count},
     }
@@ -287,17 +296,30 @@ def make_probe(
         ]
         known |= {Path(name).stem: str(out.absolute() / IMAGES / name) for name in written}
         file = {view: pl.col(view).replace_strict(known, return_dtype=pl.String) for view in _VIEWS}
-        columns = (
+        key.select(
             "probe_id",
             *file.values(),
             pl.col("prior_report").alias("prior"),
             "indication",
             "history",
-        )
-        key.select(*columns, "view", "sections").write_csv(folder / INPUTS)
+            "view",
+            "sections",
+        ).write_csv(folder / INPUTS)
         key.write_parquet(folder / KEY)
         write_json(folder / MANIFEST, manifest)
     return manifest
+
+
+def _key_rows(twin: str, records: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the key for one kind of twin."""
+    if "finding" not in records.columns:
+        records = records.with_columns(finding=pl.lit(None, pl.String))
+    return records.select(
+        pl.lit(twin).alias("twin"),
+        "finding",
+        *_KEY_COLUMNS,
+        pl.col("report").alias("reference"),
+    )
 
 
 def _sample(records: pl.DataFrame, seed: int, limit: int | None) -> pl.DataFrame:
@@ -313,17 +335,18 @@ def _sample(records: pl.DataFrame, seed: int, limit: int | None) -> pl.DataFrame
 
 
 def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
-    """Return the records of each kind of :data:`TITLES`, with their new inputs; ``seed``: the order
-    of the patients."""
-    with_lateral, with_prior = records.drop_nulls("lateral"), records.drop_nulls("prior_report")
-    mean_lateral = (
-        pl.when(pl.col("lateral").is_not_null()).then(pl.lit("mean-lateral")).alias("lateral")
+    """Return the records of each kind of :data:`TITLES`, with their new inputs; ``seed`` determines
+    the order of the patients."""
+    with_lateral = records.drop_nulls("lateral")
+    with_prior = records.drop_nulls("prior_report")
+    has_lateral = pl.col("lateral").is_not_null()
+    mean_radiograph = records.with_columns(
+        frontal=pl.format("mean-{}", "view"),
+        lateral=pl.when(has_lateral).then(pl.lit("mean-lateral")),
     )
     return {
         "another_radiograph": exchange(records, _VIEWS, ["context", "view"], seed),
-        "mean_radiograph": records.with_columns(
-            pl.format("mean-{}", "view").alias("frontal"), mean_lateral
-        ),
+        "mean_radiograph": mean_radiograph,
         "no_lateral": without("lateral", records),
         "another_frontal": exchange(with_lateral, ["frontal"], ["context", "view"], seed),
         "another_lateral": exchange(with_lateral, ["lateral"], ["context"], seed),
@@ -335,30 +358,31 @@ def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
 def _affirmed(records: pl.DataFrame, states: pl.DataFrame | None) -> pl.DataFrame:
     """Return a row for each record and finding that its report affirms, with ``finding``, ``side``
     and ``severity``."""
-    described = pl.col("side", "severity").list.join(" ")
-    read = read_findings(records["report"]).filter(state="positive")
-    read = read.select("row", "finding", described)
-    rows = records.with_row_index("row").join(read, on="row", maintain_order="left_right")
+    findings = read_findings(records["report"]).filter(state="positive")
+    findings = findings.select("row", "finding", pl.col("side", "severity").list.join(" "))
+    rows = records.with_row_index("row").join(findings, on="row", maintain_order="left_right")
     if states is None:
         return rows.drop("row")
-    known = rows.drop("row", "side", "severity")
-    return known.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
+    rows = rows.drop("row", "side", "severity")
+    return rows.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
 
 
-#: Pictures to write, by id: the image, and the region that is covered in it; None: it is mirrored.
+#: Images to write, by id: the original image, and the region to cover; None: it is mirrored.
 _Pictures = dict[str, tuple[str, list | None]]
 
 
 def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
-    """Return the twins with the finding covered, and those with as much covered elsewhere, if every
-    view has both."""
+    """Return the twins with the finding covered, and those with an equal area covered elsewhere, if
+    every view has both."""
     pictures: _Pictures = {}
     rows: dict[str, list[dict]] = {COVERED: [], ELSEWHERE: []}
     for row in affirmed.iter_rows(named=True):
-        finding, regions = row["finding"], {}
+        finding = row["finding"]
+        regions: dict[str, dict[str, list[Box] | None]] = {}
         for view in _VIEWS:
             of_image = dict(boxes.get(row[view], {}))
-            if place := of_image.pop(finding, None):
+            place = of_image.pop(finding, None)
+            if place:
                 others = [box for of_finding in of_image.values() for box in of_finding]
                 regions[view] = {
                     COVERED: place,
@@ -373,7 +397,7 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
 
 
 def _write_changed(pictures: _Pictures, paths: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Write the changed pictures, and yield the names of their files."""
+    """Write the changed images, and yield the names of their files."""
     with Ticker("coverings", len(pictures)) as ticker:
         for name, (image, region) in pictures.items():
             picture = open_image(paths[image])
@@ -388,20 +412,19 @@ def _write_means(
 ) -> Iterator[str]:
     """Write the mean radiograph of each view, of the records' median size, and yield the names of
     the files."""
-    images = {
+    columns = {
         f"mean-{view}": part["frontal"]
         for (view,), part in records.group_by("view", maintain_order=True)
     }
-    images |= (
-        {"mean-lateral": records["lateral"].drop_nulls()} if records["lateral"].count() else {}
-    )
-    for name, column in images.items():
+    if records["lateral"].count():
+        columns["mean-lateral"] = records["lateral"].drop_nulls()
+    for name, column in columns.items():
         ids = column.unique().sort().to_list()
         draw = np.random.default_rng(seed).permutation(len(ids))[:_AVERAGED]
-        read = [open_image(paths[ids[place]]).convert("L") for place in draw]
-        width, height = (int(np.median([image.size[axis] for image in read])) for axis in (0, 1))
-        mean = np.mean(
-            [np.asarray(image.resize((width, height)), dtype=float) for image in read], axis=0
-        )
+        images = [open_image(paths[ids[place]]).convert("L") for place in draw]
+        width = int(np.median([image.width for image in images]))
+        height = int(np.median([image.height for image in images]))
+        resized = [np.asarray(image.resize((width, height)), dtype=float) for image in images]
+        mean = np.mean(resized, axis=0)
         Image.fromarray(np.rint(mean).astype(np.uint8)).save(folder / f"{name}.png")
         yield f"{name}.png"

@@ -1,10 +1,10 @@
-"""A system's use of each source, from its reports on a probe: records as they are given against
-their twins.
+"""A system's use of each source, from its reports on a probe: records as they are given, compared
+with their twins.
 
-Each finding has a verdict on whether the system looks at the right place, from rates at which
-reports affirm it, all over records whose reference affirms the finding. Intervals and p values come
-from random halves of the patients, with all changes of a patient's records together; the p values,
-of an effect and of none, are corrected for the number of findings (Holm).
+Each finding has a verdict on whether the system looks at the right place, from the rates at which
+reports affirm it, over records whose reference affirms the finding. Intervals and p values come
+from random halves of the patients, with all changes of a patient's records together. The p values
+of an effect, and of no effect, are corrected for the number of findings (Holm).
 """
 
 from collections.abc import Collection, Mapping
@@ -50,17 +50,26 @@ EFFECTS = {
     "picture": (GIVEN, LACKING),
     "any picture": (GIVEN, MEAN_PICTURE),
 }
-#: Level of the tests; patients that they need; least effect that counts as one; least rate that
-#: counts as saying a finding; effect and power for which records are counted.
-_LEVEL, LEAST, _NONE, _SAID, _EFFECT, _POWER = 0.05, 20, 0.1, 0.1, 0.2, 0.8
+#: Level of the tests.
+_LEVEL = 0.05
+#: Number of patients that a test needs.
+LEAST = 20
+#: Smaller effects than this count as none.
+_NO_EFFECT = 0.1
+#: A finding counts as mentioned with the mean radiograph if more than this share of reports do.
+_MENTIONED = 0.1
+#: Effect for which the number of records needed is given.
+_EFFECT = 0.2
+#: Power for which it is given.
+_POWER = 0.8
 _RESAMPLES = 5_000
 #: The score of the reports: F1 of positive findings, read by the rules in report and reference.
 _F1 = "report_positive_f1"
-#: The comparison with another patient's reference: what a report that fits any patient would reach.
+#: The comparison with another patient's reference, which a report that fits any patient reaches.
 CHANCE = "chance"
 #: The texts of each side.
 _SIDES = {"reference": "reference", "report": "hypothesis"}
-#: Splits for an interval of a gain; a probe has one for each kind of twin and score.
+#: Number of splits for the interval of a gain; a probe has one for each kind of twin and score.
 _FEWER_RESAMPLES = 2_000
 
 
@@ -75,18 +84,21 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class FindingUse:
-    """What the twins show of one finding. ``records``: whose reference affirms it. ``rates``: of
-    reports that affirm it, by change, over all records that have it. ``effects``: by
-    :data:`EFFECTS`, over the records that have both changes, whose number is in ``pairs``; p after
-    Holm's correction. ``needed``: records at which an effect of .2 on the first effect that can be
-    measured would be shown with power .8; None: it cannot be measured."""
+    """Results of the twins for one finding."""
 
     finding: str
+    #: Number of records whose reference affirms the finding.
     records: int
+    #: Share of reports that affirm it, by change, over all records that have this change.
     rates: dict[str, float]
+    #: The effects by :data:`EFFECTS`, over the records that have both changes; p after Holm's
+    #: correction.
     effects: dict[str, Difference]
+    #: Number of these records, by effect.
     pairs: dict[str, int]
     verdict: Verdict
+    #: Number of records at which a size of 0.2 of the first effect that can be measured would be
+    #: detected with a power of 0.8; None: none can be measured.
     needed: int | None
 
 
@@ -96,49 +108,48 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
     given = cases.filter(twin=GIVEN)
     units = units_of(given)
     unit = given.select("record_id", pl.Series("unit", units.codes))
-    tables = {
-        finding: _table(cases, given, finding).join(unit, on="record_id") for finding in FINDINGS
-    }
-    tables = {finding: table for finding, table in tables.items() if len(table)}
+    tables = {}
+    for finding in FINDINGS:
+        table = _table(cases, given, finding).join(unit, on="record_id")
+        if len(table):
+            tables[finding] = table
     pairs = {
         (finding, effect): table.drop_nulls(list(changes))
         for finding, table in tables.items()
         for effect, changes in EFFECTS.items()
     }
     pairs = {key: part for key, part in pairs.items() if part["unit"].n_unique() >= LEAST}
-    compared, absent = _differences(pairs, units), set[tuple[str, str]]()
-    for effect in EFFECTS:
-        tested = [key for key in pairs if key[1] == effect]
-        for key, p in zip(tested, holm([compared[key].p for key in tested]), strict=True):
-            compared[key] = replace(compared[key], p=p)
-        none = holm([_no_effect(pairs[key], *EFFECTS[effect]) for key in tested])
-        absent |= {
-            key for key, p in zip(tested, none, strict=True) if p is not None and p <= _LEVEL / 2
-        }
+    effects = _differences(pairs, units)
+    absent: set[tuple[str, str]] = set()
+    for effect, (first, second) in EFFECTS.items():
+        keys = [key for key in pairs if key[1] == effect]
+        p_of_effect = holm([effects[key].p for key in keys])
+        p_of_none = holm([_no_effect(pairs[key], first, second) for key in keys])
+        for key, p, p_none in zip(keys, p_of_effect, p_of_none, strict=True):
+            effects[key] = replace(effects[key], p=p)
+            if p_none is not None and p_none <= _LEVEL / 2:
+                absent.add(key)
     return [
-        _judged(finding, table, compared, absent, pairs, len(tables))
+        _judged(finding, table, effects, absent, pairs, len(tables))
         for finding, table in tables.items()
     ]
 
 
 def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
-    """Return p of an effect of at least :data:`_NONE`, from the score test of paired proportions
-    (Tango, Stat. Med. 17, 1998: 891). As records of a patient are alike, fewer count, by the design
-    effect; at least the patients."""
-    gaps, units, spread = (
-        (part[first] - part[second]).to_numpy(),
-        part["unit"].to_numpy(),
-        _NONE * (1 - _NONE),
-    )
+    """Return p of an effect of at least :data:`_NO_EFFECT`, from the score test of paired
+    proportions (Tango, Stat. Med. 17, 1998: 891). As records of a patient are similar, their number
+    is reduced by the design effect, at most to the number of patients."""
+    gaps = (part[first] - part[second]).to_numpy()
+    units = part["unit"].to_numpy()
+    spread = _NO_EFFECT * (1 - _NO_EFFECT)
     rows = (gaps - gaps.mean())[:, None]
-    alike = (by_unit(rows, units, units.max() + 1) ** 2).sum()
-    count = min(
-        len(part), max(part["unit"].n_unique(), len(part) * (rows**2).sum() / max(alike, 1e-9))
-    )
-    fewer, more = sorted(float((side * gaps > 0).mean()) for side in (1, -1))
-    b = (2 - more + fewer) * _NONE - more - fewer
+    variance_of_patients = (by_unit(rows, units, units.max() + 1) ** 2).sum()
+    reduced = len(part) * (rows**2).sum() / max(variance_of_patients, 1e-9)
+    count = min(len(part), max(part["unit"].n_unique(), reduced))
+    fewer, more = sorted([float((gaps > 0).mean()), float((gaps < 0).mean())])
+    b = (2 - more + fewer) * _NO_EFFECT - more - fewer
     deviation = sqrt((sqrt(b * b + 8 * fewer * spread) - b) / 2 + spread)
-    return NormalDist().cdf((more - fewer - _NONE) * sqrt(count) / deviation)
+    return NormalDist().cdf((more - fewer - _NO_EFFECT) * sqrt(count) / deviation)
 
 
 def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFrame:
@@ -183,7 +194,7 @@ def _differences(
 def _judged(
     finding: str,
     table: pl.DataFrame,
-    compared: Mapping[tuple[str, str], Difference],
+    all_effects: Mapping[tuple[str, str], Difference],
     absent: Collection[tuple[str, str]],
     pairs: Mapping[tuple[str, str], pl.DataFrame],
     tests: int,
@@ -195,22 +206,24 @@ def _judged(
     ]
     rates = {change: float(table[change].drop_nulls().to_numpy().mean()) for change in changes}
     effects = {
-        effect: compared[finding, effect] for effect in EFFECTS if (finding, effect) in compared
+        effect: all_effects[finding, effect]
+        for effect in EFFECTS
+        if (finding, effect) in all_effects
     }
     counts = {effect: len(pairs[finding, effect]) for effect in effects}
 
-    def shown(effect: str) -> bool:
-        one = effects.get(effect)
-        return (
-            one is not None and (one.difference or 0) > 0 and one.p is not None and one.p < _LEVEL
-        )
+    def is_shown(name: str) -> bool:
+        effect = effects.get(name)
+        if effect is None or effect.p is None:
+            return False
+        return (effect.difference or 0) > 0 and effect.p < _LEVEL
 
     verdict = Verdict.UNCLEAR
-    if shown("place"):
+    if is_shown("place"):
         verdict = Verdict.THERE
-    elif shown("picture") and (finding, "place") in absent:
+    elif is_shown("picture") and (finding, "place") in absent:
         verdict = Verdict.NOT_THERE
-    elif (finding, "any picture") in absent and rates[MEAN_PICTURE] > _SAID:
+    elif (finding, "any picture") in absent and rates[MEAN_PICTURE] > _MENTIONED:
         verdict = Verdict.WITHOUT
     first = next(iter(effects), None)
     needed = None if first is None else records_needed(effects[first], counts[first], tests)
@@ -218,9 +231,9 @@ def _judged(
 
 
 def records_needed(effect: Difference, records: int, tests: int) -> int | None:
-    """Return the records at which a difference of rates of .2 would be shown with power .8 by the
-    strictest of the ``tests``, with the spread seen here, but a variance of at least .16; None: the
-    spread is not known."""
+    """Return the number of records at which a difference of rates of 0.2 would be detected with a
+    power of 0.8 by the strictest of the ``tests``, with the observed spread, but a variance of at
+    least 0.16; None: the spread is not known."""
     if effect.low is None or effect.high is None:
         return None
     normal = NormalDist()
@@ -232,22 +245,22 @@ def records_needed(effect: Difference, records: int, tests: int) -> int | None:
 
 @dataclass(frozen=True)
 class Use:
-    """What one kind of twin shows over ``records`` pairs. ``score``: of twins (``first``), of the
-    records as given (``second``) and their difference: F1 (the mean over contexts), or the share of
-    an attribute that agrees (over all of them). ``unchanged``: share of identical reports; None for
-    :data:`CHANCE` and attributes."""
+    """Results of one kind of twin."""
 
+    #: Number of pairs of a record and its twin.
     records: int
+    #: Score of the twins (``first``), of the records as given (``second``) and their difference: F1
+    #: (the mean over contexts), or the share of an attribute that agrees (over all contexts).
     score: Difference
+    #: Share of identical reports; None for :data:`CHANCE` and attributes.
     unchanged: float | None
 
     @property
     def verdict(self) -> str:
         """Whether the twin shows that the system uses the source."""
-        low, high = self.score.low, self.score.high
-        if (
-            self.unchanged is None
-        ):  # chance: the reports are the same, and the references are others'
+        low = self.score.low
+        high = self.score.high
+        if self.unchanged is None:  # the same reports, with the references of other patients
             return "above chance" if low is not None and low > 0 else "not above chance"
         if self.unchanged == 1:
             return "ignored"
@@ -271,24 +284,26 @@ class Mirrored(Use):
 
 
 class SystemUse(NamedTuple):
-    """The use of sources by one system. ``uses``: kind of twin, :data:`CHANCE` or kind of attribute
-    -> what it shows. ``findings``: the verdict of each finding. ``empty``: number of reports
-    without a text."""
+    """The use of sources by one system."""
 
     name: str
+    #: By kind of twin, :data:`CHANCE` or kind of attribute.
     uses: dict[str, Use]
+    #: The verdict of each finding.
     findings: list[FindingUse]
+    #: Number of reports without a text.
     empty: int
 
 
 def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
-    """Return a probe's key, its kinds of twins with titles, and its manifest; raises a DataError if
-    it is not whole."""
+    """Return a probe's key, its kinds of twins with titles, and its manifest. Raises a DataError if
+    it is incomplete."""
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
-    key, manifest = pl.read_parquet(folder / KEY, glob=False), read_json(folder / MANIFEST)
+    key = pl.read_parquet(folder / KEY, glob=False)
     present = set(key["twin"])
-    return key, {name: title for name, title in TITLES.items() if name in present}, manifest
+    titles = {name: title for name, title in TITLES.items() if name in present}
+    return key, titles, read_json(folder / MANIFEST)
 
 
 def system_use(
@@ -300,44 +315,51 @@ def system_use(
     cases = _cases(key, reports, columns)
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
-    others = exchange(
-        given, ["reference", *(f"reference_{polarity}" for polarity in POLARITIES)], ["context"]
-    )
-    uses = {}
+    columns_of_reference = [f"reference_{polarity}" for polarity in POLARITIES]
+    others = exchange(given, ["reference", *columns_of_reference], ["context"])
+    uses: dict[str, Use] = {}
     if len(others):  # else one patient has more than half of the records
         uses[CHANCE] = replace(_use(given, others), unchanged=None)
-        both = list(map(_with_attributes, (given, others)))
-        uses |= {kind: replace(_use(*both, f"attributes_{kind}"), unchanged=None) for kind in KINDS}
-    if (turned := groups.pop(MIRRORED, None)) is not None:
-        plain = given.join(turned, on="record_id", how="semi", maintain_order="left")
-        both = [_with_attributes(part, mirrored=True) for part in (turned, plain)]
-        uses[MIRRORED] = _use(*both, "attributes_side", kind=Mirrored)
+        given_attributes = _with_attributes(given)
+        other_attributes = _with_attributes(others)
+        for kind in KINDS:
+            use = _use(given_attributes, other_attributes, f"attributes_{kind}")
+            uses[kind] = replace(use, unchanged=None)
+    turned = groups.pop(MIRRORED, None)
+    if turned is not None:
+        same = given.join(turned, on="record_id", how="semi", maintain_order="left")
+        uses[MIRRORED] = _use(
+            _with_attributes(turned, mirrored=True),
+            _with_attributes(same, mirrored=True),
+            "attributes_side",
+            kind=Mirrored,
+        )
     uses |= {twin: _use(given, part) for twin, part in groups.items()}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
     return SystemUse(name, uses, finding_uses(cases), empty)
 
 
 def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl.DataFrame:
-    """Return the key with the reports and what was read in them."""
-    read = reports_of(path, ("report", "hypothesis", "text"), *columns)
-    texts = (
-        pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")
-    )  # nan and the like say nothing
-    rows = read.rows.select(pl.col("id").alias("probe_id"), texts.alias("hypothesis"))
+    """Return the key with the reports and the findings that reports and references state."""
+    reports = reports_of(path, ("report", "hypothesis", "text"), *columns)
+    # nan and the like are no texts
+    text = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")
+    rows = reports.rows.select(pl.col("id").alias("probe_id"), text.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
-    read = [(f"{side}_", read_findings(cases[texts])) for side, texts in _SIDES.items()]
+    findings = {side: read_findings(cases[column]) for side, column in _SIDES.items()}
     return cases.with_columns(
-        lists_by_row(rows, pl.col("state") == polarity, len(cases)).alias(side + polarity)
-        for side, rows in read
+        lists_by_row(of_side, pl.col("state") == polarity, len(cases)).alias(f"{side}_{polarity}")
+        for side, of_side in findings.items()
         for polarity in POLARITIES
     )
 
 
 def _with_attributes(cases: pl.DataFrame, mirrored: bool = False) -> pl.DataFrame:
     """Add counts of attributes, in one context, since references without a previous report have no
-    course; ``mirrored``: the references are those of mirrored pictures."""
-    reference, report = (read_findings(cases[texts]) for texts in _SIDES.values())
+    course; ``mirrored``: the sides of the references are exchanged."""
+    reference = read_findings(cases["reference"])
+    report = read_findings(cases["hypothesis"])
     if mirrored:
         turned = pl.element().replace({"left": "right", "right": "left"})
         reference = reference.with_columns(pl.col("side").list.eval(turned).list.sort())
@@ -353,8 +375,5 @@ def _use(
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
     # the mean, if there are several contexts
     *_, last = gains(given, twins, "llm-rg4", [score], _FEWER_RESAMPLES).values()
-    return kind(
-        len(twins),
-        last[score],
-        int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins),
-    )
+    num_unchanged = int((given["hypothesis"] == twins["hypothesis"]).sum())
+    return kind(len(twins), last[score], num_unchanged / len(twins))

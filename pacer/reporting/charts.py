@@ -1,5 +1,4 @@
-"""Charts of the report, each described in its docstring: SVG files for a paper, and inline in the
-page."""
+"""Charts of the report, as SVG files for a paper and inline in the page."""
 
 import io
 import re
@@ -20,13 +19,10 @@ from pacer.metrics.statistics.halves import Interval
 from pacer.metrics.statistics.intervals import Reliability
 
 _STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
-#: The page's colours, by their names in ``style.css``, and one for what is compared with.
-LIGHT = dict(
-    re.findall(
-        r"(--[\w-]+): (#\w{6})", _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")[0]
-    ),
-    **{"--series-none": "#9aa3ad"},
-)
+_STYLES_OF_LIGHT_PAGE, _, _ = _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")
+#: The page's colours, by their names in ``style.css``, and one for lines of comparison.
+LIGHT = dict(re.findall(r"(--[\w-]+): (#\w{6})", _STYLES_OF_LIGHT_PAGE))
+LIGHT["--series-none"] = "#9aa3ad"
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 
 
@@ -43,32 +39,30 @@ def drawing(width: float, height: float, draw: Callable[[Any], None], columns: i
     """Run ``draw`` with the axes, or ``columns`` of them, of a new figure (size in inches), and
     return the SVG text."""
     with matplotlib.rc_context(fname=Path(__file__).with_name("figures.mplstyle")):
-        figure = Figure(
-            figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13)
-        )  # browsers set text wider
+        # browsers set text wider, which the padding allows for
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))
         FigureCanvasSVG(figure)
         draw(figure.subplots(1, columns, sharey=True))
         buffer = io.StringIO()
-        figure.savefig(
-            buffer, format="svg", metadata={"Date": None}
-        )  # without a date, bytes are reproducible
+        # without a date, bytes are reproducible
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
 def reliability_chart(curves: Mapping[str, Reliability]) -> str:
-    """Draw one panel per context: the share of findings that are there against their mean
-    probability, by bin, with intervals; probabilities that are right lie on the diagonal."""
+    """Draw one panel per context: the share of present findings against their mean probability, by
+    bin, with intervals; correct probabilities lie on the diagonal."""
 
     def draw(grid: Any) -> None:
         for axes, (context, curve) in zip(np.ravel(grid), curves.items(), strict=True):
             axes.plot([0, 1], [0, 1], color=LIGHT["--series-none"], linewidth=0.8)
-            shares = [one.value for one in curve.shares]
+            shares = [share.value for share in curve.shares]
             axes.plot(
                 curve.probabilities, shares, marker="o", markersize=3, color=LIGHT["--series-1"]
             )
-            for across, one in zip(curve.probabilities, curve.shares, strict=True):
-                if one.low is not None and one.high is not None:
-                    axes.vlines(across, one.low, one.high, color=LIGHT["--series-1"])
+            for probability, share in zip(curve.probabilities, curve.shares, strict=True):
+                if share.low is not None and share.high is not None:
+                    axes.vlines(probability, share.low, share.high, color=LIGHT["--series-1"])
             axes.set_xlim(0, 1)
             axes.set_ylim(0, 1)
             axes.set_title(context.upper(), fontsize=9)
@@ -81,8 +75,8 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
 
 def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
     """Draw by context the share of each kind of finding that reports state with a source and
-    without it, and F1 beside that of what needs no training; empty if nothing is known. ``scores``:
-    context -> score -> interval."""
+    without it, and F1 beside that of reports that need no training; empty without scores.
+    ``scores``: context -> score -> interval."""
     points = {
         name: {
             f"{context.upper()}: {kind.name}": values[f"{key}{end}"]
@@ -111,15 +105,14 @@ def interval_chart(
         axes.axvline(line, color=LIGHT["--muted"], linewidth=1)
         for place, (name, series) in enumerate(points.items()):
             colour = LIGHT[SERIES[place % len(SERIES)]]
-            for row, one in series.items():
+            for row, interval in series.items():
                 in_row = [other for other, values in points.items() if row in values]
-                height = rows.index(row) + (in_row.index(name) - (len(in_row) - 1) / 2) * 0.7 / len(
-                    points
-                )
-                if one.low is not None and one.high is not None:
-                    axes.hlines(height, one.low, one.high, color=colour, linewidth=2)
-                if one.value is not None:
-                    axes.scatter(one.value, height, s=30, color=colour, zorder=3)
+                from_middle = in_row.index(name) - (len(in_row) - 1) / 2
+                height = rows.index(row) + from_middle * 0.7 / len(points)
+                if interval.low is not None and interval.high is not None:
+                    axes.hlines(height, interval.low, interval.high, color=colour, linewidth=2)
+                if interval.value is not None:
+                    axes.scatter(interval.value, height, s=30, color=colour, zorder=3)
             axes.scatter([], [], s=30, color=colour, label=name)
         axes.set_yticks(range(len(rows)), rows)
         axes.tick_params(axis="y", labelcolor=LIGHT["--ink"])

@@ -1,7 +1,8 @@
 """The ledger of findings in tables: verdicts counted by finding, single findings, and the reports
 with the worst verdicts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -31,11 +32,11 @@ def of_systems(ledgers: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 def other_records(cases: Mapping[str, pl.DataFrame]) -> str:
     """Return a sentence if not all systems have the same records; else nothing."""
-    records = {name: {*table["record_id"]} for name, table in cases.items()}
+    records = {name: set(table["record_id"]) for name, table in cases.items()}
     shared = set.intersection(*records.values())
-    if all(of == shared for of in records.values()):
+    if all(ids == shared for ids in records.values()):
         return ""
-    numbers = ", ".join(f"{name} {number(len(of))}" for name, of in records.items())
+    numbers = ", ".join(f"{name} {number(len(ids))}" for name, ids in records.items())
     return (
         f"the systems have different records: {numbers}, and {number(len(shared))} in all of them"
     )
@@ -43,13 +44,14 @@ def other_records(cases: Mapping[str, pl.DataFrame]) -> str:
 
 def verdict_counts(rows: pl.DataFrame) -> pl.DataFrame:
     """Return by ``finding`` and ``system`` how often the references and the reports affirm it, and
-    the number of each verdict; last the sums over all findings."""
+    the number of each verdict; the sums over all findings are last."""
     counts = [
         (pl.col(f"{side}_state") == "positive").sum().alias(side)
         for side in ("reference", "report")
     ]
     counts += [(pl.col("verdict") == verdict).sum().alias(verdict) for verdict in VERDICTS]
-    key, order = ["finding", "system"], pl.col("finding").cast(pl.Enum([*FINDINGS, ALL]))
+    key = ["finding", "system"]
+    order = pl.col("finding").cast(pl.Enum([*FINDINGS, ALL]))
     of_all = rows.with_columns(finding=pl.lit(ALL)).group_by(key).agg(counts)
     counted = pl.concat([rows.group_by(key).agg(counts), of_all])
     every = counted.select("finding").unique().join(rows.select("system").unique(), how="cross")
@@ -58,42 +60,61 @@ def verdict_counts(rows: pl.DataFrame) -> pl.DataFrame:
 
 def verdict_table(rows: pl.DataFrame, caption: str = "") -> Table:
     """Return the counts as a table, several systems below each other."""
-    counts, several = verdict_counts(rows), rows["system"].n_unique() > 1
     cells = [
-        (finding, *[system] * several, *map(number, numbers))
-        for finding, system, *numbers in counts.iter_rows()
+        (finding, system, *map(number, numbers))
+        for finding, system, *numbers in verdict_counts(rows).iter_rows()
     ]
-    return Table(
-        ("Finding", *["System"] * several, "In references", "In reports", *VERDICTS),
+    heads = ("Finding", "System", "In references", "In reports", *VERDICTS)
+    table = Table(
+        heads,
         tuple(cells),
         caption,
-        text_columns=1 + several,
-        rules=first_cell_changes(cells) if several else frozenset({len(cells) - 1}),
+        text_columns=2,
+        rules=first_cell_changes(cells),
         notes=_NOTES,
+    )
+    if rows["system"].n_unique() > 1:
+        return table
+    return replace(_without_system(table), rules=frozenset({len(cells) - 1}))
+
+
+def _without_system(table: Table) -> Table:
+    """Return a table without the column of systems, for a single one."""
+    place = table.columns.index("System")
+    return replace(
+        table,
+        columns=_without_item(table.columns, place),
+        rows=tuple(_without_item(row, place) for row in table.rows),
+        text_columns=table.text_columns - 1,
+        rules=frozenset(),
     )
 
 
+def _without_item(items: Sequence[str], place: int) -> tuple[str, ...]:
+    return (*items[:place], *items[place + 1 :])
+
+
 def finding_table(rows: pl.DataFrame) -> Table:
-    """Return single findings, one per row, with what both texts say of them."""
-    several = rows["system"].n_unique() > 1
+    """Return single findings, one per row, with the statements of both texts."""
     rows = rows.sort("record_id", pl.col("finding").cast(pl.Enum(FINDINGS)), "system")
     cells = tuple(
         (
             row["record_id"],
-            *[row["system"]] * several,
+            row["system"],
             row["finding"],
             ", ".join([row["verdict"] or "", *row["wrong"]]),
-            _said(row, "reference"),
-            _said(row, "report"),
+            _statement(row, "reference"),
+            _statement(row, "report"),
         )
         for row in rows.iter_rows(named=True)
     )
-    heads = ("Record", *["System"] * several, "Finding", "Verdict", "Reference", "Report")
-    return Table(heads, cells, text_columns=len(heads))
+    heads = ("Record", "System", "Finding", "Verdict", "Reference", "Report")
+    table = Table(heads, cells, text_columns=len(heads))
+    return table if rows["system"].n_unique() > 1 else _without_system(table)
 
 
-def _said(row: Mapping[str, Any], side: str) -> str:
-    """Return what a text says of a finding, and its words there."""
+def _statement(row: Mapping[str, Any], side: str) -> str:
+    """Return the statement of a text on a finding, and its words."""
     if row[f"{side}_state"] is None:
         return "–"
     kinds = (frozenset(row[f"{side}_{kind}"]) for kind in Attributes._fields)
@@ -103,9 +124,9 @@ def _said(row: Mapping[str, Any], side: str) -> str:
 
 
 def worst_reports(rows: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Return of each system the reports with the most opposite findings, then the most that are
-    missed or invented, then by id: at most ``most``, with the number of each verdict but
-    ``correct``."""
+    """Return at most ``most`` reports of each system, with the number of each verdict but
+    ``correct``: those with the most opposite findings first, then with the most that are missed or
+    invented, then by id."""
     counts = [(pl.col("verdict") == verdict).sum().alias(verdict) for verdict in VERDICTS[1:]]
     reports = rows.group_by("system", "record_id", "context").agg(counts)
     wrong = pl.col("missed") + pl.col("invented")
@@ -117,12 +138,10 @@ def worst_reports(rows: pl.DataFrame, most: int) -> pl.DataFrame:
 
 def worst_table(rows: pl.DataFrame, most: int) -> Table:
     """Return :func:`worst_reports` as a table."""
-    worst = worst_reports(rows, most)
-    several = rows["system"].n_unique() > 1
     cells = [
-        (*[system] * several, record, *map(number, numbers))
-        for system, record, _, *numbers in worst.iter_rows()
+        (system, record, *map(number, numbers))
+        for system, record, _, *numbers in worst_reports(rows, most).iter_rows()
     ]
-    heads = (*["System"] * several, "Record", *VERDICTS[1:])
-    rules = first_cell_changes(cells) if several else frozenset()
-    return Table(heads, tuple(cells), text_columns=1 + several, rules=rules)
+    heads = ("System", "Record", *VERDICTS[1:])
+    table = Table(heads, tuple(cells), text_columns=2, rules=first_cell_changes(cells))
+    return table if rows["system"].n_unique() > 1 else _without_system(table)

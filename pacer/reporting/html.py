@@ -24,8 +24,8 @@ LONGEST_EDGE = 384
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
-    """Fill a template of ``folder`` or of this package; values that are not markup are escaped,
-    none may be missing."""
+    """Fill a template of ``folder`` or of this package; values that are not markup are escaped, and
+    all must be given."""
     return _environment(folder).get_template(template).render(**content)
 
 
@@ -42,7 +42,7 @@ def _environment(folder: Path) -> Environment:
 
 def read_grey(path: Path) -> Image.Image:
     """Return an image as 8-bit grey, no edge longer than :data:`LONGEST_EDGE`. Raises a DataError
-    if it is none."""
+    if it is not an image."""
     try:
         grey = open_image(path).convert("L")
     except ImageError as error:
@@ -52,7 +52,7 @@ def read_grey(path: Path) -> Image.Image:
 
 
 def data_uri(image: Image.Image, form: str = "JPEG") -> str:
-    """Return the image as a ``data:`` address; JPEG knows no transparency, which a PNG keeps."""
+    """Return the image as a ``data:`` address; PNG keeps transparency, JPEG does not."""
     if form == "JPEG" and image.mode != "L":
         image = image.convert("RGB")
     buffer = io.BytesIO()
@@ -61,32 +61,37 @@ def data_uri(image: Image.Image, form: str = "JPEG") -> str:
 
 
 class DepthMap(NamedTuple):
-    """One depth: the encoder block, its mean weight, and the address of its map."""
+    """The map of one depth."""
 
+    #: The encoder block, counted from 1.
     depth: int
+    #: Its mean weight.
     mean: float
+    #: The address of the map.
     address: str
 
 
 class RoutingOverlay(NamedTuple):
-    """A radiograph as the encoder saw it, and a map per depth. ``even``: each depth's weight in an
-    even mixture. ``farthest``: the deviation from it that gets the strongest colour."""
+    """The encoder's input image, and a map per depth."""
 
     name: str
+    #: The address of the image.
     address: str
     maps: tuple[DepthMap, ...]
+    #: Each depth's weight in an even mixture.
     even: float
+    #: The deviation from it that gets the strongest colour.
     farthest: float
 
 
 def routing_overlay(
     name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]
 ) -> RoutingOverlay:
-    """Return maps of weights ``[rows, columns, K]``, sums of 1 over K, of the K encoder blocks
-    ``depths``: warm where a patch takes more of a depth than the even share, cool where less, and
-    clear at it. The largest deviation in the image has the strongest colour. A map has one pixel
-    per patch: a smooth map would suggest detail that the router does not have. Addresses are
-    ``data:`` addresses: no file is written."""
+    """Return maps of weights ``[rows, columns, K]``, which sum to 1 over K, of the K encoder blocks
+    ``depths``: warm where a patch takes more than the even share of a depth, cool where less, and
+    transparent at the even share. The largest deviation in the image has the strongest colour. A
+    map has one pixel per patch, because a smooth map would suggest detail that the router does not
+    have. Addresses are ``data:`` addresses: no file is written."""
     even = 1 / weights.shape[2]
     farthest = max(float(np.abs(weights - even).max()), 1e-3)
     relative = (weights - even) / farthest
@@ -100,11 +105,13 @@ def routing_overlay(
 def square_overlay(
     name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]
 ) -> RoutingOverlay:
-    """Return the same for the middle square of a radiograph, from weights ``[N, K]``, N a square
-    grid in row-major order: this family's image processors scale the shorter edge and crop to that
-    square, which the patch grid spans."""
-    side, edge = math.isqrt(len(weights)), min(image.size)
-    left, top = (image.width - edge) // 2, (image.height - edge) // 2
+    """Return the same for the middle square of a radiograph, from weights ``[N, K]``, where N is a
+    square grid in row-major order: this family's image processors scale the shorter edge and crop
+    to that square, which the patch grid covers."""
+    side = math.isqrt(len(weights))
+    edge = min(image.size)
+    left = (image.width - edge) // 2
+    top = (image.height - edge) // 2
     square = image.crop((left, top, left + edge, top + edge))
     return routing_overlay(name, square, weights.reshape(side, side, -1), depths)
 

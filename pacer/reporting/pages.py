@@ -1,5 +1,5 @@
-"""Pages of commands: systems' use of sources, and one study by some systems and the reference
-(paper, Figure 2)."""
+"""Pages of commands: the use of sources by systems, and their reports on one examination beside the
+reference (paper, Figure 2)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from pacer.probe.use import (
 )
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import data_uri, read_grey, render
-from pacer.reporting.marks import Said, said, spans
+from pacer.reporting.marks import Statements, spans, statements_of
 
 _NOTES = (
     "Gain: score with the record as given minus score with the changed source, over the same "
@@ -52,7 +52,7 @@ _NOTES = (
     "chance is not above 0 writes reports that fit any patient.",
 )
 
-#: The twins that say whether a source is used, by its name.
+#: The twins that show whether a source is used, by its name.
 _SOURCES = {
     "the radiographs": "another_radiograph",
     "the lateral view": "another_lateral",
@@ -65,15 +65,17 @@ _WORDS = {
     "no gain shown": "changes {changed:.0%} of its reports with {source}, no gain shown",
 }
 _TONES = {
-    **{
-        "used": "yes",
-        "above chance": "yes",
-        "misled": "no",
-        "ignored": "no",
-        "not above chance": "no",
-    },
-    **{"reads the side": "yes", "swaps the side": "no", "ignores the side": "no"},
-    **{Verdict.THERE: "yes", Verdict.NOT_THERE: "no", Verdict.WITHOUT: "no"},
+    "used": "yes",
+    "above chance": "yes",
+    "misled": "no",
+    "ignored": "no",
+    "not above chance": "no",
+    "reads the side": "yes",
+    "swaps the side": "no",
+    "ignores the side": "no",
+    Verdict.THERE: "yes",
+    Verdict.NOT_THERE: "no",
+    Verdict.WITHOUT: "no",
 }
 #: Columns of the table of findings: their heading, by change; without boxes those of coverings are
 #: left out.
@@ -89,13 +91,13 @@ _OF_FINDINGS = (
     "Share of reports that affirm the finding, among records whose reference does; each column is "
     "over the records with this change. Effect of place: covered elsewhere minus covered, over the "
     "records that have both, with its 95 % interval over patients.",
-    f"{Verdict.THERE}: the effect of place is shown (p below .05 after Holm's correction for the "
+    f"{Verdict.THERE}: the effect of place is shown (p below 0.05 after Holm's correction for the "
     f"findings). {Verdict.NOT_THERE}: as given minus another patient's without it is shown, and an "
-    "effect of place of .1 or more is excluded (p at most .025 after Holm's correction). "
-    f"{Verdict.WITHOUT}: that as given and mean radiograph differ by .1 or more is excluded "
-    f"likewise, and more than .1 state it with the mean radiograph. All need {LEAST} patients.",
+    "effect of place of 0.1 or more is excluded (p at most 0.025 after Holm's correction). "
+    f"{Verdict.WITHOUT}: that as given and mean radiograph differ by 0.1 or more is excluded "
+    f"likewise, and more than 0.1 state it with the mean radiograph. All need {LEAST} patients.",
     f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records needed to "
-    "detect an effect of place of .2 with 80 % power. Without boxes the place cannot be tested.",
+    "detect an effect of place of 0.2 with 80 % power. Without boxes the place cannot be tested.",
 )
 
 
@@ -104,18 +106,14 @@ def write_probe(
 ) -> str:
     """Replace ``out`` by ``index.html``, ``table.md``, ``use.svg`` and ``use.json``; return the
     table as Markdown."""
-    titles = (
-        {CHANCE: "another patient's reference (chance)"}
-        | {kind: f"{kind} (chance)" for kind in KINDS}
-        | {**kinds}
-    )
-    table, chart = use_table(systems, titles), use_chart(systems, titles)
-    boxes = manifest.get("boxes", True)
-    tables = (
-        [verdict_table(systems, boxes), table]
-        if any(system.findings for system in systems)
-        else [table]
-    )
+    titles = {CHANCE: "another patient's reference (chance)"}
+    titles |= {kind: f"{kind} (chance)" for kind in KINDS}
+    titles |= kinds
+    table = use_table(systems, titles)
+    chart = use_chart(systems, titles)
+    tables = [table]
+    if any(system.findings for system in systems):
+        tables.insert(0, verdict_table(systems, manifest.get("boxes", True)))
     words = {system.name: f"{verdict_sentence(system)}." for system in systems}
     record = {
         "probe": {"key": manifest["key"], "seed": manifest["seed"]},
@@ -125,7 +123,7 @@ def write_probe(
                     twin: asdict(use) | {"verdict": use.verdict}
                     for twin, use in system.uses.items()
                 },
-                "findings": {one.finding: asdict(one) for one in system.findings},
+                "findings": {use.finding: asdict(use) for use in system.findings},
                 "verdict": words[system.name],
             }
             for system in systems
@@ -142,12 +140,8 @@ def write_probe(
             chart=inline,
         )
         write_text(folder / "index.html", page)
-        text = "\n".join(
-            [
-                *(f"**{name}** {sentence}\n" for name, sentence in words.items()),
-                *(t.markdown() for t in tables),
-            ]
-        )
+        paragraphs = [f"**{name}** {sentence}\n" for name, sentence in words.items()]
+        text = "\n".join(paragraphs + [table.markdown() for table in tables])
         write_text(folder / "table.md", text)
         write_text(folder / "use.svg", chart)
         write_json(folder / "use.json", record)
@@ -155,23 +149,24 @@ def write_probe(
 
 
 def verdict_sentence(system: SystemUse) -> str:
-    """Return what a system does with each source, and how many findings have which verdict, in
-    words."""
-    known = {source: system.uses[twin] for source, twin in _SOURCES.items() if twin in system.uses}
-    parts = [
-        _WORDS[use.verdict].format(source=name, changed=1 - (use.unchanged or 0))
-        for name, use in known.items()
-    ]
-    parts += [use.verdict for twin, use in system.uses.items() if twin == MIRRORED]
+    """Describe a system's use of each source and the verdicts on the findings in one sentence."""
+    parts: list[str] = []
+    for source, twin in _SOURCES.items():
+        if twin in system.uses:
+            use = system.uses[twin]
+            changed = 1 - (use.unchanged or 0)
+            parts.append(_WORDS[use.verdict].format(source=source, changed=changed))
+    if MIRRORED in system.uses:
+        parts.append(system.uses[MIRRORED].verdict)
     for verdict in Verdict:
-        names = [one.finding for one in system.findings if one.verdict == verdict]
+        names = [use.finding for use in system.findings if use.verdict == verdict]
         if names:
             listed = f"{len(names)} findings" if verdict == Verdict.UNCLEAR else ", ".join(names)
             parts.append(f"{verdict}: {listed}")
-    gains = {kind: system.uses[kind].score.low for kind in KINDS if kind in system.uses}
-    parts += [
-        f"{kind} not above chance" for kind, low in gains.items() if low is not None and low <= 0
-    ]
+    for kind in KINDS:
+        low = system.uses[kind].score.low if kind in system.uses else None
+        if low is not None and low <= 0:
+            parts.append(f"{kind} not above chance")
     return "; ".join(parts)
 
 
@@ -179,62 +174,71 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
     """Return a row for each finding with a verdict, the systems below each other, and a note on the
     others; without ``boxes`` nothing was covered."""
     rows: list[tuple[str, ...]] = []
-    headings, tones, notes = {}, {}, []
+    headings: dict[int, Heading] = {}
+    tones: dict[tuple[int, int], str] = {}
+    notes: list[str] = []
     rates = {
         change: title
         for change, title in _RATES.items()
         if boxes or change not in (COVERED, ELSEWHERE)
     }
-    columns = ("Finding", "Verdict", "n", *rates.values(), *["Effect of place"] * boxes)
+    columns = ["Finding", "Verdict", "n", *rates.values()]
+    if boxes:
+        columns.append("Effect of place")
     for system in systems:
         headings[len(rows)] = Heading(system.name)
-        unclear = [one for one in system.findings if one.verdict == Verdict.UNCLEAR]
-        for one in system.findings:
-            if one not in unclear:
-                tones[len(rows), 1] = _TONES.get(one.verdict, "")
-                rows.append(_finding_cells(one, tuple(rates), boxes))
+        unclear = [use for use in system.findings if use.verdict == Verdict.UNCLEAR]
+        for use in system.findings:
+            if use not in unclear:
+                tones[len(rows), 1] = _TONES.get(use.verdict, "")
+                rows.append(_finding_cells(use, tuple(rates), boxes))
         if unclear:
-            rows.append((f"{len(unclear)} findings", Verdict.UNCLEAR, *[""] * (len(columns) - 2)))
-            reasons = ", ".join(f"{one.finding} ({_reason(one, boxes)})" for one in unclear)
+            empty = ("" for _ in columns[2:])
+            rows.append((f"{len(unclear)} findings", Verdict.UNCLEAR, *empty))
+            reasons = ", ".join(f"{use.finding} ({_reason(use, boxes)})" for use in unclear)
             notes.append(f"{system.name}: {Verdict.UNCLEAR}: {reasons}.")
-    notes = (*notes, *_OF_FINDINGS)
     return Table(
-        columns,
+        tuple(columns),
         tuple(rows),
         "Findings",
         text_columns=2,
         headings=headings,
         tones=tones,
-        notes=notes,
+        notes=(*notes, *_OF_FINDINGS),
     )
 
 
-def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
-    rates = (number(one.rates.get(change), 2) for change in changes)
-    place = one.effects.get("place")
-    effect = "–" if place is None else "{} ({})".format(*change_cells(place, None, 2)[:2])
-    return (one.finding, one.verdict, str(one.records), *rates, *[effect] * boxes)
+def _finding_cells(use: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
+    cells = [use.finding, use.verdict, str(use.records)]
+    cells += [number(use.rates.get(change), 2) for change in changes]
+    if boxes:
+        effect = use.effects.get("place")
+        cells.append(
+            "–" if effect is None else "{} ({})".format(*change_cells(effect, None, 2)[:2])
+        )
+    return tuple(cells)
 
 
-def _reason(one: FindingUse, boxes: bool) -> str:
-    """Say why a finding has no verdict."""
-    if COVERED not in one.rates:
+def _reason(use: FindingUse, boxes: bool) -> str:
+    """Return the reason why a finding has no verdict."""
+    if COVERED not in use.rates:
         return "no control region" if boxes else "no boxes given"
-    if one.effects.get("place") is None:
+    if use.effects.get("place") is None:
         return f"fewer than {LEAST} patients"
-    return f"{number(one.needed)} records needed, {one.pairs['place']} there"
+    return f"{number(use.needed)} records needed, {use.pairs['place']} there"
 
 
 def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
     """Return a row for each kind of twin, the systems below each other."""
     rows: list[tuple[str, ...]] = []
-    headings, tones = {}, {}
+    headings: dict[int, Heading] = {}
+    tones: dict[tuple[int, int], str] = {}
     for system in systems:
-        headings[len(rows)] = Heading(
-            system.name, f"{number(system.empty)} reports are empty" if system.empty else ""
-        )
+        note = f"{number(system.empty)} reports are empty" if system.empty else ""
+        headings[len(rows)] = Heading(system.name, note)
         for twin, title in titles.items():
-            if (use := system.uses.get(twin)) is not None:
+            use = system.uses.get(twin)
+            if use is not None:
                 tones[len(rows), 1] = _TONES.get(use.verdict, "")
                 rows.append((title, use.verdict, *_cells(use)))
     columns = ("Changed source", "Verdict", "n", "Score", "changed", "gain", "Reports that change")
@@ -250,26 +254,28 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
 
 
 def _cells(use: Use) -> tuple[str, ...]:
-    first, second = map(score_cell, (use.score.first, use.score.second), (3, 3), use.score.counts)
+    counts = use.score.counts
+    first = score_cell(use.score.first, count=counts[0])
+    second = score_cell(use.score.second, count=counts[1])
     gain = "{} ({})".format(*change_cells(use.score, None)[:2])
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
     return (str(use.records), second, first, gain, changed)
 
 
 def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
-    """Draw the gain of each kind of twin with its interval, a colour for each system; 0: it makes
-    no difference."""
+    """Draw the gain of each kind of twin with its interval, a colour for each system; 0: no
+    gain."""
     rows = [
         title for twin, title in titles.items() if any(twin in system.uses for system in systems)
     ]
-    points = {
-        system.name: {
-            title: Interval(use.score.difference, use.score.low, use.score.high)
+    points: dict[str, dict[str, Interval]] = {}
+    for system in systems:
+        scores = {twin: use.score for twin, use in system.uses.items()}
+        points[system.name] = {
+            title: Interval(scores[twin].difference, scores[twin].low, scores[twin].high)
             for twin, title in titles.items()
-            if (use := system.uses.get(twin)) is not None
+            if twin in scores
         }
-        for system in systems
-    }
     label = "gain: score on original minus changed inputs"
     return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
 
@@ -282,19 +288,26 @@ def show_studies(
     images: Path,
     out: Path,
 ) -> list[Path]:
-    """Write the page of each study, or examination, into ``out``, and return their paths.
-    ``contexts``: to show; none: all in which every system has a report. ``records``, ``images``:
-    tables of the corpus, for radiographs and previous reports. Raises a DataError if a system has
-    no report in a context, or several, or references differ."""
+    """Write a page for each examination (the id of a study or record) into ``out``, and return
+    their paths.
+
+    Args:
+        contexts: contexts to show; empty: all in which every system has a report.
+        records: table of the corpus, for previous reports.
+        images: table of the corpus, for radiographs.
+
+    Raises:
+        DataError: a system has no report in a context, or several, or references differ.
+    """
     corpus = read_records(records) if records.is_file() else None
     cases = [(name, place, Result.read(place, whole=False).cases) for name, place in systems]
     pages = [_study_page(study, cases, contexts, corpus, images) for study in studies]
     paths = []
     for study, page in zip(studies, pages, strict=True):
         name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
-        paths.append(
-            out / f"study-{name if name == study else f'{name}-{hash_json(study)[:8]}'}.html"
-        )
+        if name != study:
+            name = f"{name}-{hash_json(study)[:8]}"
+        paths.append(out / f"study-{name}.html")
         write_text(paths[-1], page)
     return paths
 
@@ -306,21 +319,21 @@ def _study_page(
     records: pl.DataFrame | None,
     images: Path,
 ) -> str:
-    """Return the page of one study; ``systems``: name, folder and cases of each."""
+    """Return the page of one examination; ``systems``: name, folder and cases of each."""
     corpus = {} if records is None else {row["record_id"]: row for row in _of_study(records, study)}
     by_system = [_reports(cases, folder, study) for _, folder, cases in systems]
     shared = [name for name in (*CONTEXTS, UNKNOWN) if all(name in rows for rows in by_system)]
     contexts = contexts or shared or list(by_system[0])[:1]
     for rows, (_, folder, _) in zip(by_system, systems, strict=True):
-        if missing := [context for context in contexts if context not in rows]:
-            known = ", ".join(rows)
+        missing = [context for context in contexts if context not in rows]
+        if missing:
             raise DataError(
                 f"{folder} has no report for study {study} in context {missing[0]} (it has: "
-                f"{known})"
+                f"{', '.join(rows)})"
             )
     reports = [[rows[context] for context in contexts] for rows in by_system]
     readings: list[dict[str, Any]] = []
-    first: list[Said | None] = [None] * (len(systems) + 1)
+    first: list[Statements] | None = None
     for context, *rows in zip(contexts, *reports, strict=True):
         texts = [rows[0]["reference"], *(row["hypothesis"] for row in rows)]
         if any(row["reference"] != texts[0] for row in rows):
@@ -329,14 +342,13 @@ def _study_page(
                 f"{names} have different references for study {study} in context {context}; score "
                 "both against the same references"
             )
-        stated = [said(text) for text in texts]
-        by_name = dict(zip((name for name, *_ in systems), stated[1:], strict=True))
-        others = [by_name, *[{"": stated[0]}] * len(systems)]
-        marked = [
-            spans(text, "reference" if place else "generated", other, before)
-            for place, (text, other, before) in enumerate(zip(texts, others, first, strict=True))
-        ]
-        first = first if first[0] else [*stated]
+        in_reference, *in_reports = [statements_of(text) for text in texts]
+        by_name = dict(zip((name for name, *_ in systems), in_reports, strict=True))
+        before = first or [None for _ in texts]
+        marked = [spans(texts[0], "generated", by_name, before[0])]
+        for text, of_first in zip(texts[1:], before[1:], strict=True):
+            marked.append(spans(text, "reference", {"": in_reference}, of_first))
+        first = first or [in_reference, *in_reports]
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(
             {
@@ -346,9 +358,8 @@ def _study_page(
                 "texts": marked,
             }
         )
-    views = _views(
-        [corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images
-    )
+    of_first = [corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus]
+    views = _views(of_first, images)
     with_lateral = [context.upper() for context in contexts if context in WITH_SOURCE[1]]
     return render(
         "show.html",
@@ -368,7 +379,7 @@ def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
 
 
 def _reports(cases: pl.DataFrame, place: Path, study: str) -> dict[str, dict[str, Any]]:
-    """Return a system's case of the study by context."""
+    """Return a system's case of the examination by context."""
     by_context: dict[str, dict[str, Any]] = {}
     for row in _of_study(cases, study):
         other = by_context.setdefault(row["context"], row)
@@ -390,7 +401,7 @@ def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:
     here."""
     named = read_images(images).select("image_id", "path").iter_rows() if images.is_file() else ()
     paths = {image: Path(path) for image, path in named if Path(path).is_file()}
-    shown = {
+    present = {
         view: row[view] for view in ("frontal", "lateral") for row in rows if row[view] in paths
     }
-    return {view: data_uri(read_grey(paths[image])) for view, image in shown.items()}
+    return {view: data_uri(read_grey(paths[image])) for view, image in present.items()}

@@ -1,6 +1,6 @@
 """Outputs of a run, read once for all sections of its report; and its example cases.
 
-An example is one study in every context in which it was decoded, with the model's inputs,
+An example is one examination in every context in which it was decoded, with the model's inputs,
 commitment and report.
 """
 
@@ -25,21 +25,23 @@ from pacer.metrics.statistics.halves import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS
 from pacer.metrics.system import Scores
 from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
-from pacer.reporting.marks import Said, Span, said, spans
+from pacer.reporting.marks import Span, Statements, spans, statements_of
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one run. ``predictions``: by record id. ``audits``: of corpus, pictures,
-    emphasis and anchors. ``decoding``: the manifest of the predictions. ``routing``: depth weights
-    ``[N, K]`` by ``<record_id>/<view>``; empty without a router."""
+    """The results of one run."""
 
     params: Params
     records: pl.DataFrame
     image_paths: Mapping[str, str]
+    #: The audits of corpus, pictures, emphasis and anchors.
     audits: Sequence[Mapping[str, Any]]
+    #: By record id.
     predictions: Mapping[str, dict]
+    #: The manifest of the predictions.
     decoding: Mapping[str, Any]
+    #: Depth weights ``[N, K]`` by ``<record_id>/<view>``; empty without a router.
     routing: Mapping[str, np.ndarray]
     scored: Scores
 
@@ -55,7 +57,7 @@ class Results:
 
     @property
     def resampling(self) -> str:
-        """How the intervals were made, in words."""
+        """A sentence on how the intervals were computed."""
         intervals = self.scored.intervals
         units = UNITS[intervals.unit]
         note = f" {intervals.note}." if intervals.note else ""
@@ -79,17 +81,13 @@ def read_results(
     """Read the output folders of the stages of these names. Raises a DataError if a file is missing
     or malformed."""
     scored = Scores.read(metrics)
-    generated = [
-        path for context in CONTEXTS if (path := predictions / f"{context}.jsonl").exists()
-    ]
+    files = [f"{context}.jsonl" for context in CONTEXTS]
+    generated = [predictions / name for name in files if (predictions / name).exists()]
     if not generated:
-        raise DataError(
-            f"{predictions} holds no predictions; expected "
-            f"{', '.join(f'{c}.jsonl' for c in CONTEXTS)}"
-        )
+        raise DataError(f"{predictions} holds no predictions; expected {', '.join(files)}")
     routing = predictions / "routing.safetensors"
     # without a router all weight is on the endpoint, so there is nothing to draw
-    routed = routing.exists() and params.refine.variant != "endpoint"
+    has_routing = routing.exists() and params.refine.variant != "endpoint"
     return Results(
         params=params,
         records=read_records(corpus / "records.parquet"),
@@ -101,38 +99,44 @@ def read_results(
         ],
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
-        routing=load_file(routing) if routed else {},
+        routing=load_file(routing) if has_routing else {},
         scored=scored,
     )
 
 
 @dataclass(frozen=True)
 class CaseImage:
-    """One radiograph: its address on the page, and the maps over it if there are depth weights."""
+    """One radiograph."""
 
     name: str
+    #: Its address on the page.
     address: str
+    #: The maps over it; None without depth weights.
     overlay: RoutingOverlay | None
 
 
 @dataclass(frozen=True)
 class ContextReport:
-    """The model's report for one record, with its reference. ``record``, ``prediction``, ``score``:
-    its rows of corpus, predictions and scored cases. ``sources``: in words. ``generated``,
-    ``reference``: the texts with their marks."""
+    """The model's report for one record, with its reference."""
 
+    #: The row of the corpus.
     record: Mapping[str, Any]
+    #: The sources in words.
     sources: str
+    #: The row of the predictions.
     prediction: Mapping[str, Any]
+    #: The row of the scored cases.
     score: Mapping[str, Any]
     commitment: Anchor | None
+    #: The text with its marks.
     reference: list[Span]
+    #: Likewise.
     generated: list[Span]
 
 
 @dataclass(frozen=True)
 class ExampleCase:
-    """One study with its images and one report per context."""
+    """One examination with its images and one report per context."""
 
     study_id: str
     subject_id: str
@@ -142,7 +146,7 @@ class ExampleCase:
 
 
 def example_cases(results: Results) -> list[ExampleCase]:
-    """Return the studies that decoding marked as examples (``decode.examples``); raises as
+    """Return the examinations that decoding marked as examples (``decode.examples``); raises as
     :func:`study_case`."""
     decoded = set(results.decoded["study_id"])
     return [
@@ -153,8 +157,8 @@ def example_cases(results: Results) -> list[ExampleCase]:
 
 
 def study_case(results: Results, study: str) -> ExampleCase:
-    """Return one decoded study, its reports in the order of contexts; raises a DataError if an
-    image is missing."""
+    """Return one decoded examination, its reports in the order of contexts; raises a DataError if
+    an image is missing."""
     scores = {
         row["record_id"]: row
         for row in results.scored.cases.filter(study_id=study).iter_rows(named=True)
@@ -164,43 +168,43 @@ def study_case(results: Results, study: str) -> ExampleCase:
         key=lambda row: CONTEXTS.index(row["context"]),
     )
     reports = []
-    first: tuple[Said, Said] | tuple[None, None] = (None, None)
+    first: tuple[Statements, Statements] | tuple[None, None] = (None, None)
     for row in rows:
-        prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
-        wanted, written = row["report"], prediction["report"]
-        reference, generated = said(wanted), said(written)
+        prediction = results.predictions[row["record_id"]]
+        reference = statements_of(row["report"])
+        generated = statements_of(prediction["report"])
         commitment = None if prediction["anchor"] is None else Anchor.of_lists(prediction["anchor"])
         reports.append(
             ContextReport(
                 row,
                 SOURCES[row["context"]],
                 prediction,
-                score,
+                scores.get(row["record_id"], {}),
                 commitment,
-                reference=spans(wanted, "generated", {"": generated}, first[0]),
-                generated=spans(written, "reference", {"": reference}, first[1], commitment),
+                reference=spans(row["report"], "generated", {"": generated}, first[0]),
+                generated=spans(
+                    prediction["report"], "reference", {"": reference}, first[1], commitment
+                ),
             )
         )
-        first = first if first[0] else (reference, generated)
-    pictures = [
+        if first[0] is None:
+            first = (reference, generated)
+    images = [
         _image(name, rows, results)
         for name in ("frontal", "lateral")
         if any(row[name] for row in rows)
     ]
-    return ExampleCase(
-        rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], pictures, reports
-    )
+    return ExampleCase(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], images, reports)
 
 
 def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
-    """Return a study's frontal or lateral radiograph, with the depth weights of the first record
-    that has any."""
+    """Return the frontal or lateral radiograph of an examination, with the depth weights of the
+    first record that has any."""
     image = next(row[name] for row in rows if row[name] is not None)
     grey = read_grey(Path(results.image_paths[image]))
     keys = (f"{row['record_id']}/{name}" for row in rows)
     weights = next((results.routing[key] for key in keys if key in results.routing), None)
-    depths = (
-        results.decoding.get("depths") or results.params.features.depths
-    )  # earlier versions name none
+    # manifests of earlier versions have no depths
+    depths = results.decoding.get("depths") or results.params.features.depths
     overlay = None if weights is None else square_overlay(name, grey, weights, depths)
     return CaseImage(name, data_uri(grey), overlay)

@@ -24,33 +24,35 @@ CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
-    "gold_list": "Given the reference's list",
+    "gold_list": "Given the reference's commitment",
 }
 
 
 def corpus_table(audit: Mapping[str, Any]) -> Table:
-    """Return records by context and split, with the paper's for MIMIC-RG4, and studies and patients
-    by context."""
-    shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
+    """Return records by context and split, with the paper's for MIMIC-RG4, and examinations and
+    patients by context."""
     contexts = {
         context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]
     }
-    used = audit["splits"]
+    # the heading of each column, and its split and count
+    columns: list[tuple[str, str, str]] = []
+    for split in audit["splits"]:
+        columns.append((split, split, "records"))
+        if audit["format"] == "rg4":
+            columns.append(("paper", split, "paper"))
     rows = []
     for context, splits in contexts.items():
-        counts = [number(splits[split][name]) for split in used for name in shown]
-        units = [
-            number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")
-        ]
-        rows.append((context.upper(), *counts, *units))
+        counts = [number(splits[split][name]) for _, split, name in columns]
+        for name in ("studies", "subjects"):
+            counts.append(number(sum(splits[split][name] for split in SPLITS)))
+        rows.append((context.upper(), *counts))
     totals = [
         number(sum(splits[split][name] for splits in contexts.values()))
-        for split in used
-        for name in shown
+        for _, split, name in columns
     ]
-    headings = [heading for split in used for heading in (split, "paper")[: len(shown)]]
-    # studies and patients have no sum: a study with records in several contexts would count more
-    # than once
+    headings = [heading for heading, _, _ in columns]
+    # no sum of studies and patients, because a study with records in several contexts would count
+    # more than once
     rows.append(("All", *totals, "", ""))
     return Table(("Context", *headings, "studies", "patients"), tuple(rows), summary=len(rows) - 1)
 
@@ -58,7 +60,8 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
 def contexts_in(scores: Mapping) -> Sequence[str]:
     """Return the contexts in ``scores``, in the paper's order, or ``all``. Raises a DataError if
     there are none."""
-    if not (present := [context for context in (*CONTEXTS, UNKNOWN) if context in scores]):
+    present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
+    if not present:
         raise DataError(
             f"the scores have no known context; expected {', '.join(CONTEXTS)}, got "
             f"{', '.join(scores)}"
@@ -88,27 +91,38 @@ def score_table(
     intervals: Intervals | None = None,
     notes: tuple[str, ...] = (),
 ) -> Table:
-    """Return the contexts' scores and their plain mean, a column for each score that a context has;
-    by default those of the main table. ``counted``, that of the signature, stands beside the
-    scores, and ``intervals`` below them."""
+    """Return the contexts' scores and their plain mean, a column for each score that a context has.
+
+    Args:
+        columns: None: those of the main table.
+        counted: numbers of findings or records by context and score, as in the signature; they are
+            shown beside the scores.
+        intervals: shown below the scores.
+    """
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
     shown = [
         score for score in columns if any(score.key in scores[context] for context in contexts)
     ]
+    counted = counted or {}
+    if any(score.key in counts for counts in counted.values() for score in shown):
+        notes = (*notes, f"{IN_BRACKETS}.")
     rows: list[tuple[str, ...]] = []
-    rules, quiet, summary = set(), set(), None
+    rules: set[int] = set()
+    quiet: set[int] = set()
+    summary = None
     for name in rows_in(scores):
         if name == MEAN:
             summary = len(rows)
         if intervals is not None:
             rules.add(len(rows))
-        values, absent = scores[name], "" if name == MEAN else "–"
-        counts = (counted or {}).get(name, {})
-        cells = (
-            score_cell(values[s.key], s.decimals, counts.get(s.key)) if s.key in values else absent
-            for s in shown
-        )
+        values = scores[name]
+        counts = counted.get(name, {})
+        cells = ["" if name == MEAN else "–" for _ in shown]
+        for place, score in enumerate(shown):
+            if score.key in values:
+                count = counts.get(score.key)
+                cells[place] = score_cell(values[score.key], score.decimals, count)
         rows.append((row_name(name), *cells))
         if intervals is not None:
             spans = [span(intervals.scores.get(name, {}).get(score.key)) for score in shown]
@@ -122,18 +136,15 @@ def score_table(
         summary=summary,
         rules=frozenset(rules - {0}),
         quiet=frozenset(quiet),
-        notes=(
-            *notes,
-            *[f"{IN_BRACKETS}."]
-            * any(s.key in of for of in (counted or {}).values() for s in shown),
-        ),
+        notes=notes,
     )
 
 
 def convention_table(scores: Mapping, caption: str = "") -> Table | None:
     """Return every average of the same labels, over contexts or for the only context; None without
     a labeller."""
-    if not (conventions := scores.get("conventions")):
+    conventions = scores.get("conventions")
+    if not conventions:
         return None
     rows: list[tuple[str, ...]] = []
     for name, contexts in conventions.items():
@@ -148,18 +159,20 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
 def control_table(scores: Mapping, caption: str = "") -> Table | None:
     """Return F1 against the references as decoded and with the sources of each control. For each
     control, the share of unchanged reports is shown too. None if no control was run."""
-    if not (controls := scores.get("controls")):
+    controls = scores.get("controls")
+    if not controls:
         return None
     rows = []
     for context in contexts_in(scores):
-        others = [
-            controls[control].get(context, {}).get(key)
-            for control in controls
-            for key in ("f1", "unchanged_share")
-        ]
-        rows.append((context.upper(), *map(number, (scores[context].get("f1"), *others))))
-    heads = (head for name in controls for head in (CONTROLS[name], "same report"))
-    return Table(("Context", "As decoded", *heads), tuple(rows), caption)
+        values = [scores[context].get("f1")]
+        for of_control in controls.values():
+            of_context = of_control.get(context, {})
+            values += [of_context.get("f1"), of_context.get("unchanged_share")]
+        rows.append((context.upper(), *map(number, values)))
+    heads = ["Context", "As decoded"]
+    for name in controls:
+        heads += [CONTROLS[name], "same report"]
+    return Table(tuple(heads), tuple(rows), caption)
 
 
 def label_table(labels: Sequence[LabelScores], caption: str = "") -> Table:
@@ -199,39 +212,37 @@ def span(interval: Interval | None) -> str:
 
 
 def signature_line(signature: Signature) -> str:
-    """Return what determines the numbers, in one line: ``name:value`` joined by bars."""
-    counts, limit = signature.counts.values(), Decoding.of(signature.predictions).limit
+    """Return the settings and inputs that determine the numbers, in one line: ``name:value`` joined
+    by bars."""
+    counts = signature.counts.values()
+    limit = Decoding.of(signature.predictions).limit
     protocol = signature.protocol or {}
-    changes = {
-        name: protocol.get(name, "none")
-        for name in ("extract", "clean_hypotheses", "clean_references")
-    }
-    parts = {
-        **_clinical(signature),
-        "clean": signature.language["cleaner"],
-        "tok": "space",
-        "bleu": "corpus",
-        **({} if "meteor" in signature.left_out else {"meteor": "1.5"}),
-        "mean": "contexts",
-        "n": "+".join(str(context["n"]) for context in counts)
-        + (f" (decode.limit {limit})" if limit else ""),
-        "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
-        **(
-            {"missing": f"{protocol['missing']}-{count}"}
-            if (count := protocol.get("missing_hypotheses"))
-            else {}
-        ),
-        **{name.replace("_", "-"): change for name, change in changes.items() if change != "none"},
-        **({"deduplicated": "sentences"} if protocol.get("deduplicate") else {}),
-        "data": (signature.data["records"] or "")[:8],
-        "version": signature.versions["pacer"],
-    }
+    parts = _clinical(signature)
+    parts |= {"clean": signature.language["cleaner"], "tok": "space", "bleu": "corpus"}
+    if "meteor" not in signature.left_out:
+        parts["meteor"] = "1.5"
+    parts["mean"] = "contexts"
+    parts["n"] = "+".join(str(context["n"]) for context in counts)
+    if limit:
+        parts["n"] += f" (decode.limit {limit})"
+    parts["empty"] = sum(context.get("empty_hypotheses", 0) for context in counts)
+    if protocol.get("missing_hypotheses"):
+        parts["missing"] = f"{protocol['missing']}-{protocol['missing_hypotheses']}"
+    for name in ("extract", "clean_hypotheses", "clean_references"):
+        change = protocol.get(name, "none")
+        if change != "none":
+            parts[name.replace("_", "-")] = change
+    if protocol.get("deduplicate"):
+        parts["deduplicated"] = "sentences"
+    parts["data"] = (signature.data["records"] or "")[:8]
+    parts["version"] = signature.versions["pacer"]
     return " | ".join(f"{name}:{value}" for name, value in parts.items())
 
 
 def _clinical(signature: Signature) -> dict[str, Any]:
-    """Return what determines precision, recall and F1."""
-    if (clinical := signature.clinical) is None:
+    """Return the settings that determine precision, recall and F1."""
+    clinical = signature.clinical
+    if clinical is None:
         return {"labeller": "none"}
     labeller = {True: "stand-in", False: "published", None: "unknown"}[signature.standin_labeller]
     return {
@@ -268,11 +279,9 @@ def _positive_f1(findings: pl.DataFrame) -> float | None:
 def caution(signature: Signature) -> str | None:
     """Return a warning if the corpus is generated, or models are stand-ins or of unknown origin;
     else None."""
-    notes = (
-        ["The corpus is generated: scores say nothing about radiology."]
-        if signature.data.get("truth")
-        else []
-    )
+    notes: list[str] = []
+    if signature.data.get("truth"):
+        notes.append("The corpus is generated: scores say nothing about radiology.")
     labeller = signature.standin_labeller
     if signature.clinical is None:
         notes.append("CheXbert's precision, recall and F1 need its weights; pass --chexbert DIR.")

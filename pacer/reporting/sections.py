@@ -28,22 +28,23 @@ from pacer.reporting.results import ExampleCase, Results, example_cases
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``style``: empty, ``note`` (a warning) or ``signature``."""
+    """A paragraph."""
 
     kind: ClassVar = "text"
     text: str
+    #: Empty, ``note`` (a warning) or ``signature``.
     style: str = ""
 
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table, written to ``tables/NAME.md`` and ``.tex``, below a heading; ``folded``: the label
-    that unfolds it."""
+    """A table, written to ``tables/NAME.md`` and ``.tex``, below a heading."""
 
     kind: ClassVar = "table"
     name: str
     table: Table
     title: str = ""
+    #: The label that unfolds the table; empty: it is always shown.
     folded: str = ""
 
 
@@ -67,35 +68,35 @@ Part = Text | TableBlock | Figure
 
 @dataclass(frozen=True)
 class Section:
-    """One section; ``name`` is its anchor on the page. ``cases``: studies with images and reports,
-    below the parts."""
+    """One section."""
 
+    #: Its anchor on the page.
     name: str
     title: str
     parts: Sequence[Part] = ()
+    #: Examinations with images and reports, below the parts.
     cases: Sequence[ExampleCase] = ()
 
 
 def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") -> list[Part]:
     """Return a table below a title, or nothing if there is no table or it has only its first
     column."""
-    return (
-        [] if table is None or len(table.columns) < 2 else [TableBlock(name, table, title, folded)]
-    )
+    if table is None or len(table.columns) < 2:
+        return []
+    return [TableBlock(name, table, title, folded)]
 
 
 def scores(results: Results) -> Section:
     """Scores with their intervals, below the reasons not to trust them."""
-    values, signature = results.scored.scores, results.scored.signature
+    values = results.scored.scores
+    signature = results.scored.signature
     split = ", ".join(sorted(set(results.decoded["split"])))
     table = score_tables.score_table(
         values,
         caption="Precision (P), recall (R) and F1 of the labeller's findings over the decoded "
-        "records of a context in "
-        f"split {split}, and language scores; the mean is the plain mean of the contexts. "
-        f"Compare models within a "
-        "context, but not contexts with each other: references state what the sources of their "
-        "context show.",
+        f"records of a context in split {split}, and language scores; the mean is the plain mean "
+        "of the contexts. Compare models within a context, but not contexts with each other: "
+        "references state what the sources of their context show.",
         intervals=results.scored.intervals,
         notes=(
             f"{results.resampling} CIDEr has no interval: its word weights depend on all reports "
@@ -120,38 +121,35 @@ def scores(results: Results) -> Section:
         counted=signature.counted,
         intervals=results.scored.intervals,
     )
-    parts: list[Part] = [
-        *(
-            [Text(f"Read with care. {note}", "note")]
-            if (note := score_tables.caution(signature))
-            else []
-        ),
-        *(Text(line, "note") for line in results.scored.warnings),
-        TableBlock("scores", table),
-        *shown("conventions", conventions, folded="By label convention"),
-        *_placed(
-            results,
-            "originals",
-            f"Scores against the findings in the source, before cleaning: {originals}.",
-            "Against the original findings",
-        ),
-        *shown("columns", _with_resampling(columns, results), "Further scores"),
-        *_placed(
-            results,
-            "contents",
-            "F1 of affirmed, denied and uncertain findings, as the rules read them in reports and "
-            "references, and shares of reports that make comparisons with an earlier examination.",
-            "What the reports say",
-        ),
-        *_placed(
-            results,
-            "commitments",
-            "Agreement of generated and reference commitments, how often a report contradicts its "
-            "commitment, the mean gate of Calibrate (0: the prompt is not adapted to the sources, "
-            "1: fully), and the share of generations from which no report could be read.",
-            "Commitments, gate and extraction",
-        ),
-    ]
+    parts: list[Part] = []
+    caution = score_tables.caution(signature)
+    if caution:
+        parts.append(Text(f"Read with care. {caution}", "note"))
+    parts += [Text(line, "note") for line in results.scored.warnings]
+    parts.append(TableBlock("scores", table))
+    parts += shown("conventions", conventions, folded="By label convention")
+    parts += _placed(
+        results,
+        "originals",
+        f"Scores against the findings in the source, before cleaning: {originals}.",
+        "Against the original findings",
+    )
+    parts += shown("columns", _with_resampling(columns, results), "Further scores")
+    parts += _placed(
+        results,
+        "contents",
+        "F1 of affirmed, denied and uncertain findings, as the rules read them in reports and "
+        "references, and shares of reports that make comparisons with an earlier examination.",
+        "What the reports say",
+    )
+    parts += _placed(
+        results,
+        "commitments",
+        "Agreement of generated and reference commitments, how often a report contradicts its "
+        "commitment, the mean gate of Calibrate (0: the prompt is not adapted to the sources, "
+        "1: fully), and the share of generations from which no report could be read.",
+        "Commitments, gate and extraction",
+    )
     return Section("scores", "Scores", parts)
 
 
@@ -179,23 +177,21 @@ def sources(results: Results) -> Section:
         "previous report and the reference affirm it; gone: only the previous report; new: only "
         "the reference"
     )
-    parts: list[Part] = [
-        *(
-            []
-            if controls
-            else [
-                Text("No control was decoded, so this page cannot show whether the sources matter.")
-            ]
-        ),
-        *([Figure("sources", chart, caption)] if (chart := charts.source_chart(intervals)) else []),
-        *shown("controls", controls),
-        *_placed(
-            results,
-            "variety",
-            "Shares of the most frequent report and of repeated words, each next to the value for "
-            "the references.",
-        ),
-    ]
+    parts: list[Part] = []
+    if not controls:
+        parts.append(
+            Text("No control was decoded, so this page cannot show whether the sources matter.")
+        )
+    chart = charts.source_chart(intervals)
+    if chart:
+        parts.append(Figure("sources", chart, caption))
+    parts += shown("controls", controls)
+    parts += _placed(
+        results,
+        "variety",
+        "Shares of the most frequent report and of repeated words, each next to the value for the "
+        "references.",
+    )
     return Section("sources", "Use of the sources", parts)
 
 
@@ -242,7 +238,7 @@ def groups(results: Results) -> Section | None:
 
 
 def cases(results: Results) -> Section | None:
-    """Example studies, in every context in which they were decoded."""
+    """Example examinations, in every context in which they were decoded."""
     studies = example_cases(results)
     return Section("cases", "Example cases", cases=studies) if studies else None
 
@@ -309,13 +305,12 @@ def build_report(results: Results, out: Path) -> None:
     """Replace ``out`` by ``index.html`` (self-contained), ``tables/`` (Markdown, LaTeX) and
     ``figures/`` (SVG). Raises a DataError if an image of an example is missing, or nothing was
     decoded."""
-    line, note = (
-        score_tables.signature_line(results.scored.signature),
-        score_tables.caution(results.scored.signature),
-    )
+    line = score_tables.signature_line(results.scored.signature)
+    caution = score_tables.caution(results.scored.signature)
     present = set(results.decoded["context"])
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
-    sections = [section for make in SECTIONS if (section := make(results)) is not None]
+    possible = [section_of(results) for section_of in SECTIONS]
+    sections = [section for section in possible if section is not None]
     page = render("report.html", contexts=contexts, sections=sections)
     parts = [part for section in sections for part in section.parts]
     with atomic_directory(out) as folder:
@@ -323,7 +318,9 @@ def build_report(results: Results, out: Path) -> None:
         for part in parts:
             if isinstance(part, TableBlock):
                 # a file needs its own note on stand-ins, and the definition of its numbers
-                table = replace(part.table, notes=(*part.table.notes, *([note] if note else [])))
+                table = part.table
+                if caution:
+                    table = replace(table, notes=(*table.notes, caution))
                 write_text(folder / "tables" / f"{part.name}.md", f"{table.markdown()}\n`{line}`\n")
                 write_text(folder / "tables" / f"{part.name}.tex", f"% {line}\n{table.latex()}")
             elif isinstance(part, Figure):

@@ -41,13 +41,15 @@ def read_cases(path: Path) -> list[Case]:
     table = open_table(path)
     # the inputs of a probe are cases
     columns = [re.sub(r"^probe_id$", "case", column.strip().lower()) for column in table.columns]
-    if unknown := [column for column in columns if column not in COLUMNS]:
+    unknown = [column for column in columns if column not in COLUMNS]
+    if unknown:
         raise DataError(
             f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}"
         )
     if "frontal" not in columns:
         raise DataError(f"{path} has no column `frontal`")
-    cases, problems = list[Case](), list[str]()
+    cases: list[Case] = []
+    problems: list[str] = []
     for place, values in zip(table.places, table.frame(table.columns).iter_rows(), strict=True):
         row = dict.fromkeys(COLUMNS) | {
             name: value.strip()
@@ -72,7 +74,8 @@ def read_cases(path: Path) -> list[Case]:
     if not cases:
         raise DataError(f"{path} contains no cases")
     names = Counter(case.name for case in cases)
-    if repeated := [name for name, count in names.items() if count > 1]:
+    repeated = [name for name, count in names.items() if count > 1]
+    if repeated:
         raise DataError(
             f"{path} has two cases named {repeated[0]}; give each a unique name in the column "
             "`case`"
@@ -94,13 +97,14 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
     since is done again.
 
     Returns:
-        How many reports were truncated at the token limit.
+        Number of reports that were truncated at the token limit.
 
     Raises:
         DataError: cases cannot be used (the message lists the first, with reasons).
         PacerError: another process writes ``out``.
     """
-    keys, problems = list[str](), list[str]()
+    keys: list[str] = []
+    problems: list[str] = []
     with Ticker("check cases", len(cases)) as ticker:
         for case in cases:
             try:
@@ -128,7 +132,8 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
 
 
 def _key(case: Prepared) -> str:
-    """Return a hash of what the report of a case depends on, besides the model, and of its name."""
+    """Return a hash of the name of a case and of everything that determines its report, besides the
+    model."""
     images = [
         None if image is None else hash_bytes(image.numpy().tobytes())
         for image in (case.frontal, case.lateral)

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,14 +75,13 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
         content = source
     if len(content) > MAX_BYTES:
         raise DataError(f"image {name}: the file has more than {MAX_BYTES:,} bytes")
-    return read_image(io.BytesIO(content), name, FORMATS), parse_view(
-        header_view(io.BytesIO(content))[0]
-    )
+    view, _ = header_view(io.BytesIO(content))
+    return read_image(io.BytesIO(content), name, FORMATS), parse_view(view)
 
 
 def load_text(text: str | None, name: str) -> str | None:
     """Return a text, with a space for each vertical tab and form feed; None if it has no visible
-    character or only says that there is no text (``N/A``). Raises a DataError if the text is too
+    character or only states that there is no text (``N/A``). Raises a DataError if the text is too
     long, or contains control characters."""
     if text is None:
         return None
@@ -96,7 +96,8 @@ def load_text(text: str | None, name: str) -> str | None:
 
 
 Direction = Literal["AP", "PA", "other"]
-Sections = Literal["findings+impression", "findings", "impression"]
+#: Sections that a report can have.
+ReportSections = Literal["findings+impression", "findings", "impression"]
 
 NOTICE = "For research only. Not for clinical decisions."
 #: Note for a model that was trained on a generated corpus.
@@ -109,9 +110,9 @@ GENERATED_NOTE = (
 def _advice(source: object) -> str:
     """Return how to pass an image that is given in another form."""
     if hasattr(source, "read"):
-        return "; pass what its method `read` returns"
+        return "; pass the bytes that its method `read` returns"
     if isinstance(source, dict) and "bytes" in source:
-        return '; of a picture that Hugging Face has not decoded, pass the value of "bytes"'
+        return '; for an image that Hugging Face has not decoded, pass the value of "bytes"'
     return ""
 
 
@@ -119,28 +120,28 @@ def _advice(source: object) -> str:
 class Case:
     """The sources of one examination.
 
-    Attributes:
-        frontal, lateral: a path, the bytes of a file or a Pillow image.
-        prior: the previous report as written. indication, history: likewise. A text without a
-            visible character counts as absent, and so does an empty cell of pandas (NaN).
-        view: of the frontal image, AP or PA. None: read from its DICOM file, else unknown
-            (``other``).
-        sections: those requested. None: those that the model was trained to write.
-        commitment: findings that the report is written for, as
-            :func:`~pacer.commitments.anchor.read_list` takes them. None: the model's.
-        name: identifies the case in messages and results.
-
+    A text without a visible character counts as absent, and so does an empty cell of pandas (NaN).
     Raises a DataError if a source is of another kind.
     """
 
+    #: A path, the bytes of a file or a Pillow image.
     frontal: ImageSource
+    #: Likewise.
     lateral: ImageSource | None = None
+    #: The previous report as written.
     prior: str | None = None
+    #: As written.
     indication: str | None = None
+    #: As written.
     history: str | None = None
+    #: View of the frontal image, AP or PA. None: that of its DICOM file, else ``other``.
     view: str | None = None
+    #: Sections to write. None: those that the model was trained to write.
     sections: str | None = None
+    #: Identifies the case in messages and results.
     name: str = "case"
+    #: Findings that the report is written for, as :func:`~pacer.commitments.anchor.read_list` takes
+    #: them. None: those that the model finds.
     commitment: str | None = None
 
     def __post_init__(self) -> None:
@@ -158,30 +159,33 @@ class Case:
                     f"image of Pillow, got {shown(value)}{_advice(value)}"
                 )
             if not is_image and not isinstance(value, str):
-                what = "previous report" if field.name == "prior" else field.name
-                raise DataError(f"{what} of {self.name}: expected text, got {shown(value)}")
+                source = "previous report" if field.name == "prior" else field.name
+                raise DataError(f"{source} of {self.name}: expected text, got {shown(value)}")
 
     def images(self) -> dict[str, ImageSource]:
         """Return the images by name: ``frontal``, and ``lateral`` if there is one."""
-        return {"frontal": self.frontal} | (
-            {} if self.lateral is None else {"lateral": self.lateral}
-        )
+        if self.lateral is None:
+            return {"frontal": self.frontal}
+        return {"frontal": self.frontal, "lateral": self.lateral}
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A checked case: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model
-    reads them, and ``notes`` about the files."""
+    """A checked case, with texts as the model reads them."""
 
     name: str
+    #: The encoder's input, [1 or 3, H, W] uint8.
     frontal: Tensor
+    #: Likewise.
     lateral: Tensor | None
     prior: str | None
     indication: str | None
     history: str | None
     view: Direction
-    sections: Sections
+    sections: ReportSections
+    #: Sentences about the files.
     notes: tuple[str, ...]
+    #: Findings that the report is written for. None: those that the model finds.
     commitment: Anchor | None = None
 
     @property
@@ -198,17 +202,14 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Routing:
-    """The encoder depths from which the model took the evidence in one image.
+    """The encoder depths from which the model took the evidence in one image."""
 
-    Attributes:
-        image: the encoder's input, resized and cropped: [H, W] or [H, W, 3] uint8. weights: [rows,
-            columns, K] float32, depth weights of each patch, which sum to 1; patch (r, c) covers
-            the pixels from ``(r * H / rows, c * W / columns)``. depths: encoder block of each of
-            the K weights, counted from 1.
-    """
-
+    #: The encoder's input, resized and cropped: [H, W] or [H, W, 3] uint8.
     image: np.ndarray
+    #: Depth weights of each patch, [rows, columns, K] float32, which sum to 1; patch (r, c) covers
+    #: the pixels from ``(r * H / rows, c * W / columns)``.
     weights: np.ndarray
+    #: Encoder block of each of the K weights, counted from 1.
     depths: tuple[int, ...]
 
     def means(self) -> dict[int, float]:
@@ -221,56 +222,57 @@ class Routing:
 
 @dataclass(frozen=True, repr=False)
 class Result(Displayed):
-    """The model's result for one case.
-
-    Attributes:
-        report: only the report. generated: the raw text, including commitment and markers.
-        commitment: positive, negative and uncertain findings stated before the report; None if
-            there is no commitment (a model without Commit, or a text without one).
-        fallback: whether no report was found in the text, so that ``report`` is the whole text.
-        truncated: whether the token limit was reached, so the end may be missing. tokens: number
-            generated.
-        notes: sentences about anything unexpected: DICOM files that name another view or part of
-            the body, and notes that apply to every report of the model.
-        gate: of Calibrate, 0 to 1; None without it. frontal, lateral: routing; ``lateral`` is None
-        without that view. context, view, sections: what the model was given and asked for.
-        probabilities: of each finding, as read from the sources; None without the stage
-            ``findings``.
-        attributes: likewise, of each side, severity and course; None if the reading has none.
-        given: whether ``commitment`` is a person's.
-    """
+    """The model's result for one case."""
 
     name: str
+    #: The sources that the model was given.
     context: Context
+    #: Only the report.
     report: str
+    #: The raw text, including commitment and markers.
     generated: str
+    #: Positive, negative and uncertain findings stated before the report; None if there is no
+    #: commitment (a model without Commit, or a text without one).
     commitment: Anchor | None
+    #: Whether no report was found in the text, so that ``report`` is the whole text.
     fallback: bool
+    #: Whether the token limit was reached, so the end may be missing.
     truncated: bool
+    #: Number of generated tokens.
     tokens: int
+    #: Sentences about anything unexpected: DICOM files that name another view or part of the body,
+    #: and notes that apply to every report of the model.
     notes: tuple[str, ...]
+    #: The gate of Calibrate, 0 to 1; None without it.
     gate: float | None
+    #: The view that the prompt states.
     view: Direction
-    sections: Sections
+    #: The sections that the prompt asks for.
+    sections: ReportSections
+    #: Routing of the frontal image.
     frontal: Routing
+    #: Routing of the lateral image; None without one.
     lateral: Routing | None
+    #: Probability of each finding, as read from the sources; None without the stage ``findings``.
     probabilities: Probabilities | None = None
+    #: Probability of each side, severity and course, likewise; None if the reading has none.
     attributes: AttributeChances | None = None
+    #: Whether a person set ``commitment``.
     given: bool = False
 
     def table(self) -> Table:
-        """Return the report, what it was written for, and the gate."""
+        """Return the report, its commitment, and the gate."""
         rows = [("report", self.report)]
-        if (own := self.commitment) is not None:
-            rows += [
-                (polarity, ", ".join(map(own.text, getattr(own, polarity))))
-                for polarity in POLARITIES
-            ]
-        rows += [("contradicted by the report", ", ".join(self.contradictions()))] * bool(
-            self.contradictions()
-        )
-        cells = (*rows, ("gate", number(self.gate)))
-        return Table((self.context.upper(), self.name), cells, text_columns=2, notes=self.notes)
+        own = self.commitment
+        if own is not None:
+            for polarity in POLARITIES:
+                rows.append((polarity, ", ".join(map(own.text, getattr(own, polarity)))))
+        contradictions = self.contradictions()
+        if contradictions:
+            rows.append(("contradicted by the report", ", ".join(contradictions)))
+        rows.append(("gate", number(self.gate)))
+        heads = (self.context.upper(), self.name)
+        return Table(heads, tuple(rows), text_columns=2, notes=self.notes)
 
     def findings(self) -> dict[str, str]:
         """Return each finding of the commitment with its polarity: positive, negative or
@@ -283,15 +285,17 @@ class Result(Displayed):
             for finding in getattr(self.commitment, polarity)
         }
 
-    def departures(self) -> dict[str, str | None]:
+    def mismatches(self) -> dict[str, str | None]:
         """Return each finding of the commitment to which the report gives another polarity, with
         that polarity as the rules read it; None: not mentioned. Empty if the report agrees with its
         commitment, or one of them is absent."""
-        committed, read = {} if self.fallback else self.findings(), extract_anchor(self.report)
+        if self.fallback:
+            return {}
+        in_report = extract_anchor(self.report)
         return {
-            finding: read.polarity(finding)
-            for finding in committed
-            if read.polarity(finding) != committed[finding]
+            finding: in_report.polarity(finding)
+            for finding, polarity in self.findings().items()
+            if in_report.polarity(finding) != polarity
         }
 
     def contradictions(self) -> tuple[str, ...]:
@@ -301,9 +305,9 @@ class Result(Displayed):
 
     def routing(self) -> dict[str, Routing]:
         """Return the routing by image: ``frontal``, and ``lateral`` if there is one."""
-        return {"frontal": self.frontal} | (
-            {} if self.lateral is None else {"lateral": self.lateral}
-        )
+        if self.lateral is None:
+            return {"frontal": self.frontal}
+        return {"frontal": self.frontal, "lateral": self.lateral}
 
     def as_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON, with the mean depth weights of each image."""
@@ -311,7 +315,7 @@ class Result(Displayed):
             view: {"means": {str(depth): round(mean, 6) for depth, mean in routing.means().items()}}
             for view, routing in self.routing().items()
         }
-        return {
+        entries = {
             "case": self.name,
             "context": self.context,
             "report": self.report,
@@ -327,7 +331,10 @@ class Result(Displayed):
             "view": self.view,
             "sections": self.sections,
             "depth_weights": routing,
-        } | ({} if self.attributes is None else {"attributes": self.attributes.as_dict()})
+        }
+        if self.attributes is not None:
+            entries["attributes"] = self.attributes.as_dict()
+        return entries
 
 
 def notes_of(results: Collection[Result]) -> list[str]:
@@ -335,43 +342,39 @@ def notes_of(results: Collection[Result]) -> list[str]:
     with the context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
-        if result.given and (departures := result.departures()):
-            notes.append(
-                f"{result.context.upper()}: the report does not state as committed: "
-                f"{', '.join(departures)}"
-            )
+        context = result.context.upper()
+        mismatches = ", ".join(result.mismatches())
+        if result.given and mismatches:
+            notes.append(f"{context}: the report does not state as committed: {mismatches}")
         if not result.report:
-            notes.append(
-                f"{result.context.upper()}: empty report: no sentence agreed with the list"
-            )
+            notes.append(f"{context}: empty report: no sentence agreed with the commitment")
         if result.fallback:
             notes.append(
-                f"{result.context.upper()}: no report was found in the generated text; all of it "
-                "is shown"
+                f"{context}: no report was found in the generated text; all of it is shown"
             )
         if result.truncated:
-            notes.append(
-                f"{result.context.upper()}: truncated at the token limit; the end may be missing"
-            )
+            notes.append(f"{context}: truncated at the token limit; the end may be missing")
     return list(dict.fromkeys(notes))
 
 
 def unsupported_comparisons(report: str, prior: str | None) -> list[str]:
-    """Return the findings whose comparison in a cleaned report does not fit the previous report:
-    that one has what is called new, or does not affirm or suspect what is called unchanged, larger
-    or gone."""
+    """Return the findings whose comparison in a cleaned report does not fit the previous report: a
+    finding is called new, but the previous report affirms or suspects it; or it is called
+    unchanged, larger or gone, but the previous report does not."""
     earlier = extract_anchor(prior or "")
-    unsupported, start = dict[str, None](), 0
-    for end in sentence_ends(report):
-        sentence, start = report[start:end], end
+    unsupported: list[str] = []
+    for start, end in pairwise([0, *sentence_ends(report)]):
+        sentence = report[start:end]
         wording = [sentence[first:last].lower() for first, last, _ in find_wording(sentence)]
+        if not wording:
+            continue
         is_new = any("new" in words for words in wording)
-        for mention in find_mentions(sentence) if wording else ():
-            known = mention.finding in {*earlier.positive, *earlier.uncertain}
-            if (
-                known
-                if is_new and mention.polarity == "positive"
-                else not known and not is_new and mention.polarity
-            ):
-                unsupported[mention.finding] = None
-    return list(unsupported)
+        for mention in find_mentions(sentence):
+            in_prior = mention.finding in (*earlier.positive, *earlier.uncertain)
+            if is_new and mention.polarity == "positive":
+                is_unsupported = in_prior
+            else:
+                is_unsupported = not in_prior and not is_new and mention.polarity is not None
+            if is_unsupported:
+                unsupported.append(mention.finding)
+    return list(dict.fromkeys(unsupported))

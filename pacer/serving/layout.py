@@ -7,17 +7,21 @@ from pathlib import Path
 
 from pacer.core.errors import CheckpointError
 
-FINDINGS = "findings"  # the folder of the stage of this name
-SETTINGS, MANIFEST, CARD, BACKBONES = "reporter.json", "manifest.json", "README.md", "backbones"
+#: The folder of the output of the stage of this name.
+FINDINGS = "findings"
+SETTINGS = "reporter.json"
+MANIFEST = "manifest.json"
+CARD = "README.md"
+BACKBONES = "backbones"
 
 #: An exported model on the hub: a revision is a tag, a branch or a commit.
 _ON_HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[\w./-]+)")
 
 
 def located(model: str | PathLike) -> Path:
-    """Return the folder of a model: a path as it is; ``org/name@revision`` of the hub is downloaded
-    to its cache. Raises a CheckpointError if the hub's cache does not have it, and it cannot be
-    downloaded."""
+    """Return the folder of a model, which is a path or ``org/name@revision`` of the hub. A model of
+    the hub is downloaded to its cache. Raises a CheckpointError if it is not in the cache and
+    cannot be downloaded."""
     match = _ON_HUB.fullmatch(str(model))
     if match is None or Path(model).exists():
         return Path(model)

@@ -60,22 +60,24 @@ NOT_EXPORTED = {"split": "test", "limit": None, "examples": 0, "controls": []}
 
 
 class States(Strict):
-    """How the states in the model's training were computed; ``preparation`` and ``rounding`` are
-    versions of the software, which increase when the states change."""
+    """How the states in the model's training were computed."""
 
     depths: Annotated[list[Positive], Field(min_length=1)]
     dtype: Literal["float32", "float16", "bfloat16"]
     precision: Literal["float32", "bfloat16"]
     prior_tokens: Tokens
+    #: Version of the preparation of images, which increases when the states change.
     preparation: Positive
+    #: Version of the rounding of states, likewise.
     rounding: Positive
 
 
 class Texts(Strict):
-    """The ``cleaner`` of previous reports, and the ``target`` that the model was trained to
-    write."""
+    """How reports were prepared in the model's training."""
 
+    #: The cleaner of previous reports.
     cleaner: Cleaner
+    #: The sections that the model was trained to write.
     target: Literal["findings_and_impression", "findings"]
 
 
@@ -86,20 +88,20 @@ def _whole_group(written: Any) -> Any:
         return written
     limits = written.get("risk") or {}
     unset = isinstance(limits, dict) and not (limits.get("false_present") or limits.get("missed"))
-    kept = {key: value for key, value in written.items() if key != "risk" or not unset}
-    return NOT_EXPORTED | kept
+    settings = {key: value for key, value in written.items() if key != "risk" or not unset}
+    return NOT_EXPORTED | settings
 
 
 class PackageSettings(Strict):
-    """What a report depends on besides weights, tokenizer and frozen models (``reporter.json``)."""
+    """The settings that determine a report, besides weights, tokenizer and frozen models
+    (``reporter.json``)."""
 
     version: Positive
     contexts: Annotated[list[Context], Field(min_length=1)]
     states: States
     texts: Texts
-    decoding: Annotated[
-        Decode, BeforeValidator(_whole_group), Field(alias="search")
-    ]  # its name in exported folders
+    #: ``search`` is its name in exported folders.
+    decoding: Annotated[Decode, BeforeValidator(_whole_group), Field(alias="search")]
 
 
 def read_settings(directory: Path) -> PackageSettings:
@@ -119,13 +121,13 @@ def read_settings(directory: Path) -> PackageSettings:
             "exported it"
         )
     # excludes files behind a link to a folder and files outside the directory
-    there = {
+    present = {
         str(PurePosixPath(path.relative_to(directory)))
         for path in directory.rglob("*")
         if path.is_file()
     }
     for name, expected in manifest["files"].items():
-        if name not in there:
+        if name not in present:
             raise CheckpointError(
                 f"{directory} is incomplete: {name:.200} is missing; copy the folder again"
             )
@@ -156,7 +158,7 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
 
     If the target of a pointer is gone, the same revision in this machine's hub cache is used.
     Hashes are compared wherever a model is stored. Raises a BackboneError if a frozen model was not
-    found; the message says how to get it.
+    found; the message describes how to get it.
 
     Args:
         given: a folder with some or all of the three, which are used instead of the directory's
@@ -209,16 +211,19 @@ def export_model(
     """Write a self-contained model directory, completely or not at all.
 
     Args:
-        out: absent or empty. decode: the decoding settings. model, backbones, features, records:
-        outputs of the stages ``calibrate`` (or ``parent``), ``backbones``,
-            ``features`` and ``corpus``.
+        out: absent or empty.
+        decode: the decoding settings.
+        model: output of the stage ``calibrate`` (or ``parent``).
+        backbones: output of ``backbones``.
+        features: output of ``features``.
+        records: table of ``corpus``.
         findings: output of ``findings``; None: the exported model reads no findings.
         with_backbones: copy the frozen models; else the directory refers to them, with hashes.
 
     Raises:
         DataError: ``out`` is not empty or cannot be written, or an input is missing.
-            CheckpointError: the model is a warm-up, or was trained with other frozen models than
-            those in ``backbones``.
+        CheckpointError: the model is a warm-up, or was trained with other frozen models than those
+            in ``backbones``.
     """
     check_replaceable(out)
     if read_record(model).phase == "warmup":
@@ -228,7 +233,8 @@ def export_model(
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
-    train, about = read_records(records).filter(split="train"), read_about(records)
+    train = read_records(records).filter(split="train")
+    about = read_about(records)
     if train.is_empty() or not {"cleaner", "target"} <= about.keys():
         raise DataError(
             f"{records} has no training records, or does not name its cleaner; run the `corpus` "
@@ -262,7 +268,7 @@ def export_model(
         exported = settings.model_dump(by_alias=True, exclude={"decoding": set(NOT_EXPORTED)})
         write_json(directory / SETTINGS, exported)
         for name in FROZEN:
-            _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
+            _copy_or_link(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
         hashes = {
             str(PurePosixPath(path.relative_to(directory))): hash_file(path) for path in files
@@ -274,15 +280,17 @@ def export_model(
 
 def _states(features: Path, record: CheckpointRecord) -> States:
     """Return how the states in the store were computed, which training and decoding read."""
-    encoding, recipes = FeatureStore(features).encoding, read_json(features / STORE).get("recipes")
-    made_with = (
-        encoding.encoders,
-        encoding.depths,
-        encoding.rounding,
-        recipes and recipes["images"]["preparation"],
-    )
+    encoding = FeatureStore(features).encoding
+    recipes = read_json(features / STORE).get("recipes")
     encoders = {name: record.frozen[name] for name in encoding.encoders}
-    if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, PREPARATION_VERSION):
+    is_same = (
+        encoding.encoders == encoders
+        and encoding.depths == record.model.features.depths
+        and encoding.rounding == ROUNDING_VERSION
+        and recipes
+        and recipes["images"]["preparation"] == PREPARATION_VERSION
+    )
+    if not is_same:
         raise DataError(
             f"{features} was not made with the encoders and depths that the model was trained "
             "with, or comes from a different version of PACER; run `dvc repro features` with the "
@@ -298,10 +306,11 @@ def _states(features: Path, record: CheckpointRecord) -> States:
     )
 
 
-def _bring(source: Path, out: Path, *, copy: bool) -> None:
+def _copy_or_link(source: Path, out: Path, *, copy: bool) -> None:
     """Write a frozen model as a copy of its files or a pointer with their hashes; both keep the
     model's fingerprint."""
-    target, names = resolve(source), list(hashes_of(source))
+    target = resolve(source)
+    names = list(hashes_of(source))
     out.mkdir(parents=True)
     if copy:
         for name in names:

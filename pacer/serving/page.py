@@ -1,5 +1,5 @@
 """The web page of one model, for a single user of this machine, and its results as HTML. Its server
-stores nothing of a case: the browser holds the images and sends them with each request.
+stores no data of a case: the browser keeps the images and sends them with each request.
 """
 
 import json
@@ -40,10 +40,11 @@ SHOWN = 0.1
 _POSTS = ("/look/frontal", "/look/lateral", "/report")
 _HTML = "text/html; charset=utf-8"
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' "
-    "'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
@@ -66,11 +67,13 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
 
 
 class Choice(NamedTuple):
-    """A kind of attribute of a finding: its words in the model's list and in the person's, and the
-    options by word."""
+    """A kind of attribute of a finding (side, severity or course)."""
 
+    #: Its words in the model's commitment.
     model: str
+    #: Its words in the person's commitment.
     person: str
+    #: The labels of the options, by their words.
     options: Mapping[str, str]
 
 
@@ -80,9 +83,9 @@ def result_page(
     """Return the HTML of one report: commitment, marked report, gate, routing maps and notes.
 
     Args:
-        model: the model's own commitment, if a person changed it. commits: whether the model writes
-            for a list.
-        kinds: of attributes in its lists.
+        model: the model's own commitment, if a person changed it.
+        commits: whether the model writes for a commitment.
+        kinds: kinds of attributes in its commitments.
     """
     overlays = [
         routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
@@ -90,46 +93,54 @@ def result_page(
     ]
     # none if there is no commitment, or no report after it
     commitment = None if result.fallback else result.commitment
-    lists = {} if commitment is None else {"": marks.said_in(commitment)}
+    lists = {} if commitment is None else {"": marks.statements_in(commitment)}
     marked = marks.spans(result.report, "commitment", lists, commitment=commitment)
     uncommitted = [
         (finding, row["report_state"])
         for own in lists.values()
-        for finding, row in marks.verdicts(own, marks.said(result.report)).items()
+        for finding, row in marks.verdicts(own, marks.statements_of(result.report)).items()
         if row["report_state"] not in (None, row["reference_state"])
     ]
-    listed, generated = result.findings(), model or result.commitment or Anchor()
+    states_of_person = result.findings()
+    generated = model or result.commitment or Anchor()
     rows = {
-        finding: {"model": generated.polarity(finding) or "", "person": listed.get(finding, "")}
+        finding: {
+            "model": generated.polarity(finding) or "",
+            "person": states_of_person.get(finding, ""),
+        }
         for finding in FINDINGS
     }
-    read = (
-        []
-        if result.probabilities is None
-        else zip(result.probabilities.positive, FINDINGS, strict=True)
-    )
-    chances, person = {}, result.commitment or Anchor()
+    likeliest: list[tuple[str, float]] = []
+    if result.probabilities is not None:
+        chances = zip(result.probabilities.positive, FINDINGS, strict=True)
+        ranked = sorted(chances, reverse=True)
+        likeliest = [(finding, chance) for chance, finding in ranked if chance >= SHOWN]
+    attribute_chances: dict[str, dict[str, float]] = {}
     if result.attributes is not None:
-        chances = result.attributes.as_dict()
-        if (
-            result.given
-        ):  # and so completed with what was read, as the model's list must be to be compared
+        attribute_chances = result.attributes.as_dict()
+        if result.given:
+            # the person's commitment was completed with the attributes that were read from the
+            # sources; to be comparable, the model's must be completed as well
             generated = generated.completed(result.attributes.stated())
+    person = result.commitment or Anchor()
     choices = {
         finding: {
-            kind: _choice(finding, kind, generated, person, chances.get(finding, {}))
+            kind: _choice(finding, kind, generated, person, attribute_chances.get(finding, {}))
             for kind in kinds
         }
         for finding in FINDINGS
     }
-    changed = dict[str, dict[str, Any]]()
+    changed: dict[str, dict[str, Any]] = {}
     for finding, states in rows.items():
-        of_kinds = {kind: one for kind, one in choices[finding].items() if one.model != one.person}
-        if of_kinds or states["model"] != states["person"]:
-            said = {
-                kind: {"model": one.model, "person": one.person} for kind, one in of_kinds.items()
-            }
-            changed[finding] = states | ({"attributes": said} if said else {})
+        attributes = {
+            kind: {"model": choice.model, "person": choice.person}
+            for kind, choice in choices[finding].items()
+            if choice.model != choice.person
+        }
+        if attributes:
+            changed[finding] = states | {"attributes": attributes}
+        elif states["model"] != states["person"]:
+            changed[finding] = states
     return render(
         "result.html",
         result=result,
@@ -146,9 +157,7 @@ def result_page(
             {"wrong-side", "other-severity"}.intersection(span.marks) for span in marked
         ),
         sources=SOURCES[result.context],
-        likeliest=[
-            (finding, chance) for chance, finding in sorted(read, reverse=True) if chance >= SHOWN
-        ],
+        likeliest=likeliest,
         shown_from=SHOWN,
         unlisted=sorted(uncommitted),
         notes=notes_of([result]),
@@ -158,17 +167,18 @@ def result_page(
 def _choice(
     finding: str, kind: str, model: Anchor, person: Anchor, chances: Mapping[str, float]
 ) -> Choice:
-    """Return the choice of a kind of a finding. An option has its probability, where it was
-    read."""
-    lists = (one.attributes.get(finding, Attributes()).only([kind]) for one in (model, person))
-    own, listed = (" ".join(words(attributes)) for attributes in lists)
-    known = {
+    """Return the choice of a kind of a finding. The label of an option has its probability, if it
+    was read from the sources."""
+    by_model = " ".join(words(model.attributes.get(finding, Attributes()).only([kind])))
+    by_person = " ".join(words(person.attributes.get(finding, Attributes()).only([kind])))
+    classes = {
         word: f"{word} {chances[word]:.2f}" if word in chances else word for word in CLASSES[kind]
     }
-    # the generator completes a person's list with what it reads
-    options = {"": f"{kind}: {'as read' if chances.keys() & known else 'none'}"} | known
-    options.setdefault(listed, listed)  # such as two severities
-    return Choice(own, listed, options)
+    # the generator completes a person's commitment with the attributes that it reads
+    default = "as read" if chances.keys() & classes else "none"
+    options = {"": f"{kind}: {default}"} | classes
+    options.setdefault(by_person, by_person)  # such as two severities
+    return Choice(by_model, by_person, options)
 
 
 class Page(ThreadingTCPServer):
@@ -191,12 +201,16 @@ class Page(ThreadingTCPServer):
                 f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose a different "
                 "one with --port"
             ) from error
-        self.reporter, self.log, self.writing = reporter, log, Lock()
-        laterals, priors = (
-            any(availability(context)[place] for context in reporter.contexts) for place in (0, 1)
-        )
+        self.reporter = reporter
+        self.log = log
+        self.writing = Lock()
+        sources = [availability(context) for context in reporter.contexts]
         page = render(
-            "page.html", notice=NOTICE, notes=reporter.notes, laterals=laterals, priors=priors
+            "page.html",
+            notice=NOTICE,
+            notes=reporter.notes,
+            laterals=any(has_lateral for has_lateral, _ in sources),
+            priors=any(has_prior for _, has_prior in sources),
         )
         self.files = {  # content and MIME type by path
             "/": (page.encode(), _HTML),
@@ -231,32 +245,35 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal := self._refusal():
             return self._send(*refusal)
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        status = 200
         try:
-            status, html = 200, self._answer(body)
+            content = self._answer(body)
         except ConnectionError:
             raise
         except PacerError as error:
-            status, html = 422, problem(str(error))
+            status = 422
+            content = problem(str(error))
         except Exception:
             self._send(500, b"The server could not answer; see its terminal.")
             raise
-        self._send(status, html.encode(), _HTML)
+        self._send(status, content.encode(), _HTML)
 
     def _answer(self, body: bytes) -> str:
         """Return the HTML of an image's preview or of a case's report."""
         if self.path.startswith("/look/"):
-            what = self.path.rpartition("/")[2]
-            image, seen = load_image(body, f"given as {what}")
-            direction = f", {seen.view}" if seen and seen.view != "other" else ""
-            return preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
+            place = self.path.rpartition("/")[2]
+            image, view = load_image(body, f"given as {place}")
+            caption = f"{image.width:,} × {image.height:,}"
+            if view and view.view != "other":
+                caption += f", {view.view}"
+            return preview(image, place, caption)
         reporter = self.server.reporter
-        case, listed = read_case(body, reporter.attributes)
+        case, model_commitment = read_case(body, reporter.attributes)
         with self.server.writing:
             if select([self.connection], [], [], 0)[0] and not self.connection.recv(1, MSG_PEEK):
                 raise ConnectionAbortedError  # the browser has gone while others were answered
-            return result_page(
-                *reporter.generate([case]), listed, reporter.commit, reporter.attributes
-            )
+            [result] = reporter.generate([case])
+            return result_page(result, model_commitment, reporter.commit, reporter.attributes)
 
     def _refusal(self) -> tuple[int, bytes] | None:
         """Return a status and a sentence for a request that the page would not send, else None."""
@@ -271,11 +288,8 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, b"Not found."
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_BODY:
-            return (
-                413,
-                f"The request does not state its length, or has more than {MAX_BODY:,} "
-                "bytes.".encode(),
-            )
+            refusal = f"The request does not state its length, or has more than {MAX_BODY:,} bytes."
+            return 413, refusal.encode()
         return None
 
     def _send(self, status: int, content: bytes, kind: str = "text/plain; charset=utf-8") -> None:
@@ -293,9 +307,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | None]:
     """Read the case from a request for a report: a line of JSON with texts and ``sizes``, then the
-    bytes of the images. If a person has changed the list (``commitment``), also return the list of
-    the ``model``. ``kinds``: of attributes in the model's lists. Raises a DataError if the request
-    has no image, or the page would not send it."""
+    bytes of the images. If a person has changed the ``commitment``, also return that of the
+    ``model``. ``kinds``: kinds of attributes in the model's commitments. Raises a DataError if the
+    request has no image, or the page would not send it."""
     first, _, images = body.partition(b"\n")
     try:
         fields = json.loads(first)
@@ -303,20 +317,23 @@ def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | 
             name: fields[name] or None
             for name in ("prior", "indication", "history", "view", "sections")
         }
-        given, listed = fields.get("commitment"), fields.get("model")
-        if any(not isinstance(text, str | None) for text in (*texts.values(), given, listed)):
+        commitment = fields.get("commitment")
+        model_text = fields.get("model")
+        if any(
+            not isinstance(text, str | None) for text in (*texts.values(), commitment, model_text)
+        ):
             raise ValueError("a text field is not a string")
-        model = None if given is None else read_list(listed, kinds)
-        if not (sizes := fields["sizes"]):
+        model = None if commitment is None else read_list(model_text, kinds)
+        sizes = fields["sizes"]
+        if not sizes:
             raise DataError("There is no frontal radiograph yet; drop or choose one on the left")
         if len(sizes) > 2 or min(sizes) < 0 or sum(sizes) != len(images):
             raise ValueError("sizes do not match the images")
-        frontal, lateral = images[: sizes[0]], images[sizes[0] :]
+        frontal = images[: sizes[0]]
+        lateral = images[sizes[0] :] if len(sizes) > 1 else None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise DataError(
             "the request did not come from the page; expected a line of JSON, then one or two "
             "images"
         ) from None
-    return Case(
-        frontal, lateral if len(sizes) > 1 else None, **texts, name="this case", commitment=given
-    ), model
+    return Case(frontal, lateral, **texts, name="this case", commitment=commitment), model

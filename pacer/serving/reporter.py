@@ -30,9 +30,9 @@ from pacer.serving.case import (
     Case,
     Direction,
     Prepared,
+    ReportSections,
     Result,
     Routing,
-    Sections,
     load_image,
     load_text,
     unsupported_comparisons,
@@ -56,7 +56,9 @@ class CaseFeatures:
     """
 
     def __init__(self, images: ImageEncoder, texts: TextEncoder, dtype: str):
-        self.images, self.texts, self.dtype = images, texts, DTYPES[dtype]
+        self.images = images
+        self.texts = texts
+        self.dtype = DTYPES[dtype]
         self.levels: dict[str, Tensor] = {}
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
@@ -67,7 +69,8 @@ class CaseFeatures:
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return the states of previous reports [B, L, d_text] and the mask [B, L], on the CPU."""
         states, masks = zip(*(self.texts.encode([text]) for text in texts), strict=True)
-        stored = as_stored(torch.cat(states), self.dtype, ["the previous report"] * len(texts))
+        names = ["the previous report" for _ in texts]
+        stored = as_stored(torch.cat(states), self.dtype, names)
         return stored.cpu(), torch.cat(masks).cpu()
 
 
@@ -84,16 +87,20 @@ class Reporter:
             of the export.
 
     Attributes:
-        settings: of the export. contexts: those of the model's training. commit: whether it states
-            findings first.
-        attributes: the kinds that its lists have. views, sections: those of its training.
+        settings: the settings of the export.
+        contexts: the contexts of the model's training.
+        views: the views of the model's training.
+        sections: the sections of the model's training.
+        commit: whether the model states a commitment first.
+        attributes: the kinds of attributes that its commitments have.
         depths: encoder blocks that it uses, counted from 1.
         notes: sentences that apply to each of its reports.
         fingerprint: SHA-256 of the manifest, and so of all files that reports depend on.
 
     Raises:
         CheckpointError: the directory is not an exported model or not complete, or the frozen
-            models do not belong to it. BackboneError: a frozen model is missing.
+            models do not belong to it.
+        BackboneError: a frozen model is missing.
     """
 
     def __init__(
@@ -110,19 +117,15 @@ class Reporter:
         self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         trained = trained_prompts(directory)
-        self.views, self.sections = (
-            trained.get("view", get_args(Direction)),
-            trained.get("sections", ()),
-        )
+        self.views = trained.get("view", get_args(Direction))
+        self.sections = trained.get("sections", ())
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
             tokenizer = load_tokenizer(root)
-            reader = (
-                read_reader(directory / FINDINGS, directory)
-                if (directory / FINDINGS).is_dir()
-                else None
-            )
+            reader = None
+            if (directory / FINDINGS).is_dir():
+                reader = read_reader(directory / FINDINGS, directory)
             self._features = CaseFeatures(
                 ImageEncoder(
                     resolve(root / "vision"), states.depths, self.device, states.precision
@@ -132,9 +135,17 @@ class Reporter:
                 ),
                 states.dtype,
             )
-        arguments = model, tokenizer, self._features, record.model, settings.decoding, self.device
-        self._generator = Generator(*arguments, reader)
-        self.commit, self.depths = self._generator.commit, tuple(states.depths)
+        self._generator = Generator(
+            model,
+            tokenizer,
+            self._features,
+            record.model,
+            settings.decoding,
+            self.device,
+            reader,
+        )
+        self.commit = self._generator.commit
+        self.depths = tuple(states.depths)
         self.attributes = self._generator.attributes
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
@@ -147,18 +158,21 @@ class Reporter:
         """Check a case and prepare it as training does, without the model. Raises a DataError if a
         source cannot be used, or the model was trained without it. The message is one sentence that
         names the case and the source."""
-        name, notes = case.name, []
+        name = case.name
+        notes: list[str] = []
         levels: dict[str, Tensor] = {}
         view: str | None = None
         for place, source in case.images().items():
-            image, seen = load_image(source, f"{name}, {place}")
+            image, header_view = load_image(source, f"{name}, {place}")
             levels[place] = self._features.images.preparation.levels(image)
             notes += [f"the image given as {place}: {note}" for note in image.info.get(NOTES, ())]
-            if seen is not None and seen.kind != place:
-                notes.append(f"the DICOM file given as {place} is marked as a {seen.kind} view")
-            if seen is not None and place == "frontal":
-                view = seen.view  # as the DICOM file says
-        frontal, lateral = levels["frontal"], levels.get("lateral")
+            if header_view is not None and header_view.kind != place:
+                kind = header_view.kind
+                notes.append(f"the DICOM file given as {place} is marked as a {kind} view")
+            if header_view is not None and place == "frontal":
+                view = header_view.view
+        frontal = levels["frontal"]
+        lateral = levels.get("lateral")
         if lateral is not None and torch.equal(frontal, lateral):
             raise DataError(
                 f"{name}: the same image is given as frontal and as lateral; omit the lateral"
@@ -174,14 +188,15 @@ class Reporter:
                 f"{name}: the model was trained without Commit and cannot write a report from a "
                 "commitment"
             )
+        commitment = None
+        if case.commitment is not None:
+            commitment = read_list(case.commitment, self.attributes)
         parsed = parse_view(case.view)  # in any of the words that tables use
-        # like a table's, a view that is only frontal leaves the direction to the header
-        stated = (
-            case.view
-            if parsed is None or parsed.kind == "lateral"
-            else parsed.view.replace("other", "")
-        )
-        asked = _one_of(stated or view or "other", get_args(Direction), f"view of {name}")
+        stated = case.view
+        if parsed is not None and parsed.kind == "frontal":
+            # as in a table, the header states the direction of a view that is only frontal
+            stated = None if parsed.view == "other" else parsed.view
+        asked = _checked(stated or view or "other", get_args(Direction), f"view of {name}")
         if asked not in self.views:
             known = " and ".join(self.views)
             notes.append(
@@ -196,11 +211,11 @@ class Reporter:
             indication=indication,
             history=history,
             view=asked if asked in self.views else "other",
-            sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
+            sections=_checked(
+                case.sections or target, get_args(ReportSections), f"sections of {name}"
+            ),
             notes=tuple(notes),
-            commitment=None
-            if case.commitment is None
-            else read_list(case.commitment, self.attributes),
+            commitment=commitment,
         )
         if prepared.context not in self.contexts:
             raise DataError(
@@ -236,18 +251,19 @@ class Reporter:
         :meth:`prepare`, when the case's turn comes.
         """
         batch_size = batch_size or self.batch_size
-        generator, features = copy(self._generator), copy(self._features)
+        features = copy(self._features)
+        features.levels = {}
+        generator = copy(self._generator)
         generator.decode = generator.decode.model_copy(update={"batch_size": batch_size})
-        generator.features, features.levels = features, dict[str, Tensor]()
+        generator.features = features
         waiting: dict[int, Prepared] = {}
 
         def records() -> Iterator[dict[str, Any]]:
             for number, case in enumerate(map(self._prepared, cases)):
                 waiting[number] = case
-                images = {f"frontal {number}": case.frontal, f"lateral {number}": case.lateral}
-                features.levels |= {
-                    name: image for name, image in images.items() if image is not None
-                }
+                features.levels[f"frontal {number}"] = case.frontal
+                if case.lateral is not None:
+                    features.levels[f"lateral {number}"] = case.lateral
                 names = {
                     "record_id": case.name,
                     "frontal": f"frontal {number}",
@@ -275,15 +291,21 @@ class Reporter:
     def _result(self, generated: Generated, case: Prepared) -> Result:
         extracted = self._generator.extract(generated.text)
         notes = self.notes + case.notes
-        if invented := unsupported_comparisons(extracted.report, case.prior):
-            about = f"{case.context.upper()}: comparisons not supported by a previous report"
-            notes = (f"{about}: {', '.join(invented)}", *notes)
+        context = case.context.upper()
+        unsupported = ", ".join(unsupported_comparisons(extracted.report, case.prior))
+        if unsupported:
+            note = f"{context}: comparisons not supported by a previous report: {unsupported}"
+            notes = (note, *notes)
         whole = extract_report(generated.text, self._generator.commit).report
         if extracted.report not in ("", whole):
-            notes += (
-                f"{case.context.upper()}: sentences that do not agree with the list were left out "
-                "of the report",
+            note = (
+                f"{context}: sentences that do not agree with the commitment were left out of the "
+                "report"
             )
+            notes = (*notes, note)
+        lateral = None
+        if case.lateral is not None:
+            lateral = self._routing(case.lateral, generated.depth_weights["lateral"])
         return Result(
             name=case.name,
             context=case.context,
@@ -298,9 +320,7 @@ class Reporter:
             view=case.view,
             sections=case.sections,
             frontal=self._routing(case.frontal, generated.depth_weights["frontal"]),
-            lateral=None
-            if case.lateral is None
-            else self._routing(case.lateral, generated.depth_weights["lateral"]),
+            lateral=lateral,
             probabilities=generated.findings,
             attributes=generated.attributes,
             given=case.commitment is not None,
@@ -318,7 +338,7 @@ class Reporter:
         )
 
 
-def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
+def _checked(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
     if value not in allowed:
         raise DataError(f"{name}: expected {' or '.join(allowed)}, got {value!r:.40}")
     return value

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pacer.config import Corpus
-from pacer.data.account import Account
+from pacer.data.account import Notes, Rows
 from pacer.data.build_corpus import build_corpus
 from pacer.data.records import study_frame
 from pacer.data.schemas import read_records
@@ -111,16 +111,16 @@ def tiny(tmp_path: Path) -> TinyCorpus:
 
 
 def read_rows(
-    read: Callable[[Source, Corpus, Account], pl.DataFrame], source: Source, config: Corpus
-) -> tuple[list[dict[str, Any]], Account]:
+    read: Callable[[Source, Corpus, Notes], Rows], source: Source, config: Corpus
+) -> tuple[list[dict[str, Any]], Notes]:
     """What a reader gives for its input: the values of each study, then those of each row that it
     does not use."""
-    account = Account()
-    studies = study_frame(read(source, config, account), config)
-    rows = [*studies.to_dicts(), *account.problems.to_dicts()]
+    notes = Notes()
+    studies = read(source, config, notes)
+    rows = [*study_frame(studies.used, config).to_dicts(), *studies.listed.to_dicts()]
     return [
         {name: value for name, value in row.items() if value is not None} for row in rows
-    ], account
+    ], notes
 
 
 def lines_of(audit: dict[str, Any]) -> dict[str, str]:

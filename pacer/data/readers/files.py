@@ -19,7 +19,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import files_below, opened
 from pacer.core.progress import Ticker
 from pacer.core.validation import reason_of
-from pacer.data.account import Account
+from pacer.data.account import Notes, Rows
 from pacer.data.hygiene import rounding_fault
 from pacer.data.schemas import SPLITS
 from pacer.data.values import quoted, shown
@@ -69,10 +69,13 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
         raise DataError(
             f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}"
         ) from None
-    lists = isinstance(splits, dict) and all(
-        isinstance(records, list) for records in splits.values()
+    is_valid = (
+        isinstance(splits, dict)
+        and all(isinstance(records, list) for records in splits.values())
+        and splits
+        and splits.keys() <= set(SPLITS)
     )
-    if not lists or not splits or not splits.keys() <= set(SPLITS):
+    if not is_valid:
         raise DataError(
             f"{path} must be a JSON object that maps splits ({', '.join(SPLITS)}) to lists of "
             "records"
@@ -80,27 +83,30 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
     return splits
 
 
-def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:
+def read_records(path: Path, source: str, model: type[BaseModel], notes: Notes) -> Rows:
     """Return a row per valid record: the fields of ``model``, and ``file``, ``row``, ``split``;
     list the other records. Rows, and fields that the model lacks, are counted under the input
     ``source``."""
     columns = ("file", "row", "split", *model.model_fields)
-    rows, problems = list[tuple[Any, ...]](), list[dict[str, Any]]()
+    valid: list[tuple[Any, ...]] = []
+    problems: list[dict[str, Any]] = []
     for split, records in read_annotations(path).items():
-        account.read[source] += len(records)
+        notes.read[source] += len(records)
         names = Counter(chain.from_iterable(raw for raw in records if isinstance(raw, dict)))
         for name in sorted(names.keys() - {*model.model_fields, "split"}):
-            account.count("unknown_fields", source, quoted(name), names[name])
+            notes.count("unknown_fields", source, quoted(name), names[name])
         for index, raw in enumerate(records):
-            place = {"file": str(path), "row": f"{split}[{index}]"}
+            row = f"{split}[{index}]"
             try:
-                rows.append((*place.values(), split, *model.model_validate(raw).__dict__.values()))
+                fields = model.model_validate(raw).__dict__
             except ValidationError as error:
-                problems.append(place | _problem(raw, error))
+                problems.append({"file": str(path), "row": row} | _problem(raw, error))
+            else:
+                valid.append((str(path), row, split, *fields.values()))
+    schema = {name: _KINDS.get(name, pl.String()) for name in columns}
     listed = ("file", "row", "id", "field", "reason", "value")
-    account.add(pl.DataFrame(problems, dict.fromkeys(listed, pl.String())))
-    return pl.DataFrame(
-        rows, {name: _KINDS.get(name, pl.String()) for name in columns}, orient="row"
+    return Rows(pl.DataFrame(valid, schema, orient="row")).with_lines(
+        pl.DataFrame(problems, dict.fromkeys(listed, pl.String()))
     )
 
 
@@ -109,10 +115,11 @@ def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
     quote no value."""
     first = error.errors(include_url=False)[0]
     id = raw.get("id") if isinstance(raw, dict) else None
+    shown_id = None
+    if isinstance(id, str | int):
+        shown_id = str(id).encode("utf-8", "backslashreplace").decode()
     return {
-        "id": str(id).encode("utf-8", "backslashreplace").decode()
-        if isinstance(id, str | int)
-        else None,
+        "id": shown_id,
         "field": str(first["loc"][0]) if first["loc"] else "-",
         "reason": reason_of(first) if isinstance(raw, dict) else "expected an object of fields",
         "value": None if first["type"] == "missing" else shown(first["input"]),

@@ -13,7 +13,7 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.data.account import LEFT_OUT, Account
+from pacer.data.account import LEFT_OUT, Notes, Rows
 from pacer.data.hygiene import EMPTY_CELL
 from pacer.data.readers.files import read_files
 from pacer.data.readers.image_rows import OF_PREVIOUS, TEXTS, UNUSED, studies_of
@@ -37,36 +37,41 @@ _METADATA = _IDS | {
 _SPLIT = _IDS | {"split": "split"}
 
 
-def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     """Return every study of the metadata; list images and reports that belong to no study. Raises a
     DataError also if a study has two reports, or an image two splits."""
-    metadata, split, reports = (source.files[role] for role in ("metadata", "split", "reports"))
-    images = _table(metadata, _METADATA)
+    split = source.files["split"]
+    reports = source.files["reports"]
+    images = _table(source.files["metadata"], _METADATA)
     if "view in full" in images.columns:
         has_position = ~pl.col("view").str.contains(EMPTY_CELL)
         images = images.with_columns(
             view=pl.when(has_position).then("view").otherwise("view in full")
         )
-    account.read["metadata"] += images.height
+    notes.read["metadata"] += images.height
     splits = _table(split, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
     _check_once(splits, "dicom", f"{split} lists more than one split for image")
     texts = read_reports(reports)
     _check_once(texts, "study", f"{reports} has more than one report for study")
-    for role, table, on, reason in (
+    rows = Rows(images)
+    for role, table, key, reason in (
         ("reports", texts, ["study"], "its study is not in the metadata"),
         ("split", splits, _IMAGE, "its image is not in the metadata"),
     ):
-        lost = table.join(images, on=on, how="anti", maintain_order="left").with_columns(id="study")
+        lost = table.join(images, on=key, how="anti", maintain_order="left")
         if lost.height:
-            account.read[role] += lost.height
-        account.divert(lost, "", pl.lit(True), reason, LEFT_OUT)
+            notes.read[role] += lost.height
+        rows = rows.with_lines(
+            lost.with_columns(
+                id="study", field=pl.lit(""), reason=pl.lit(reason), kind=pl.lit(LEFT_OUT)
+            )
+        )
     images = images.join(splits.drop("file", "row"), on=_IMAGE, how="left", maintain_order="left")
-    # an image without a split is an omission if another image of the study has one; else the study
-    # is not in the table
-    listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
-    images = images.with_columns(id="study", splits=listed)
-    slip = pl.col("split").is_null() & (pl.col("splits") > 0)
-    images = account.divert(images, "", slip, "the image is not in the split table", LEFT_OUT)
+    num_splits = pl.col("split").drop_nulls().n_unique().over(_STUDY)
+    rows = rows._replace(used=images.with_columns(id="study", num_splits=num_splits))
+    # if no image of the study has a split, the whole study is left out below
+    is_omitted = pl.col("split").is_null() & (pl.col("num_splits") > 0)
+    rows = rows.exclude("", is_omitted, "the image is not in the split table", LEFT_OUT)
     # a time is a number without leading zeros; the time parser refuses other forms that are
     # ambiguous
     time = (
@@ -74,13 +79,13 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         .str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2")
         .str.replace(r"^0+(\d{6})\b", "$1")
     )
-    images = images.with_columns(time).join(
+    images = rows.used.with_columns(time).join(
         texts.drop("file", "row"), on="study", how="left", maintain_order="left"
     )
     unused = (
-        pl.when(pl.col("splits") == 0)
+        pl.when(pl.col("num_splits") == 0)
         .then(pl.lit("none of its images is in the split table"))
-        .when(pl.col("splits") > 1)
+        .when(pl.col("num_splits") > 1)
         .then(pl.lit("its images are in two splits"))
         .when(pl.col("has_file").is_null())
         .then(pl.lit("there is no report"))
@@ -88,9 +93,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     path = pl.format(
         "p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom"
     )
-    one_split = pl.when(pl.col("splits") == 1).then("split")
+    one_split = pl.when(pl.col("num_splits") == 1).then("split")
     images = images.with_columns(path.alias("image"), unused.alias(UNUSED), one_split)
-    return studies_of(images, "metadata", account)
+    return studies_of(rows._replace(used=images), "metadata", notes)
 
 
 def read_reports(path: Path) -> pl.DataFrame:
@@ -134,7 +139,8 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     """Read the columns as text under our names, with their places. A copy of the metadata may lack
     views in full."""
     table = open_table(path)
-    theirs = {name: column for name in columns if (column := table.only(name)) is not None}
+    found = {name: table.only(name) for name in columns}
+    theirs = {name: column for name, column in found.items() if column is not None}
     missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
     if missing:
         raise DataError(

@@ -16,7 +16,7 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.io import files_below
-from pacer.data.account import LEFT_OUT, Account
+from pacer.data.account import LEFT_OUT, Notes, Rows
 from pacer.data.readers.files import read_files
 from pacer.data.readers.views import choose_images, image_key, read_views
 from pacer.data.source import Source
@@ -30,71 +30,61 @@ _FORMATS = (".png", ".jpg", ".jpeg", ".dcm")
 _TEXTS = ("file", "id", "field", "reason", "frontal", "lateral", "view", *SECTIONS)
 
 
-def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     """Return one study per report, with the first frontal and the first lateral image.
 
     An image that is not in the image folder keeps its name in the distribution, so that the image
     check reports it.
     """
-    path, projections = source.files["reports"], source.files["projections"]
-    views, files = read_views(projections), _image_files(source.images)
-    rows: list[dict[str, Any]] = []
-    named: list[str] = []
+    path = source.files["reports"]
+    projections = source.files["projections"]
+    views = read_views(projections)
+    files = _image_files(source.images)
+    reports: list[dict[str, Any]] = []
+    all_images: list[str] = []
     for name, content in read_files(path, ".xml"):
-        account.read["reports"] += 1
+        notes.read["reports"] += 1
         try:
             uid, images, texts = parse_report(content)
         except ValueError as error:
             field, reason = error.args
-            rows.append({"file": f"{path}/{name}", "field": field, "reason": reason})
+            reports.append({"file": f"{path}/{name}", "field": field, "reason": reason})
             continue
-        named += images
+        all_images += images
         frontal, view, lateral = choose_images(images, views)
-        chosen = {"frontal": frontal, "lateral": lateral}
-        shown = {
+        paths = {
             kind: image and files.get(image_key(image), f"{image}.png")
-            for kind, image in chosen.items()
+            for kind, image in (("frontal", frontal), ("lateral", lateral))
         }
-        rows.append({"file": f"{path}/{name}", "id": uid, "view": view} | texts | shown)
-    account.count(
-        "unknown_views",
-        projections.name,
-        "images",
-        sum(image_key(name) not in views for name in named),
-    )
-    studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String()))
-    studies = studies.with_columns(row=pl.lit(""), study_id="id", subject_id="id")
-    broken = pl.col("reason").is_not_null()
-    account.add(studies.filter(broken))
-    studies = studies.filter(~broken)
+        reports.append({"file": f"{path}/{name}", "id": uid, "view": view} | texts | paths)
+    num_unknown = sum(image_key(name) not in views for name in all_images)
+    notes.count("unknown_views", projections.name, "images", num_unknown)
+    table = pl.DataFrame(reports, dict.fromkeys(_TEXTS, pl.String()))
+    table = table.with_columns(row=pl.lit(""), study_id="id", subject_id="id")
+    is_broken = pl.col("reason").is_not_null()
+    studies = Rows(table.filter(~is_broken)).with_lines(table.filter(is_broken))
     if config.openi.split is not None:
-        packaged = (
-            resources.files("pacer.data.readers")
-            .joinpath("r2gen_iu_split.json")
-            .read_text(encoding="utf-8")
-        )
+        packaged = resources.files("pacer.data.readers").joinpath("r2gen_iu_split.json")
+        numbers_of = json.loads(packaged.read_text(encoding="utf-8"))
         pairs = [
-            (f"CXR{number}", split)
-            for split, numbers in json.loads(packaged).items()
-            for number in numbers
+            (f"CXR{number}", split) for split, numbers in numbers_of.items() for number in numbers
         ]
         splits = pl.DataFrame(pairs, ["id", "split"], orient="row")
-        studies = studies.join(splits, on="id", how="left", maintain_order="left")
-        studies = account.divert(
-            studies, "", pl.col("split").is_null(), "not in the split", LEFT_OUT
-        )
-    return account.divert(studies, "", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
+        with_split = studies.used.join(splits, on="id", how="left", maintain_order="left")
+        studies = studies._replace(used=with_split)
+        studies = studies.exclude("", pl.col("split").is_null(), "not in the split", LEFT_OUT)
+    return studies.exclude("", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
 
 
 def _image_files(folder: Path) -> dict[str, str]:
     """Map keys to the image files below a folder, as paths relative to it."""
     ranked = []
     for path in files_below(folder):
-        ending, relative = path.suffix.lower(), path.relative_to(folder).as_posix()
-        if ending in _FORMATS:
-            ranked.append(
-                (_FORMATS.index(ending), relative.count("/"), relative, image_key(path.name))
-            )
+        suffix = path.suffix.lower()
+        if suffix in _FORMATS:
+            relative = path.relative_to(folder).as_posix()
+            rank = _FORMATS.index(suffix)
+            ranked.append((rank, relative.count("/"), relative, image_key(path.name)))
     return {key: relative for _, _, relative, key in sorted(ranked, reverse=True)}
 
 
@@ -114,8 +104,5 @@ def parse_report(content: bytes) -> tuple[str, list[str], dict[str, str | None]]
     for section in root.iter("AbstractText"):
         if (text := "".join(section.itertext())).strip():
             texts.setdefault(section.get("Label", "").strip().lower(), []).append(text)
-    return (
-        f"CXR{match[1]}",
-        images,
-        {name: " ".join(texts.get(name, ())) or None for name in SECTIONS},
-    )
+    sections = {name: " ".join(texts.get(name, ())) or None for name in SECTIONS}
+    return f"CXR{match[1]}", images, sections

@@ -1,7 +1,7 @@
 """Reader of R2Gen's ``annotation.json``, for IU X-Ray and for MIMIC-CXR.
 
 An IU X-Ray record has two images, the frontal first; a MIMIC-CXR record has a single image of
-either view. A table gives the view of each image; without one, its place in the record does.
+either view. The view of each image is read from a table, or assumed from its place in the record.
 ``report`` is the findings section.
 """
 
@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import BaseModel, Field
 
 from pacer.config import Corpus
-from pacer.data.account import LEFT_OUT, Account
+from pacer.data.account import LEFT_OUT, Notes, Rows
 from pacer.data.readers.files import Identifier, Text, read_records
 from pacer.data.readers.views import choose_images, read_views, view_of
 from pacer.data.source import Source
@@ -34,31 +34,35 @@ class Record(BaseModel):
     study_id: Identifier | None = None
 
 
-def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     """Return one study per record."""
-    records = read_records(source.files["annotation"], "annotation", Record, account)
-    records = records.rename({"report": "findings"})
+    records = read_records(source.files["annotation"], "annotation", Record, notes)
+    records = records.with_columns(findings="report")
     first = pl.col("image_path").list.first()
     for number, name in enumerate(("subject_id", "study_id"), start=1):
         # if the id is Open-I's, it identifies both subject and study
-        others = first.str.extract(MIMIC_PATH, number), pl.col("id").str.extract(_OPENI_ID)
-        records = records.with_columns(pl.coalesce(bare_id(name), *others).alias(name))
-        records = account.divert(records, name, pl.col(name).is_null(), _NO_IDS)
-    images, table = records["image_path"].to_list(), source.files.get("views")
-    rows: list[tuple[str | None, str | None, str | None]]
+        in_path = first.str.extract(MIMIC_PATH, number)
+        in_id = pl.col("id").str.extract(_OPENI_ID)
+        records = records.with_columns(pl.coalesce(bare_id(name), in_path, in_id).alias(name))
+        records = records.exclude(name, pl.col(name).is_null(), _NO_IDS)
+    images = records.used["image_path"].to_list()
+    table = source.files.get("views")
     if table is None:
-        account.count("assumed_views", "annotation", "images", sum(map(len, images)))
-        # in MIMIC-CXR the order of images means nothing
-        pairs = [
-            None if len(names) == 1 or re.search(MIMIC_PATH, names[0]) else names[1]
-            for names in images
-        ]
-        rows = [(names[0], "other", second) for names, second in zip(images, pairs, strict=True)]
+        notes.count("assumed_views", "annotation", "images", sum(map(len, images)))
+        chosen = [_first_two(names) for names in images]
     else:
         views = read_views(table)
-        unknown = sum(view_of(views, name) is None for names in images for name in names)
-        account.count("unknown_views", table.name, "images", unknown)
-        rows = [choose_images(names, views) for names in images]
+        num_unknown = sum(view_of(views, name) is None for names in images for name in names)
+        notes.count("unknown_views", table.name, "images", num_unknown)
+        chosen = [choose_images(names, views) for names in images]
     columns = dict.fromkeys(("frontal", "view", "lateral"), pl.String())
-    records = records.hstack(pl.DataFrame(rows, columns, orient="row"))
-    return account.divert(records, "", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
+    with_images = records.used.hstack(pl.DataFrame(chosen, columns, orient="row"))
+    records = records._replace(used=with_images)
+    return records.exclude("", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
+
+
+def _first_two(names: list[str]) -> tuple[str | None, str | None, str | None]:
+    """Return the frontal image, its view and the lateral image of a record, in which the frontal
+    precedes the lateral. In MIMIC-CXR the order of images has no meaning."""
+    has_lateral = len(names) > 1 and not re.search(MIMIC_PATH, names[0])
+    return names[0], "other", names[1] if has_lateral else None

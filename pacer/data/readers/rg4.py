@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from pacer.config import Corpus
 from pacer.core.contexts import availability
-from pacer.data.account import Account
+from pacer.data.account import Notes, Rows
 from pacer.data.readers.files import Identifier, Text, Unread, read_records
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
@@ -63,26 +63,26 @@ class Record(BaseModel):
     last_APPA_imagepath: Unread = None
 
 
-def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     """Return the studies in the files of ``config.contexts``, one context after the other."""
-    return pl.concat(
-        _context(source.files[context], context, account) for context in config.contexts
-    )
+    parts = [_context(source.files[context], context, notes) for context in config.contexts]
+    return Rows(pl.concat(part.used for part in parts), pl.concat(part.listed for part in parts))
 
 
-def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
+def _context(path: Path, context: str, notes: Notes) -> Rows:
     has_lateral, has_prior = availability(context)
     has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
     unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in has if not has[name]}
-    records = read_records(
-        path, context, create_model("Record", __base__=Record, **unread), account
-    )
-    records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
-    for name in filter(has.get, has):
-        records = account.divert(records, NAMES[name], pl.col(name).is_null(), "Field required")
+    records = read_records(path, context, create_model("Record", __base__=Record, **unread), notes)
+    renamed = records.used.rename({theirs: ours for ours, theirs in NAMES.items()})
+    records = records._replace(used=renamed)
+    for name, is_required in has.items():
+        if is_required:
+            records = records.exclude(NAMES[name], pl.col(name).is_null(), "Field required")
     # upstream prefixes the unchanged path with the folder
     records = records.with_columns(pl.col("frontal", "lateral").str.strip_chars_start("/"))
-    subject, study = (pl.col("frontal").str.extract(MIMIC_PATH, group) for group in (1, 2))
+    subject = pl.col("frontal").str.extract(MIMIC_PATH, 1)
+    study = pl.col("frontal").str.extract(MIMIC_PATH, 2)
     records = records.with_columns(
         pl.col("findings", "impression", "prior_findings", "prior_impression").replace(
             ABSENT_TEXT, None
@@ -93,4 +93,4 @@ def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
         view=pl.when(pl.col("view").is_in(["AP", "PA"])).then("view").otherwise(pl.lit("other")),
     )
     without_ids = pl.any_horizontal(pl.col("subject_id", "study_id").is_null())
-    return account.divert(records, NAMES["frontal"], without_ids, _NO_IDS)
+    return records.exclude(NAMES["frontal"], without_ids, _NO_IDS)

@@ -15,7 +15,7 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
-from pacer.data.account import Account
+from pacer.data.account import Notes, Rows
 from pacer.data.findings import FINDINGS
 from pacer.data.hygiene import is_empty
 from pacer.data.priors import YEAR_FIRST
@@ -37,90 +37,88 @@ from pacer.data.values import mapped, quoted
 _IMAGES = ("frontal", "lateral")
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = yaml_beside(__file__, "table.yaml")
-#: Columns of labels in public collections; a table with so many of them and no text has no reports.
-_LABELS, _MANY_LABELS = {*FINDINGS, "no finding"}, 3
-#: Columns with at most so many values, or of such a name, may hold the split; folders of images may
-#: only hint at it.
-_FEW, _FOLDERS = 10, "image folders"
+#: Columns of labels in public collections.
+_LABELS = {*FINDINGS, "no finding"}
+#: A table with this many columns of labels, and no text, has no reports.
+_MANY_LABELS = 3
+#: A column with at most this many values may hold the split.
+_FEW = 10
+#: Name of the folders of images among the texts that may state the split; they are only a hint.
+_FOLDERS = "image folders"
+#: Names of columns that may hold the split, whatever their values.
 _NAMED_SPLIT = (
     r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)"
 )
 
 
-def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     """Return every study of the table, which may be several files with the same columns."""
-    files, settings = matching_files(source.files["file"]), config.table
+    files = matching_files(source.files["file"])
+    settings = config.table
     form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
-    parts, have, unused = list[pl.DataFrame](), None, Counter[str]()
+    parts: list[pl.DataFrame] = []
+    columns: set[str] | None = None
+    cells_of_unused = Counter[str]()
     for path in files:
-        table = _with_stripped_names(open_table(path, form, settings.sheet), account)
+        table = _with_stripped_names(open_table(path, form, settings.sheet), notes)
         for note, number in (table.notes or {}).items():
-            account.count("table_form", "table", note, number)
-        for name, rows in (table.unread or {}).items():
-            account.count("unknown_fields", "table", f"sheet {quoted(name)}", rows)
-        if have is not None and set(table.columns) != have:
-            differ = shown_columns(sorted(set(table.columns) ^ have))
+            notes.count("table_form", "table", note, number)
+        for name, num_rows in (table.unread or {}).items():
+            notes.count("unknown_fields", "table", f"sheet {quoted(name)}", num_rows)
+        if columns is not None and set(table.columns) != columns:
+            differ = shown_columns(sorted(set(table.columns) ^ columns))
             raise DataError(
                 f"{path} and {files[0]} differ in the columns {differ}; all files of a table must "
                 "have the same columns"
             )
-        have, names = set(table.columns), _columns(table, settings.columns)
-        table = _with_text(table, names.get("image"), account)
+        columns = set(table.columns)
+        names = _columns(table, settings.columns)
+        table = _with_text(table, names.get("image"), notes)
         if script := _script(table, names, str(source.files["file"]), str(source.images)):
             raise DataError(
                 f"{path} contains images or lists; run this script, then use the .files.parquet it "
                 f"writes:{script}"
             )
-        others = {
-            column: table.values(column) for column in table.columns if column not in names.values()
-        }
-        unused.update(
-            {
-                column: sum(value is not None for value in values)
-                for column, values in others.items()
-            }
-        )
-        few = {
-            name: [*map(str, cells)]
-            for name, cells in others.items()
-            if len({*map(str, cells)}) <= _FEW
-        }
         used = table.frame(
-            [*dict.fromkeys(names.values())], decimals=(settings.columns.get("time", "time"),)
+            list(dict.fromkeys(names.values())), decimals=(settings.columns.get("time", "time"),)
         )
         images = used.select(pl.col(column).alias(name) for name, column in names.items())
-        images = images.with_columns(
-            pl.Series(f"column {name}", few[name], pl.String) for name in few
-        )
+        for column in table.columns:
+            if column in names.values():
+                continue
+            values = table.values(column)
+            cells_of_unused[column] += sum(value is not None for value in values)
+            texts = [str(value) for value in values]
+            if len(set(texts)) <= _FEW:
+                images = images.with_columns(pl.Series(f"column {column}", texts, pl.String))
         parts.append(
             images.with_columns(
                 file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)
             )
         )
-    images = _with_whole_ids(pl.concat(parts, how="diagonal"), account)
+    images = _with_whole_ids(pl.concat(parts, how="diagonal"), notes)
     if "frontal" in images.columns:
-        images = _image_rows(images, account)
+        images = _image_rows(images, notes)
     if "split" not in images.columns or images["split"].null_count() == images.height:
-        images = _with_split(images, os.path.commonpath([path.parent for path in files]), account)
-    used = account.notes.get("other_split", {}).get("table", ())
-    for column in (column for column in unused if quoted(f"column {column}", words=9) not in used):
-        account.count("unknown_fields", "table", quoted(column), unused[column])
-    account.read["table"] = images.height
+        images = _with_split(images, os.path.commonpath([path.parent for path in files]), notes)
+    split_sources = notes.topics.get("other_split", {}).get("table", ())
+    for column, number in cells_of_unused.items():
+        if quoted(f"column {column}", words=9) not in split_sources:
+            notes.count("unknown_fields", "table", quoted(column), number)
+    notes.read["table"] = images.height
     if settings.dates is not None and "date" in images.columns:
         # to YYYY-MM-DD, with or without zeros; other cells, and any text after a date, are
         # unchanged
-        mark, (day, month) = (
-            re.escape(settings.dates[2]),
-            (2, 1) if settings.dates.startswith("MM") else (1, 2),
-        )
-        form = rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})"
+        mark = re.escape(settings.dates[2])
+        pattern = rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})"
+        year_first = "$3-$1-$2" if settings.dates.startswith("MM") else "$3-$2-$1"
         images = images.with_columns(
-            pl.col("date").str.replace(form, f"$3-${month}-${day}").alias(YEAR_FIRST)
+            pl.col("date").str.replace(pattern, year_first).alias(YEAR_FIRST)
         )
-    return studies_of(images, "table", account, source.images)
+    return studies_of(Rows(images), "table", notes, source.images)
 
 
-def _image_rows(studies: pl.DataFrame, account: Account) -> pl.DataFrame:
+def _image_rows(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row
     per image; a study without images keeps a row. ``view`` is that of the frontal image."""
     absent = {
@@ -130,13 +128,9 @@ def _image_rows(studies: pl.DataFrame, account: Account) -> pl.DataFrame:
         mapped(name, lambda cell: None if is_empty(cell) else cell) for name in (*_IMAGES, "view")
     ]
     studies = studies.with_columns(**absent).with_columns(*filled)
-    is_other = mapped(
-        "view",
-        lambda view: (parsed := parse_view(view)) is None or parsed.kind != "frontal",
-        pl.Boolean,
-    )
+    is_other = mapped("view", _is_not_frontal, pl.Boolean)
     for view in studies.filter(is_other)["view"]:
-        account.count("unknown_views", "table", f"{quoted(view)} of a frontal image")
+        notes.count("unknown_views", "table", f"{quoted(view)} of a frontal image")
     studies = studies.with_columns(
         view=pl.when(~is_other).then("view").otherwise(pl.lit("FRONTAL"))
     )
@@ -148,52 +142,49 @@ def _image_rows(studies: pl.DataFrame, account: Account) -> pl.DataFrame:
     return pl.concat([frontals, laterals]).drop(_IMAGES)
 
 
-def _with_split(images: pl.DataFrame, top: str, account: Account) -> pl.DataFrame:
+def _is_not_frontal(view: str) -> bool:
+    parsed = parse_view(view)
+    return parsed is None or parsed.kind != "frontal"
+
+
+def _with_split(images: pl.DataFrame, top: str, notes: Notes) -> pl.DataFrame:
     """Add the split, if another column, or the names of the files and of their folders below
-    ``top``, give one for each row; else count what may give it."""
+    ``top``, state one for each row; else count the columns and names that may state it."""
     texts = {name: images[name] for name in images.columns if name.startswith("column ")}
     texts |= {
         "file names": images["file"].str.strip_prefix(top),
         _FOLDERS: images["image"].str.extract(r"(.*)[/\\]"),
     }
-    known = pl.element().replace_strict(SPLITS, default=None)
+    splits = pl.element().replace_strict(SPLITS, default=None).drop_nulls()
     for source, text in texts.items():
-        split = (
-            text.str.to_lowercase()
-            .str.extract_all("[a-z]+")
-            .list.eval(known.drop_nulls())
-            .list.last()
-        )
+        words = text.str.to_lowercase().str.extract_all("[a-z]+")
+        split = words.list.eval(splits).list.last()
         if split.n_unique() > 1 and not split.null_count() and source != _FOLDERS:
-            account.count("other_split", "table", quoted(source, words=9), images.height)
+            notes.count("other_split", "table", quoted(source, words=9), images.height)
             return images.with_columns(split=split)
         if split.count() or re.search(_NAMED_SPLIT, source):
-            account.count("unused_split", "table", quoted(source, words=9), images.height)
+            notes.count("unused_split", "table", quoted(source, words=9), images.height)
     return images
 
 
-def _with_whole_ids(images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """Remove blanks, and the .0 of whole numbers in a column that had gaps; where other ids have
-    decimals, it stays."""
+def _with_whole_ids(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:
+    """Remove blanks, and the .0 of whole numbers, which comes from gaps in a column, unless other
+    ids have decimals."""
     for name in ("subject", "study"):
         ids = pl.col(name).str.strip_chars()
         is_decimal = ids.str.contains(r"^\d+[.,]\d*[1-9]\d*$").any()
-        whole = (
-            pl.when(is_decimal)
-            .then(ids)
-            .otherwise(ids.str.replace(r"^(\d{1,15})[.,]0+$", "$1"))
-            .alias(name)
-        )
+        without_zeros = ids.str.replace(r"^(\d{1,15})[.,]0+$", "$1")
+        whole = pl.when(is_decimal).then(ids).otherwise(without_zeros)
         changed = images.filter(whole != pl.col(name)).select(pl.lit(name), name)
-        account.count_first("mended_ids", "table", changed.iter_rows())
-        images = images.with_columns(whole)
+        notes.count_first("mended_ids", "table", changed.iter_rows())
+        images = images.with_columns(whole.alias(name))
     return images
 
 
 def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:
-    """Return Python that makes a table of paths, one row per image, of pictures as Hugging Face's
-    Parquet has them (``{bytes, path}``, or only the bytes) and of lists; None if the table is
-    one."""
+    """Return a Python script that converts pictures as Hugging Face's Parquet has them (``{bytes,
+    path}``, or only the bytes), and lists, to a table of paths with one row per image; None if the
+    table is one."""
     if "image" not in names:  # a row per study
         return None
     first = {
@@ -203,7 +194,12 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     }
     lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
     picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
-    kind = "pictures" if isinstance(picture, dict | bytes) else "lists" if lists else "none"
+    if isinstance(picture, dict | bytes):
+        kind = "pictures"
+    elif lists:
+        kind = "lists"
+    else:
+        return None
     explode = f".explode({', '.join(lists)})" if lists else ""
     content = 'picture["bytes"] or b""' if isinstance(picture, dict) else "picture"
     return _SCRIPTS[kind].format(
@@ -216,20 +212,21 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     )
 
 
-def _with_stripped_names(table: Table, account: Account) -> Table:
+def _with_stripped_names(table: Table, notes: Notes) -> Table:
     """Remove the blanks around column names, and count them."""
     stripped = [name.strip() for name in table.columns]
-    for name in stripped if stripped != table.columns else ():
+    for name in stripped:
         if name not in table.columns:
-            account.count(
+            notes.count(
                 "table_form", "table", f"column {quoted(name)}: blanks around its name, removed"
             )
     return table._replace(columns=stripped)
 
 
-def _with_text(table: Table, image: str | None, account: Account) -> Table:
+def _with_text(table: Table, image: str | None, notes: Notes) -> Table:
     """Decode columns of bytes that are text, as Impala and old versions of Hive write it, and count
-    them; the column of images may have their content, so it is text only if all are file names."""
+    them. The column of images may contain the images themselves, so it is text only if all values
+    are file names."""
     columns = {name: table.values(name) for name in table.columns}
     for name, cells in columns.items():
         written = [cell for cell in cells if cell is not None]
@@ -243,12 +240,12 @@ def _with_text(table: Table, image: str | None, account: Account) -> Table:
             continue
         columns[name] = texts
         note = f"column {quoted(name)}: bytes, which are read as UTF-8"
-        account.count("table_form", "table", note, len(written))
+        notes.count("table_form", "table", note, len(written))
     return table._replace(rows=list(zip(*columns.values(), strict=True)))
 
 
 def _has_only_numbers(table: Table, columns: list[str]) -> bool:
-    """Whether the columns have cells, and all of them are numbers, as those of labels are."""
+    """Whether the columns have cells, and all of them are numbers, as in columns of labels."""
     cells = {str(cell).strip() for name in columns for cell in table.values(name) if cell}
     numbers = {cell for cell in cells if re.fullmatch(r"[-+]?\d+([.,]\d+)?", cell)}
     return bool(numbers) and numbers == cells - {""}
@@ -259,9 +256,10 @@ def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
 
     A name without a mapping maps to itself, unless the column of that name is mapped to another
     name. One column may be mapped to both ``subject`` and ``study``. The view may be missing if the
-    images are DICOM files, whose headers have it.
+    images are DICOM files, whose headers contain it.
     """
-    path, have = table.path, table.columns
+    path = table.path
+    have = table.columns
     # a column named order may hold anything
     known = (*COLUMNS, *_IMAGES)
     names = {name: name for name in known if name not in (*mapping.values(), "order")} | mapping
@@ -277,7 +275,7 @@ def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
     if "subject" in mapping and names["subject"] == names["study"]:
         named.remove(names["study"])
     image = names.get("image")
-    paths = table.values(image) if image in have else []
+    paths = [] if image is None or image not in have else table.values(image)
     if any(may_be_dicom(path) for path in paths if isinstance(path, str)):
         required = tuple(name for name in required if name != "view")
     for name in dict.fromkeys((*required, *mapping)):
@@ -311,7 +309,8 @@ def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
             f"order and {names['date']} both give the order of studies; remove one from table or "
             "mapping"
         )
-    if (separator := other_separator(have)) is not None:
+    separator = other_separator(have)
+    if separator is not None:
         raise DataError(
             f"{path}: the name of its only column contains a {separator}; if that character "
             f"separates the cells, set corpus.table.delimiter: {separator}"

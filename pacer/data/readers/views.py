@@ -38,19 +38,20 @@ _IN_FULL = {
     re.compile(r"\bANTER(?:O|IOR)[-_\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
 }
 _WORDS: dict[str, list] = yaml_beside(__file__, "views.yaml")
-_FRONTAL, _LATERAL, _DECUBITUS, _OBLIQUE = (
-    set(_WORDS[kind]) for kind in ("frontal", "lateral", "decubitus", "oblique")
-)
+_FRONTAL = set(_WORDS["frontal"])
+_LATERAL = set(_WORDS["lateral"])
+_DECUBITUS = set(_WORDS["decubitus"])
+_OBLIQUE = set(_WORDS["oblique"])
 _SPECIAL = re.compile(
     rf"(?<![A-Z])(?:{'|'.join(chain(*_WORDS['special']))})(?![A-Z])", re.IGNORECASE
 )
 
 
 class View(NamedTuple):
-    """The view of an image; ``view`` is ``other`` for a lateral, and for a frontal of unknown
-    direction."""
+    """The view of an image."""
 
     kind: Literal["frontal", "lateral"]
+    #: ``other`` for a lateral, and for a frontal of unknown direction.
     view: Literal["AP", "PA", "other"]
 
 
@@ -88,15 +89,15 @@ def is_special(text: str) -> bool:
 
 
 def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, str]]:
-    """Return what the headers of the DICOM files among images in ``folder`` say
-    (:func:`header_view`), by path."""
+    """Return the view and the words of :func:`header_view` of the DICOM files among images in
+    ``folder``, by path."""
 
     def read(image: str) -> tuple[str, str]:
         name = name_on_disk(image, folder)
         try:
             with open(folder / name, "rb") as file:
                 return ("", "") if path_outside_root(name) else header_view(file)
-        except (OSError, ValueError):  # told when the images are inspected
+        except (OSError, ValueError):  # reported by inspect_images
             return "", ""
 
     names = [image for image in images if may_be_dicom(image)]
@@ -105,7 +106,7 @@ def header_views(images: Iterable[str], folder: Path) -> dict[str, tuple[str, st
 
 
 def may_be_dicom(image: str) -> bool:
-    """Return whether the name of an image is not that of another format."""
+    """Return whether an image may be a DICOM file: its name has no extension of another format."""
     return not image.lower().endswith(_NO_DICOM)
 
 
@@ -114,7 +115,8 @@ def image_key(name: str) -> str:
     kept. ``CXR1_1_IM-0001-4001``, ``1_IM-0001-4001.dcm.png`` and ``1_IM-0001-4001.jpg`` all become
     ``1_IM-0001-4001``."""
     folder, slash, last = name.strip().rpartition("/")
-    return folder + slash + _OPENI.sub(r"\1_", _ENDINGS.sub("", last))
+    stem = _ENDINGS.sub("", last)
+    return folder + slash + _OPENI.sub(r"\1_", stem)
 
 
 def view_of(views: Mapping[str, View], image: str) -> View | None:
@@ -133,10 +135,12 @@ def choose_images(
     are not used."""
     chosen: dict[str, tuple[str, str]] = {}
     for image in images:
-        if (view := view_of(views, image)) is not None:
+        view = view_of(views, image)
+        if view is not None:
             chosen.setdefault(view.kind, (image, view.view))
-    frontal, view = chosen.get("frontal", (None, None))
-    return frontal, view, chosen.get("lateral", (None, None))[0]
+    frontal, frontal_view = chosen.get("frontal", (None, None))
+    lateral, _ = chosen.get("lateral", (None, None))
+    return frontal, frontal_view, lateral
 
 
 def read_views(path: Path) -> dict[str, View]:
@@ -144,29 +148,29 @@ def read_views(path: Path) -> dict[str, View]:
     :func:`image_key`, in the table's order, without images whose view is not understood.
 
     The image is in the first column named ``image``, ``filename`` or ``dicom_id``, and its view in
-    ``view``, ``projection`` or ``ViewPosition``. Where it is empty,
-    ``ViewCodeSequence_CodeMeaning`` counts.
+    ``view``, ``projection`` or ``ViewPosition``. If that is empty, ``ViewCodeSequence_CodeMeaning``
+    is used.
     """
     table = open_table(path)
-    columns = [
-        next((column for name in names if (column := table.only(name)) is not None), None)
-        for names in (IMAGE_COLUMNS, VIEW_COLUMNS, (VIEW_IN_FULL,))
-    ]
-    for names, column in zip((IMAGE_COLUMNS, VIEW_COLUMNS), columns, strict=False):
-        if column is None:
+    columns = []
+    for names in (IMAGE_COLUMNS, VIEW_COLUMNS):
+        present = [name for name in names if table.only(name) is not None]
+        if not present:
             has = shown_columns(table.columns)
             raise DataError(f"{path} needs one of the columns {', '.join(names)}; it has {has}")
-    named = [column for column in columns if column is not None]
-    table.check_ids(named[:1])
+        columns.append(table.only(present[0]))
+    columns.append(table.only(VIEW_IN_FULL))
+    columns = [column for column in columns if column is not None]
+    table.check_ids(columns[:1])
     views: dict[str, View] = {}
-    for place, (image, *written) in zip(table.places, table.frame(named).iter_rows(), strict=True):
+    rows = table.frame(columns).iter_rows()
+    for place, (image, *texts) in zip(table.places, rows, strict=True):
         if not (image or "").strip():
-            if any(written):
-                raise DataError(f"{path}, {place}: no image is given in column {named[0]}")
+            if any(texts):
+                raise DataError(f"{path}, {place}: no image is given in column {columns[0]}")
             continue
-        view = parse_view(
-            next((text for text in written if not re.search(EMPTY_CELL, text or "")), None)
-        )
+        stated = [text for text in texts if not re.search(EMPTY_CELL, text or "")]
+        view = parse_view(stated[0]) if stated else None
         if view is not None and views.setdefault(image_key(image), view) != view:
             key = quoted(image_key(image))
             raise DataError(

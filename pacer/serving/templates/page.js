@@ -27,7 +27,7 @@ function busy() {
   const looking = Object.keys(looks).some((place) => $(`#shown-${place}`)?.dataset.looking);
   $("#write").disabled = Boolean(running) || looking;
   $("#cancel").hidden = !running;
-  $("#report").inert = Boolean(running); // one change of the list at a time: the server finishes what it has begun
+  $("#report").inert = Boolean(running); // one change of the commitment at a time, because the server finishes each report
 }
 
 function empty(place, shown = "") {
@@ -82,7 +82,7 @@ function list(value) { // the findings of the shown list, as a person would writ
 }
 
 async function write(changed = {}) {
-  running?.abort(); // of a list that was changed before this one
+  running?.abort(); // of a commitment that was changed before this one
   const own = (running = new AbortController()), panel = $("#report");
   const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
   const value = (name) => $(`#${name}`).value;
@@ -104,7 +104,7 @@ async function write(changed = {}) {
   }
   tell(said);
   panel.querySelector(":scope > .problem")?.remove();
-  if (changed.commitment && !said) return panel.insertAdjacentHTML("afterbegin", html); // the list can be corrected
+  if (changed.commitment && !said) return panel.insertAdjacentHTML("afterbegin", html); // the commitment can be corrected
   panel.innerHTML = html;
   const top = $("#results").getBoundingClientRect().top; // in a narrow window the results stand below the case
   if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();

@@ -20,7 +20,7 @@ from PIL import Image
 from pacer.config import Corpus
 from pacer.config.params import load_profile
 from pacer.core.errors import DataError
-from pacer.data.account import Account
+from pacer.data.account import Notes
 from pacer.data.readers.openi import read
 from pacer.data.records import seeded_split
 from pacer.data.schemas import read_records
@@ -275,7 +275,7 @@ class OpenI:
     root: Path
     files: dict[str, Path] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=lambda: {"split": None})
-    notes: Account = field(default_factory=Account)
+    notes: Notes = field(default_factory=Notes)
 
     def write(self, role: str, name: str, content: str | bytes) -> Path:
         path = self.root / name
@@ -328,7 +328,7 @@ def test_a_report(distribution: OpenI) -> None:
         "split": seeded_split("CXR1", 7, 0.1, 0.2),
     }
     assert distribution.folder(report()).row() == expected | place
-    assert distribution.notes.notes == {}
+    assert distribution.notes.topics == {}
 
 
 def test_archive_and_folder_agree(distribution: OpenI) -> None:
@@ -382,7 +382,7 @@ def test_image_files_of_every_distribution(
 def test_choice_of_images(kind: str, case: dict[str, Any], distribution: OpenI) -> None:
     row = distribution.folder(report(images=tuple(case["images"]))).row()
     unknown = {"views.csv": {"images": case["unknown"]}} if case["unknown"] else {}
-    assert distribution.notes.notes.get("unknown_views", {}) == unknown
+    assert distribution.notes.topics.get("unknown_views", {}) == unknown
     assert row.get("reason") == case.get("reason")
     assert {name: row.get(name) for name in case.get("study", {})} == case.get("study", {})
 

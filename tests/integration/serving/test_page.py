@@ -328,30 +328,30 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "departures", "contradictions"), listed_cases(__file__, "departures")
+    ("report", "mismatches", "contradictions"), listed_cases(__file__, "mismatches")
 )
 def test_a_result_says_where_its_report_departs_from_its_commitment(
-    result: Result, report: str, departures: dict[str, str | None], contradictions: list[str]
+    result: Result, report: str, mismatches: dict[str, str | None], contradictions: list[str]
 ) -> None:
     """As the scores do (:mod:`pacer.metrics.ledger`), and the page in words."""
     departs = replace(result, report=report, commitment=COMMITMENT, fallback=False)
     opposite = {"positive": "negative", "negative": "positive"}
-    departures |= {
+    mismatches |= {
         finding: opposite[COMMITMENT.polarity(finding) or ""] for finding in contradictions
     }
-    assert departs.departures() == departures and [*departs.contradictions()] == contradictions
+    assert departs.mismatches() == mismatches and [*departs.contradictions()] == contradictions
     cases, _ = read_texts([""], [report], [COMMITMENT])
     assert cases["contradictions"].to_list() == [contradictions]
     shown = view.result_page(departs)
-    assert ("The report agrees with its commitment." in shown) is (not departures)
+    assert ("The report agrees with its commitment." in shown) is (not mismatches)
     assert shown.count("the report says the opposite)") == len(contradictions)
     assert shown.count('contradicts" title="the report says the opposite"') == len(
         contradictions
     )  # on the chip
     assert shown.count("the commitment says the opposite") == len(contradictions)  # in the report
     assert (
-        replace(departs, fallback=True).departures()
-        == replace(departs, commitment=None).departures()
+        replace(departs, fallback=True).mismatches()
+        == replace(departs, commitment=None).mismatches()
         == {}
     )
 

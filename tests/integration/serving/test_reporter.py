@@ -206,7 +206,7 @@ def test_a_report_is_written_for_a_persons_list(
         finding
         for field in expected.as_dict().values()
         for finding in field
-        if finding in results[1].departures()
+        if finding in results[1].mismatches()
     ]
     assert any(
         f"does not state as committed: {', '.join(unsaid)}" in n for n in notes_of(results)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pacer.config import Corpus
-from pacer.data.account import LEFT_OUT, Account
+from pacer.data.account import LEFT_OUT, Notes
 from pacer.data.cleaning import clean_report, clean_report_iu_xray
 from pacer.data.readers import openi
 from pacer.data.readers.files import read_files
@@ -22,7 +22,7 @@ from tests.support.real import DATA, real
 ARCHIVE = "openi/NLMCXR_reports.tgz"
 
 
-def distributed(folder: Path) -> tuple[list[dict[str, Any]], Account]:
+def distributed(folder: Path) -> tuple[list[dict[str, Any]], Notes]:
     """The distributed archive with views from the table beside it."""
     archive = real(ARCHIVE)
     with (

@@ -213,7 +213,7 @@ def test_a_finding_that_is_switched_rewrites_the_report(
     assert (
         saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
     )
-    assert ("not stated this way" in row.inner_text()) == ("edema" in expected.departures())
+    assert ("not stated this way" in row.inner_text()) == ("edema" in expected.mismatches())
     for finding in [name for name in FINDINGS if name != "edema"][:8]:
         page.select_option(f"select.state[aria-label='{finding}']", state)
         page.wait_for_selector("#cancel", state="hidden")

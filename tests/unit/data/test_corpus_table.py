@@ -14,7 +14,7 @@ import pytest
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.data.account import Account
+from pacer.data.account import Notes
 from pacer.data.readers.table import read
 from pacer.data.records import seeded_split
 from pacer.data.source import Source
@@ -41,15 +41,13 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def rows_of(path: Path, **settings: Any) -> tuple[list[dict[str, Any]], Account]:
+def rows_of(path: Path, **settings: Any) -> tuple[list[dict[str, Any]], Notes]:
     table = {"file": "t", "columns": {}, "sheet": settings.pop("sheet", None)}
     files = {"source": "files", "format": "table", "root": ".", "table": table}
     config = Corpus.model_validate(BASE | files | settings)
-    found, account = read_rows(read, Source(path.parent, {"file": path}, None), config)
-    assert sum(entry["rows"] for entry in found) == account.read["table"] and isinstance(
-        account, Account
-    )
-    return found, account
+    found, notes = read_rows(read, Source(path.parent, {"file": path}, None), config)
+    assert sum(entry["rows"] for entry in found) == notes.read["table"] and isinstance(notes, Notes)
+    return found, notes
 
 
 def studies_of(path: Path, **settings: Any) -> dict[str, dict[str, Any]]:
@@ -163,11 +161,11 @@ def test_text_that_is_written_as_bytes_is_read_as_text(tmp_path: Path) -> None:
     rows = [row("p", "s", findings="Größe normal."), row("q", "t", findings=None)]
     table = pl.DataFrame(rows).with_columns(pl.col(pl.String).cast(pl.Binary))
     table.write_parquet(tmp_path / "t.parquet")
-    found, account = rows_of(tmp_path / "t.parquet")
+    found, notes = rows_of(tmp_path / "t.parquet")
     studies = {entry["id"]: entry for entry in found}
     assert (studies["s"]["subject_id"], studies["s"]["findings"]) == ("p", "Größe normal.")
-    notes = account.notes["table_form"]["table"]
-    assert notes["column findings: bytes, which are read as UTF-8"] == 1
+    forms = notes.topics["table_form"]["table"]
+    assert forms["column findings: bytes, which are read as UTF-8"] == 1
 
 
 def test_the_script_for_lists_in_json_lines_reads_json_lines(tmp_path: Path) -> None:
@@ -236,16 +234,16 @@ def test_a_workbook(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
         with pytest.raises(DataError, match=case["error"]):
             rows_of(path, sheet=case.get("sheet"))
         return
-    found, account = rows_of(path, sheet=case.get("sheet"))
+    found, notes = rows_of(path, sheet=case.get("sheet"))
     studies = {entry["id"]: entry for entry in found if "kind" not in entry}
     for study, fields in case["studies"].items():
         assert {name: studies[study].get(name) for name in fields} == fields
     assert [entry["kind"] for entry in found if "kind" in entry] == list(
         filter(None, case.get("kinds", []))
     )
-    unread = account.notes.get("unknown_fields", {}).get("table", {})
+    unread = notes.topics.get("unknown_fields", {}).get("table", {})
     assert unread == case.get("unread", {})
-    assert account.notes.get("table_form", {}).get("table", {}) == case.get("form", {})
+    assert notes.topics.get("table_form", {}).get("table", {}) == case.get("form", {})
 
 
 @pytest.mark.parametrize("given", [{}, {"split": None}])

@@ -54,9 +54,9 @@ def _check(record: Any, case: dict[str, Any], folder: Path) -> None:
     of_format = {"format": "r2gen", "r2gen": {"annotation": "annotation.json", "views": None}}
     of_files = {"source": "files", "root": str(folder), "contexts": ["sn", "mn"]}
     config = Corpus.model_validate(BASE | of_files | of_format)
-    (row,), account = read_rows(read, Source(folder / "images", files, None), config)
-    assert account.read == {"annotation": 1}
-    assert account.notes == case.get("notes", account.notes)
+    (row,), notes = read_rows(read, Source(folder / "images", files, None), config)
+    assert notes.read == {"annotation": 1}
+    assert notes.topics == case.get("notes", notes.topics)
     assert {name: row.get(name) for name in case.get("study", {})} == case.get("study", {})
     assert "study" in case or case["reason"] in row["reason"]
     assert row.get("field", "") == case.get(

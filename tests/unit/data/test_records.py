@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pacer.config.params import check_splits
 from pacer.core.errors import DataError
 from pacer.data import audit
-from pacer.data.account import Account
+from pacer.data.account import Notes
 from pacer.data.exchange import exchange
 from pacer.data.priors import CHOICE_SCHEMA, choose_priors
 from pacer.data.records import seeded_split
@@ -185,15 +185,14 @@ def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
 
 
 def test_odd_previous_studies_are_marked() -> None:
-    account = Account()
-    account.empty_priors = 4
+    notes = Notes(empty_priors=4)
     rows = [("b", "a", 1.5), ("d", "c", 3.0)]
     priors, config = pl.DataFrame(rows, PRIOR_SCHEMA, orient="row"), profile("phantom").corpus
-    gap, empty = audit._priors(priors, {}, config, account)
+    gap, empty = audit._priors(priors, {}, config, notes)
     assert gap.detail == "median 2.25 days, longest 3 days; 2 studies"
     assert empty == ("Previous reports empty after cleaning", "4", False)
     kept = config.model_copy(update={"keep_empty_priors": True})
-    assert empty not in [*audit._priors(priors, {}, kept, account)]
+    assert empty not in [*audit._priors(priors, {}, kept, notes)]
 
 
 @pytest.mark.parametrize(

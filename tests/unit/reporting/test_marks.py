@@ -18,7 +18,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.errors import DataError
 from pacer.reporting import charts
 from pacer.reporting.html import LONGEST_EDGE, data_uri, read_grey, routing_overlay, square_overlay
-from pacer.reporting.marks import Other, said, said_in, spans, verdicts
+from pacer.reporting.marks import Other, spans, statements_in, statements_of, verdicts
 from tests.support.cases import listed_cases
 
 SENTENCES = (
@@ -49,8 +49,10 @@ def test_phrases_are_marked_by_what_the_other_text_says(
     expected: dict[str, str],
 ):
     own = extract_anchor(other) if other is not None and compared_with == "commitment" else None
-    against = {} if other is None else {"": said(other) if own is None else said_in(own)}
-    known = None if first is None else said(first)
+    against = (
+        {} if other is None else {"": statements_of(other) if own is None else statements_in(own)}
+    )
+    known = None if first is None else statements_of(first)
     found = {
         s.text: " ".join(s.marks)
         for s in spans(report, compared_with, against, known, own)
@@ -67,8 +69,8 @@ def test_phrases_are_marked_by_what_the_other_text_says(
 def test_spans_are_the_report_and_agree_with_the_other_text(
     report: str, other: str, first: str | None
 ):
-    own, theirs = said(report), said(other)
-    before = None if first is None else said(first)
+    own, theirs = statements_of(report), statements_of(other)
+    before = None if first is None else statements_of(first)
     found = spans(report, "reference", {"": theirs}, before)
     marks = {mark for span in found for mark in span.marks}
     assert "".join(span.text for span in found) == report
@@ -106,7 +108,10 @@ def test_spans_are_the_report_and_agree_with_the_other_text(
 def test_a_phrase_says_which_text_has_it(against: Other, known: str, unknown: str):
     effusion = Anchor.of(positive=["pleural effusion"])
     found = spans(
-        "small effusion . possible edema .", against, {"": said_in(effusion)}, commitment=effusion
+        "small effusion . possible edema .",
+        against,
+        {"": statements_in(effusion)},
+        commitment=effusion,
     )
     told = ["pleural effusion: positive; " + known, "edema: uncertain; " + unknown]
     assert [span.tooltip for span in found if span.marks] == told
@@ -120,7 +125,7 @@ def test_a_finding_on_another_side_is_marked_with_both_sides(
 ):
     found = [
         span
-        for span in spans(report, compared_with, {"": said(other)})
+        for span in spans(report, compared_with, {"": statements_of(other)})
         if "wrong-side" in span.marks
     ]
     assert {span.text: span.tooltip.partition("; side: ")[2] for span in found} == expected
@@ -137,7 +142,7 @@ def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(describe
     words = f"side: left here, {described} in the commitment"
     alone = next(
         span
-        for span in spans("left effusion .", "commitment", {"": said_in(own)}, None, own)
+        for span in spans("left effusion .", "commitment", {"": statements_in(own)}, None, own)
         if span.text == "effusion"
     )
     assert [*alone.marks] == ["wrong-side" if here else "matching"] and (
@@ -145,7 +150,9 @@ def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(describe
     ) is here
     beside = next(
         s
-        for s in spans("left effusion .", "reference", {"": said("left effusion .")}, None, own)
+        for s in spans(
+            "left effusion .", "reference", {"": statements_of("left effusion .")}, None, own
+        )
         if s.marks
     )
     assert [*beside.marks] == ["matching", *["contradicts"] * here] and (
@@ -154,7 +161,7 @@ def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(describe
 
 
 def test_a_reference_is_on_the_wrong_side_where_no_system_has_its_side():
-    systems = {"A": said("right effusion ."), "B": said("left effusion .")}
+    systems = {"A": statements_of("right effusion ."), "B": statements_of("left effusion .")}
     for names, marks, who in (
         ("A", ["wrong-side"], "said by none"),
         ("AB", ["matching"], "said by B"),
@@ -166,7 +173,7 @@ def test_a_reference_is_on_the_wrong_side_where_no_system_has_its_side():
 
 @pytest.mark.parametrize(("one", "other", "same"), listed_cases(__file__, "directions"))
 def test_wording_of_one_direction_is_the_same_whatever_its_form(one: str, other: str, same: bool):
-    kinds = [said(text).wording for text in (one, other)]
+    kinds = [statements_of(text).comparisons for text in (one, other)]
     assert all(kinds) and (kinds[0] == kinds[1]) is same
 
 
@@ -177,9 +184,9 @@ def test_what_the_reports_own_commitment_says_otherwise_is_marked(
 ):
     own, other = (
         Anchor.of(positive=["pneumothorax"], negative=["pleural effusion"]),
-        said("small effusion ."),
+        statements_of("small effusion ."),
     )
-    other = said_in(own) if against == "commitment" else other
+    other = statements_in(own) if against == "commitment" else other
     found = [
         span
         for span in spans(report, against, {"": other}, None, own)

@@ -24,11 +24,11 @@ def test_an_empty_cell_is_an_absent_source() -> None:
         ({"frontal": math.nan}, "image case, frontal: expected .*, got None"),
         (
             {"frontal": io.BytesIO(b"x")},
-            "frontal: expected .*, got a BytesIO; pass what its method `read` returns",
+            "frontal: expected .*, got a BytesIO; pass the bytes that its method `read` returns",
         ),
         (
             {"frontal": {"bytes": b"x", "path": None}},
-            'got an object; of a picture that Hugging Face has not decoded, pass .* "bytes"',
+            'got an object; for an image that Hugging Face has not decoded, pass .* "bytes"',
         ),
         ({"lateral": ["a.png"]}, "lateral: expected .*, got a list of length 1"),
         (
