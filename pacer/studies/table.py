@@ -145,7 +145,7 @@ def student(gaps: Sequence[float]) -> Difference:
 def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
     """Return the table of the tested differences; p by Holm allows for the number of rows tested on
     a score."""
-    heads = ("Compared", "Score", "Difference", "95 % interval", "p", "p (Holm)")
+    heads = ("Compared", "Score", "Difference", "95% interval", "p", "p (Holm)")
     metrics = {line.metric for line in tested}
     adjusted = {
         metric: iter(holm([line.difference.p for line in tested if line.metric == metric]))

@@ -236,7 +236,7 @@ def test_several_systems_are_compared_in_one_table(
         and "differences from same (Holm)" in notes
     )
     head = re.sub(" +", " ", table.splitlines()[0])
-    assert head == "Score System same Value Change 95 % interval p (Holm)"
+    assert head == "Score System same Value Change 95% interval p (Holm)"
     assert max(map(len, table.splitlines())) <= 80
     named = [line.split()[1] for line in table.splitlines() if line.startswith("ROUGE-L")]
     assert named == ["a=b", "half"]
