@@ -313,13 +313,15 @@ def components(result: Stored) -> list[str]:
     for name, row in result["rows"].items():
         against = {base: text.rpartition(" ")[0] for one, base, text in planned if one == name}
         base = first if first in against else next(iter(against), "")
-        beside = f"over {base}: " * (base not in ("", first)) + against.get(base, "")
+        beside = against.get(base, "")
+        if base not in ("", first):
+            beside = f"from {base.partition(' (')[0]}: {beside}"
         real, chance = over_seeds(name, "report", "f1", "chance")
         if real and (beside or name == first):
             own, denied = (mean_of(row[MEAN].get(key)) for key in ("f1", "report_negative_f1"))
             lines.append([name, own, beside, denied, f"{real} ({chance})"])
-    heads = ["Row", "F1", f"− {first} (95%), ✓ above 0, ? not shown", "F1 of denied findings"]
-    return table([*heads, "Open-I, F1 by rules (chance)"], lines)
+    heads = ["Row", "F1", f"Difference from {first} (95% interval)", "F1, denied findings"]
+    return table([*heads, "Open-I, F1 (chance)"], lines)
 
 
 KINDS = {

@@ -47,9 +47,9 @@ FILES = ("docs/examples/references.csv", "docs/examples/pacer.csv")
 
 def stated() -> list[str]:
     """Arguments of README.md's `pacer score` of PACER's reports, into the folder `scores`."""
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
     command = re.search(
-        rf"^pacer (score --references .* {FILES[1]} --out) \S+$", text, re.MULTILINE
+        rf"^pacer (score --references .* +--hypotheses {FILES[1]} --out) \S+$", text, re.MULTILINE
     )
     assert command is not None
     return [*shlex.split(command[1]), "scores"]
