@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) -e '.[dev]'
 	touch $@
 
-stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes) and compare them with their card
+stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes); `git diff` shows their quality
 	$(BIN)/python bench/stand_ins.py
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md): ten minutes, 6.6 GB
@@ -37,7 +37,7 @@ radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/eval
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	$(BIN)/dvc repro
 	@echo; sed -n '/^|/p' reports/tables/scores.md; echo; echo "$(CURDIR)/reports/index.html has all of it"
-	@$(BIN)/python bench/release_check.py --last-run
+	@$(BIN)/python bench/last_run.py
 
 experiments: $(READY)  ## the experiments of this commit: mean F1 and BLEU-4, and the parameters that differ
 	@groups=$$(sed -n 's/^\([a-z_]*\):.*/\1/p' params.yaml | paste -s -d '|' -); \
@@ -73,7 +73,9 @@ gpu: $(READY)  ## tests and measurements that need a GPU: nine minutes at most (
 	$(BIN)/python bench/gpu.py $(PARTS)
 
 release-check: $(READY)  ## fail if dvc.lock or a figure in the docs is not of this code
-	$(BIN)/python bench/release_check.py
+	@echo "stages that would run again, as dvc.lock is not of this code:"
+	! $(BIN)/dvc repro --allow-missing --dry 2>&1 | grep -E "Running stage|ERROR"
+	$(BIN)/pytest -q tests/unit/pipeline/test_blocks.py
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC
 	$(BIN)/python stages/run.py stages/report.py

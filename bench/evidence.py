@@ -8,13 +8,16 @@ a function of :data:`KINDS`.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 from measuring import options_of, table
 
 from pacer.commitments.anchor import KINDS as ATTRIBUTES
@@ -25,10 +28,10 @@ from pacer.metrics.commitments import attribute_share
 from pacer.metrics.ledger import attribute_counts, compared, read_findings
 from pacer.metrics.result import CASES
 from pacer.metrics.scores import score_of
-from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.metrics.statistics.halves import holm
-from pacer.reporting.charts import curve_chart
+from pacer.reporting.charts import LIGHT, SERIES, drawing
 from pacer.reporting.score_tables import context_mean, contexts_in
+from pacer.studies.plan import plan
 from pacer.studies.repository import Repository
 from pacer.studies.run import finished
 from pacer.studies.study import load_study
@@ -39,8 +42,9 @@ PAGES = [Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md")]
 PAGES += [Path("bench/results", f"{name}.md") for name in ("commitment", "seeds")]
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/scores.json")
-#: Charts by study.
+#: Charts by study, and the rows that a line joins.
 CURVES = {"commitment": Path("docs/figures/threshold.svg")}
+JOINED = re.compile(r"findings read at (\S+), best of 8")
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 #: Two F1 that differ by no more than this are called equal (docs/evidence.md).
 SMALL = 0.01
@@ -74,7 +78,8 @@ Stored = Mapping[str, Any]
 def stored(name: str) -> dict[str, Any]:
     """Return what a study's finished runs measured, and the commits they are of."""
     study, repository = load_study(Path("studies"), name), Repository(Path.cwd())
-    runs, rows = collect(study, repository), dict[str, Any]()
+    runs = collect(study, repository)
+    rows: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for run in runs:
         values = {
             (context, key): context_mean(run.scores, key, context)
@@ -86,46 +91,28 @@ def stored(name: str) -> dict[str, Any]:
             values[MEAN, GIVEN] = fmean(context["f1"] for context in given.values())
         if truth := run.scores.get("truth"):
             values[MEAN, TRUTH] = truth["mean_f1"]
-        of_row = rows.setdefault(study.rows[run.row].name, {})
         for (context, key), value in values.items():
             if value is not None:
-                of_score = of_row.setdefault(context, {}).setdefault(key, {})
-                of_score[run.replicate or ""] = round(value, 6)
+                rows[run.row][context][key][run.replicate or ""] = round(value, 6)
     differences = [
-        {
-            "label": label,
-            "metric": metric,
-            "difference": one.difference,
-            "low": one.low,
-            "high": one.high,
-            "p": one.p,
-            "over": "replicates" if one.first is None else "patients",
-        }
-        for label, metric, one in compare_rows(study, runs, compare_repeats)[0]
+        {"label": label, "metric": metric, **asdict(one)}
+        | {"over": "replicates" if one.first is None else "patients"}
+        for metric, of_metric in compare_rows(study, runs)[0].items()
+        for label, one in of_metric.items()
     ]
-    bases = [f"{run.commit}^" for run in finished(study, repository)]
+    bases = [f"{run.commit}^" for run in finished(plan(study, repository), repository)]
     commits = {repository.git("rev-parse", "--short=8", base).strip() for base in bases}
     about = {"study": name, "title": study.title, "commits": sorted(commits)}
-    return about | {"rows": rows, "differences": differences}
-
-
-def attribute_rows(cases: pl.DataFrame) -> np.ndarray:
-    """Return how often side, severity and course agree by case, then how often they are named."""
-    reference, report = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
-    return attribute_counts(compared(reference, report), len(cases))
+    return {**about, "rows": rows, "differences": differences}
 
 
 def agreement(folder: Path) -> dict[str, float]:
-    """Return how often the reports of a run agree with their references in each attribute, with the
-    references of other patients (``_dealt``), and how many the references name (``_named``); means
-    over contexts."""
+    """Return how often the reports of a run agree with their references in side, severity and
+    course, and with the references of other patients (``_dealt``); means over contexts."""
     columns = ["record_id", "subject_id", "context", "reference", "hypothesis"]
     cases = pl.read_parquet(folder / CASES, columns=columns)
     dealt = [exchange(cases, ["hypothesis"], ["context"], seed) for seed in range(3)]
-    sums = [
-        [attribute_rows(part).sum(axis=0) for part in one.partition_by("context")]
-        for one in (cases, *dealt)
-    ]
+    sums = [[sums_of(part) for part in one.partition_by("context")] for one in (cases, *dealt)]
     values: dict[str, float] = {}
     for place, kind in enumerate(ATTRIBUTES, len(ATTRIBUTES)):
         named = [[part for part in one if part[place]] for one in sums]
@@ -134,8 +121,13 @@ def agreement(folder: Path) -> dict[str, float]:
                 fmean(float(attribute_share(part, kind)) for part in one) for one in named
             )
             values |= {f"attributes_{kind}": own, f"{kind}_dealt": fmean(others)}
-            values[f"{kind}_named"] = float(sum(part[place] for part in sums[0]))
     return values
+
+
+def sums_of(cases: pl.DataFrame) -> np.ndarray:
+    """Return how often side, severity and course agree, then how often they are named."""
+    reference, report = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
+    return attribute_counts(compared(reference, report), len(cases)).sum(axis=0)
 
 
 def short(value: float, decimals: int = 3, sign: str = "") -> str:
@@ -285,12 +277,11 @@ def attributes(result: Stored) -> list[str]:
     return table(["Row", *heads], lines)
 
 
-def over_seeds(name: str, text: str, *keys: str) -> list[str]:
+def on_openi(name: str, text: str) -> dict[str, str]:
     """Return means over the seeds of a row's commitments or reports on Open-I; empty for what it
     does not have."""
-    found = [one for one in read_json(OPENI) if (one["row"], one["text"]) == (name, text)]
-    known = [[one[key] for one in found if key in one] for key in keys]
-    return [short(fmean(values)) if values else "" for values in known]
+    means = pl.DataFrame(read_json(OPENI)).filter(row=name, text=text).mean().row(0, named=True)
+    return {key: "" if value is None else short(value) for key, value in means.items()}
 
 
 def radiographs(_: Stored) -> list[str]:
@@ -299,9 +290,10 @@ def radiographs(_: Stored) -> list[str]:
     for name in dict.fromkeys(one["row"] for one in read_json(OPENI)):
         cells = [name]
         for text in ("commitment", "report"):
-            f1, chance, other = over_seeds(name, text, "f1", "chance", "another_patient")
-            cells += [f"{f1} ({chance})" if f1 else "", other]
-        lines.append([*cells, *over_seeds(name, "report", "bleu4", "rougeL")])
+            scores = on_openi(name, text)
+            chance = f" ({scores['chance']})" if scores["chance"] else ""
+            cells += [scores["f1"] + chance, scores["another_patient"]]
+        lines.append([*cells, scores["bleu4"], scores["rougeL"]])
     heads = ["F1 of commitments", "another's", "F1 of reports", "another's", "BLEU-4", "ROUGE-L"]
     return table(["Row, mean of three seeds (chance)", *heads], lines)
 
@@ -316,7 +308,7 @@ def components(result: Stored) -> list[str]:
         beside = against.get(base, "")
         if base not in ("", first):
             beside = f"from {base.partition(' (')[0]}: {beside}"
-        real, chance = over_seeds(name, "report", "f1", "chance")
+        real, chance = (on_openi(name, "report")[key] for key in ("f1", "chance"))
         if real and (beside or name == first):
             own, denied = (mean_of(row[MEAN].get(key)) for key in ("f1", "report_negative_f1"))
             lines.append([name, own, beside, denied, f"{real} ({chance})"])
@@ -332,13 +324,30 @@ KINDS = {
 
 def curve(name: str) -> str:
     """Return the chart of a study: precision against recall of its rows, means over contexts and
-    replicates."""
+    replicates, with a line through those of :data:`JOINED`."""
+    result = read_json(RESULTS / f"{name}.json")
     points = {
         row: (fmean(of[MEAN]["recall"].values()), fmean(of[MEAN]["precision"].values()))
-        for row, of in read_json(RESULTS / f"{name}.json")["rows"].items()
+        for row, of in result["rows"].items()
     }
-    study = load_study(Path("studies"), name)
-    return curve_chart(points, study.curve, study.title)
+
+    def draw(axes: Axes) -> None:
+        line = [points[row] for row in sorted(filter(JOINED.fullmatch, points), reverse=True)]
+        blue, label = LIGHT["--series-1"], "findings read at … best of 8"
+        axes.plot(*np.transpose(line), "o-", markersize=4, color=blue, label=label)
+        colours = iter(SERIES[1:])
+        for row, at in points.items():
+            if threshold := JOINED.fullmatch(row):
+                axes.annotate(threshold[1], at, (5, 4), textcoords="offset points", fontsize=8)
+            else:
+                colour = LIGHT[next(colours, SERIES[-1])]
+                axes.scatter(*at, s=24, color=colour, zorder=3, label=row)
+        axes.legend(loc="lower right", fontsize=8)
+        axes.set_title(result["title"], fontsize=10, loc="left")
+        axes.set(xlabel="recall of findings", ylabel="precision of findings")
+        axes.margins(x=0.2, y=0.08)
+
+    return drawing(5.6, 3.6, draw)
 
 
 def with_tables(page: str) -> str:

@@ -3,7 +3,7 @@ shapes.
 
     make gpu                                       # all parts
     make gpu PARTS="tests decode"                  # these
-    python bench/gpu.py [PART ...] [--out FILE]    # the same in the current environment
+    python bench/gpu.py [PART ...]                 # the same in the current environment
 
 A part is a process with a time limit; all limits together are nine minutes. When it ends, its
 output is appended to bench/results/gpu.md, which also says whether it failed or ran out of time,
@@ -11,7 +11,6 @@ and the next part starts. The exit code is 1 if one did. If you stop it (Ctrl-C,
 running part has printed is appended as well.
 """
 
-import argparse
 import os
 import re
 import signal
@@ -21,6 +20,8 @@ import time
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+
+from measuring import options_of
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "results" / "gpu.md"
@@ -80,19 +81,17 @@ def run(name: str, device: str) -> tuple[str, str]:
     return ending, "\n".join(lines) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; none: all")
-    parser.add_argument("--out", type=Path, default=OUT, help="where the results are appended")
-    options = parser.parse_args(arguments)
+def main() -> None:
+    parts = {"nargs": "*", "metavar": "PART", "help": f"{', '.join(PARTS)}; none: all"}
+    options = options_of(__doc__, parts=parts)
     if unknown := set(options.parts) - PARTS.keys():
-        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        raise SystemExit(f"error: no such part: {', '.join(unknown)}; parts: {', '.join(PARTS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     device, failed = describe(), []
     for name in options.parts or PARTS:
         print(f"{name}: at most {PARTS[name][0]:g} minutes", flush=True)
         ending, text = run(name, device)
-        with open(options.out, "a") as file:
+        with OUT.open("a") as file:
             file.write(text)
         print(text, flush=True)
         if ending != "done":

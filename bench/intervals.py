@@ -1,9 +1,9 @@
 """How often do p values and intervals err? Made patients, two systems that are equally good.
 
-``OPENBLAS_NUM_THREADS=1 python bench/intervals.py CELLS`` draws data sets of each population (as
-``pacer compare`` would sum them up by patient), tests them and appends a line to the file CELLS for
-each cell: a population with a number of patients. Cells that are in the file are skipped, so a
-stopped run goes on. ``--table`` writes the cells as Markdown instead.
+``OPENBLAS_NUM_THREADS=1 python bench/intervals.py CELLS`` draws data sets of each population of
+``intervals.yaml`` (as ``pacer compare`` would sum them up by patient), tests them and appends a
+line to the file CELLS for each cell: a population with a number of patients. Cells that are in the
+file are skipped, so a stopped run goes on. At the end it prints the tables.
 
 Side by side stand the test and interval that PACER had before (approximate randomization; the
 percentile bootstrap) and the present ones (random halves of the patients, the functions of
@@ -14,18 +14,19 @@ true value. One side: the interval lies wholly above 0, or below, whichever is m
 """
 
 import json
-import os
-import sys
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from warnings import catch_warnings
 
 import numpy as np
 from measuring import options_of, table
 
+from pacer.config.strict import read_mapping
+from pacer.core.io import read_jsonl
 from pacer.metrics.clinical import Average, averaged
 from pacer.metrics.commitments import attribute_share
 from pacer.metrics.nlg import bleu, meteor
@@ -42,6 +43,8 @@ from pacer.metrics.statistics.halves import (
 )
 
 SEED, SPLITS, SIZES = 20261129, 1000, (10, 20, 40, 100, 300)
+#: Numbers of patients, by table.
+PATIENTS = {"judged": SIZES, "reported": SIZES[2:], "power": SIZES[2:4], "single": SIZES}
 #: Numbers of a batch of data sets that are held in memory at a time.
 MOST = 2_000_000
 #: It is measured, too, but PACER neither tests it nor gives it an interval.
@@ -63,7 +66,6 @@ class Population(NamedTuple):
 
     draw: Callable[[np.random.Generator, int, int, float], tuple[Rows, Rows]]
     parts: tuple[Part, ...]
-    width: int
 
 
 # Populations
@@ -83,8 +85,13 @@ def hard_share(rng: np.random.Generator, number: np.ndarray, many: str) -> np.nd
     return rng.random(number.shape)
 
 
+def drawn_alike(rng: np.random.Generator, common: np.ndarray) -> np.ndarray:
+    """Draw for one system; half of the draws are those of the other, as findings are alike."""
+    return np.where(rng.random(common.shape) < 0.5, common, rng.random(common.shape))
+
+
 def shares(
-    affirmed: tuple[float, float],
+    affirmed: Sequence[float],
     rate: float,
     many: str = "few",
     easy: float = 0.0,
@@ -112,10 +119,7 @@ def shares(
             common = rng.random((2, len(patient)))
             for system, side in enumerate(sides):
                 for _ in range(runs):
-                    # half of the draws are those of the other system, as findings are alike
-                    u, v = np.where(
-                        rng.random(common.shape) < 0.5, common, rng.random(common.shape)
-                    )
+                    u, v = drawn_alike(rng, common)
                     off = spread * rng.standard_normal(sets).repeat(n)[patient]
                     wrong = (1 - rate - effect * system - off) / error[system]
                     is_told = u < told[system][is_hard]
@@ -128,7 +132,7 @@ def shares(
         return first, second
 
     parts = tuple(Part(slice(2 * c, 2 * c + 2), mean, (1,)) for c in range(contexts * runs))
-    return Population(draw, parts, 2 * contexts * runs)
+    return Population(draw, parts)
 
 
 def numbers(kind: str) -> Population:
@@ -151,16 +155,17 @@ def numbers(kind: str) -> Population:
             b = a + np.where(lost, -0.98, 0.02 * (1 + 0.5 * rng.standard_normal(size)))
         return np.stack([a * m, m], axis=-1), np.stack([(b + effect) * m, m], axis=-1)
 
-    return Population(draw, (Part(slice(0, 2), mean, (1,)),), 2)
+    return Population(draw, (Part(slice(0, 2), mean, (1,)),))
 
 
 def observations(
     average: Average,
-    prevalence: np.ndarray,
+    prevalences: tuple[float, float, int],
     goal: float = 0.55,
-    sensitivity: tuple[float, float] = (0.55, 0.8),
+    sensitivity: Sequence[float] = (0.55, 0.8),
 ) -> Population:
     """F1 of labels of a cautious and a generous system, which have the same F1 of each label."""
+    prevalence = np.geomspace(*prevalences)
     labels = len(prevalence)
 
     def draw(rng: np.random.Generator, sets: int, n: int, effect: float) -> tuple[Rows, Rows]:
@@ -181,7 +186,7 @@ def observations(
 
     width = 3 * (1 if average == "micro" else labels)
     score = partial(averaged, ratio="f1", average=average)
-    return Population(draw, (Part(slice(0, width), score),), width)
+    return Population(draw, (Part(slice(0, width), score),))
 
 
 def attributes() -> Population:
@@ -196,20 +201,21 @@ def attributes() -> Population:
         common, sides = rng.random((len(patient), 3)), []
         for system, affirmed in enumerate((0.8, 0.4)):
             counts = is_named & (rng.random(len(patient)) < affirmed)[:, None]
-            u = np.where(rng.random(common.shape) < 0.5, common, rng.random(common.shape))
+            u = drawn_alike(rng, common)
             right = u >= (1 - agree - effect * system) * ability
             columns = [*(counts & right).T, *counts.T]
             summed = [np.bincount(patient, of, sets * n).reshape(sets, n) for of in columns]
             sides.append(np.stack(summed, axis=-1))
         return tuple(sides)
 
-    return Population(draw, (Part(slice(0, 6), attribute_share, (3, 4, 5)),), 6)
+    return Population(draw, (Part(slice(0, 6), attribute_share, (3, 4, 5)),))
 
 
 @cache
-def words(score: Callable[[np.ndarray], np.ndarray], width: int, rows: Callable) -> Population:
+def words(name: str) -> Population:
     """A score of words of a terse and a verbose system, which have the same score in all patients
     together: the matches of the second are scaled."""
+    score, width, rows = (bleu, 10, bleu_rows) if name == "bleu" else (meteor, 23, meteor_rows)
 
     def draw_scaled(
         scale: float, rng: np.random.Generator, sets: int, n: int, effect: float
@@ -228,7 +234,7 @@ def words(score: Callable[[np.ndarray], np.ndarray], width: int, rows: Callable)
         first, second = draw_scaled(middle, np.random.default_rng(SEED), 1, 200_000, 0.0)
         is_better = score(second.sum(axis=1))[0] > score(first.sum(axis=1))[0]
         low, high = (low, middle) if is_better else (middle, high)
-    return Population(partial(draw_scaled, middle), (Part(slice(0, width), score),), width)
+    return Population(partial(draw_scaled, middle), (Part(slice(0, width), score),))
 
 
 def bleu_rows(
@@ -259,17 +265,35 @@ def meteor_rows(
     return rows
 
 
-# Cells
+def one_share(rate: float, many: str = "few") -> Population:
+    """The share of findings of one system; patients differ, more than by chance."""
+
+    def draw(rng: np.random.Generator, sets: int, n: int, effect: float) -> tuple[Rows, Rows]:
+        y = rng.binomial(findings(rng, (sets, n), many), 0.6)
+        x = rng.binomial(y, rng.beta(4 * rate, 4 * (1 - rate), (sets, n)))
+        rows = np.stack([x, y], axis=-1).astype(float)
+        return rows, rows
+
+    return Population(draw, (Part(slice(0, 2), mean, (1,)),))
+
+
+POPULATIONS = {
+    made.__name__: made for made in (shares, numbers, observations, attributes, words, one_share)
+}
+
+
+# Measuring
 
 
 class Cell(NamedTuple):
-    """A population with a number of patients. ``effect``: of the second system, for the power;
-    ``share``: the true value, if one system's interval is measured. ``kind``: the table."""
+    """A population with a number of patients. ``kind``: the table. ``of``: what makes the
+    population. ``effect``: of the second system, for the power; ``truth``: the true value, if one
+    system's interval is measured."""
 
+    kind: str
     name: str
-    population: Callable[[], Population]
     n: int
-    kind: str = "judged"
+    of: Mapping[str, Any]
     effect: float = 0.0
     truth: float = 0.0
 
@@ -279,116 +303,41 @@ class Cell(NamedTuple):
 
 
 def cells() -> Iterator[Cell]:
-    several, steep = np.geomspace(0.03, 0.35, 14), np.geomspace(0.01, 0.4, 8)
-    words_of = {
-        "BLEU-4, terse against verbose": partial(words, bleu, 10, bleu_rows),
-        "METEOR, terse against verbose": partial(words, meteor, 23, meteor_rows),
-    }
-    judged: dict[str, Callable[[], Population]] = {
-        "share .8 of affirmed .5 / .5": partial(shares, (0.5, 0.5), 0.8),
-        "share .95 of affirmed .9 / .3": partial(shares, (0.9, 0.3), 0.95),
-        "share .8 of affirmed .9 / .3, heavy tails": partial(shares, (0.9, 0.3), 0.8, "heavy"),
-        "share .8 of affirmed .6 / .4, heavy tails": partial(shares, (0.6, 0.4), 0.8, "heavy"),
-        "share .85 of affirmed .9 / .3, easy ones": partial(
-            shares, (0.9, 0.3), 0.85, "few", easy=0.7
-        ),
-        "share .85 of affirmed .8 / .4, many have more errors": partial(
-            shares, (0.8, 0.4), 0.85, "worse"
-        ),
-        "share .98 of affirmed .5 / .5": partial(shares, (0.5, 0.5), 0.98),
-        "share .98 of affirmed .8 / .3": partial(shares, (0.8, 0.3), 0.98),
-        "report rate .01, same reports": partial(numbers, "rare"),
-        "ROUGE-L-like mean, same reports": partial(numbers, "rouge"),
-        **words_of,
-        "micro-F1, 14 labels": partial(observations, "micro", several),
-        "weighted F1, 14 labels": partial(observations, "weighted", several),
-        f"{MACRO}, 14 labels": partial(observations, "macro", several),
-        "weighted F1, 8 labels, steep": partial(observations, "weighted", steep, 0.5, (0.5, 0.75)),
-        f"{MACRO}, 8 labels, steep": partial(observations, "macro", steep, 0.5, (0.5, 0.75)),
-        "F1 of one label of .1": partial(observations, "micro", np.array([0.1])),
-        "attributes, affirmed .8 / .4": attributes,
-        "mean of 4 contexts, .85 of affirmed .8 / .4": partial(
-            shares, (0.8, 0.4), 0.85, contexts=4
-        ),
-        "mean of 4 contexts, .85 of affirmed .6 / .6": partial(
-            shares, (0.6, 0.6), 0.85, contexts=4
-        ),
-        "3 runs, share .8 of affirmed .7 / .5": partial(shares, (0.7, 0.5), 0.8, runs=3),
-    }
-    for name, population in judged.items():
-        for n in SIZES:
-            yield Cell(name, population, n)
-    reported: dict[str, Callable[[], Population]] = {
-        "disasters in 2 % of the patients": partial(numbers, "disasters"),
-        "3 runs of varying seeds (SD .01)": partial(shares, (0.7, 0.5), 0.8, runs=3, spread=0.01),
-        "3 runs of varying seeds (SD .03)": partial(shares, (0.7, 0.5), 0.8, runs=3, spread=0.03),
-    }
-    for name, population in reported.items():
-        for n in (40, 100, 300):
-            yield Cell(name, population, n, "reported")
-    powers = {
-        "share .8 of affirmed .5 / .5": 0.12,
-        "share .95 of affirmed .9 / .3": -0.08,
-        "share .8 of affirmed .6 / .4, heavy tails": 0.12,
-        "share .85 of affirmed .9 / .3, easy ones": -0.12,
-        "share .98 of affirmed .8 / .3": -0.08,
-        "ROUGE-L-like mean, same reports": 0.03,
-        "METEOR, terse against verbose": 0.07,
-        "micro-F1, 14 labels": 0.06,
-        f"{MACRO}, 14 labels": 0.06,
-        "attributes, affirmed .8 / .4": 0.1,
-        "mean of 4 contexts, .85 of affirmed .8 / .4": -0.08,
-    }
-    for name, effect in powers.items():
-        for n in (40, 100):
-            yield Cell(f"{name}, {effect:+.2f}", judged[name], n, "power", effect)
-    for rate in (0.02, 0.05, 0.5, 0.95, 0.98):
-        for many in ("few", "heavy"):
-            wrong = partial(one_share, rate, many)
-            for n in SIZES:
-                name = f"share {rate:.2f} of affirmed .6" + ", heavy tails" * (many == "heavy")
-                yield Cell(name, wrong, n, "single", truth=rate)
-    for goal in (0.55, 0.7):
-        for n in SIZES:
-            population = partial(observations, "micro", several, goal)
-            yield Cell(f"micro-F1 {goal:.2f}", population, n, "single", truth=goal)
-    for n in SIZES:
-        yield Cell(
-            "ROUGE-L-like mean .33",
-            judged["ROUGE-L-like mean, same reports"],
-            n,
-            "single",
-            truth=1 / 3,
-        )
-
-
-def one_share(rate: float, many: str) -> Population:
-    """The share of findings of one system; patients differ, more than by chance."""
-
-    def draw(rng: np.random.Generator, sets: int, n: int, effect: float) -> tuple[Rows, Rows]:
-        y = rng.binomial(findings(rng, (sets, n), many), 0.6)
-        x = rng.binomial(y, rng.beta(4 * rate, 4 * (1 - rate), (sets, n)))
-        rows = np.stack([x, y], axis=-1).astype(float)
-        return rows, rows
-
-    return Population(draw, (Part(slice(0, 2), mean, (1,)),), 2)
-
-
-# Measuring
+    known = read_mapping(Path(__file__).with_suffix(".yaml"))
+    for kind, sizes in PATIENTS.items():
+        for name, of in known[kind].items():
+            for n in sizes:
+                if kind == "power":
+                    yield Cell(kind, f"{name}, {of:+.2f}", n, known["judged"][name], effect=of)
+                else:
+                    yield Cell(kind, name, n, of, truth=of.get("truth", 0.0))
 
 
 def measured(cell: Cell, data_sets: int) -> dict:
     """Return how many of the data sets are printed, and how often each method errs."""
     rng = np.random.default_rng([SEED, zlib.crc32(cell.key.encode())])
-    population = cell.population()
-    batch = max(min(500, data_sets, MOST // (SPLITS * population.width)), 20)
-    found: dict[str, int] = {}
+    settings = {key: value for key, value in cell.of.items() if key not in ("of", "truth")}
+    population = POPULATIONS[cell.of["of"]](**settings)
+    width = population.parts[-1].columns.stop
+    batch = max(min(500, data_sets, MOST // (SPLITS * width)), 20)
+    judge = single if cell.kind == "single" else compared
+    found = Counter[str]()
     for start in range(0, data_sets, batch):
         sets = min(batch, data_sets - start)
         rows = population.draw(rng, sets, cell.n, cell.effect)
-        judge = single if cell.kind == "single" else compared
-        for name, hits in judge(cell, population, rows, rng).items():
-            found[name] = found.get(name, 0) + int(hits.sum())
+        with np.errstate(all="ignore"):
+            is_printed, methods = judge(population.parts, rows, rng)
+        found["printed"] += int(is_printed.sum())
+        for name, (p, low, high) in methods.items():
+            errors = {
+                "05": p <= 0.05,
+                "01": p <= 0.01,
+                "covers": (low <= cell.truth) & (high >= cell.truth),
+                "above": low > cell.truth,
+                "below": high < cell.truth,
+            }
+            for error, hits in errors.items():
+                found[f"{name}_{error}"] += int((hits & is_printed).sum())
     return {"cell": cell.key, "data_sets": data_sets, **found}
 
 
@@ -401,153 +350,115 @@ def sums_of(weights: np.ndarray, rows: Rows) -> np.ndarray:
     return sums if k > 10 else sums.astype(float)
 
 
-def compared(
-    cell: Cell, population: Population, rows: tuple[Rows, Rows], rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    n = cell.n
+def counts_of(part: Part, rows: Rows) -> np.ndarray:
+    """Return how many findings, or reports, of each patient count ``[data sets, patients]``."""
+    counted = rows[..., part.columns][..., part.counted]
+    return counted.sum(axis=-1) if part.counted else np.ones(rows.shape[:2])
+
+
+def prints(value: np.ndarray, halves: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return in which data sets PACER prints an interval."""
+    undefined = np.isnan(halves).mean(axis=0)
+    return ~np.isnan(value) & (units >= LEAST_UNITS) & (undefined <= MOST_UNDEFINED)
+
+
+#: In which data sets p or an interval is printed; p and the ends of the interval by each method.
+Judged = tuple[np.ndarray, dict[str, tuple[Any, np.ndarray, np.ndarray]]]
+
+
+def compared(parts: Sequence[Part], rows: tuple[Rows, Rows], rng: np.random.Generator) -> Judged:
+    """Compare both systems."""
+    n = rows[0].shape[1]
     in_half = rng.integers(0, 2, (SPLITS, n))
     drawn = rng.multinomial(n, np.full(n, 1 / n), SPLITS)
     totals = [of.sum(axis=1, dtype=float) for of in rows]
     half = [sums_of(in_half, of) for of in rows]
-    others = [(total - of).astype(of.dtype) for of, total in zip(half, totals, strict=True)]
+    other = [(total - of).astype(of.dtype) for of, total in zip(half, totals, strict=True)]
     swap = half[1] - half[0]
-    swapped = (totals[0] + swap).astype(swap.dtype), (totals[1] - swap).astype(swap.dtype)
-    boot = [sums_of(drawn, of) for of in rows]
-    gaps, before, after, least = [], [], [], []
-    with np.errstate(all="ignore"):
-        for part in population.parts:
-            values, one, other, of_swaps, of_boot = (
-                [part.score(side[..., part.columns]).astype(float) for side in sides]
-                for sides in (totals, half, others, swapped, boot)
-            )
-            drawn_halves = [np.concatenate(of) for of in zip(one, other, strict=True)]
-            counts = [
-                of[..., part.columns][..., part.counted].sum(axis=-1)
-                if part.counted
-                else np.ones(of.shape[:2])
-                for of in rows
-            ]
-            sizes = [of.sum(axis=1) for of in counts]
-            gaps.append(half_differences(values, drawn_halves, sizes))
-            before.append(of_swaps[1] - of_swaps[0])
-            after.append(of_boot[1] - of_boot[0])
-            least.append(((counts[0] > 0) & (counts[1] > 0)).sum(axis=1))
-        drawn_gaps, exchanged, samples = (np.mean(of, axis=0) for of in (gaps, before, after))
-        value = np.mean(
-            [
-                part.score(totals[1][..., part.columns]) - part.score(totals[0][..., part.columns])
-                for part in population.parts
-            ],
-            axis=0,
-        )
-    undefined = np.isnan(drawn_gaps).mean(axis=0)
-    is_printed = (
-        ~np.isnan(value) & (np.min(least, axis=0) >= LEAST_UNITS) & (undefined <= MOST_UNDEFINED)
-    )
-    if not population.parts[0].counted:
-        drawn_gaps = without_bias(value, drawn_gaps)
-    low, high, p = interval_and_p(drawn_gaps, 1e-9)
+    swapped = [(totals[0] + swap).astype(swap.dtype), (totals[1] - swap).astype(swap.dtype)]
+
+    def scores(part: Part, sides: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [part.score(side[..., part.columns]).astype(float) for side in sides]
+
+    def gap(sides: Sequence[np.ndarray]) -> np.ndarray:
+        of_parts = [scores(part, sides) for part in parts]
+        return np.mean([second - first for first, second in of_parts], axis=0)
+
+    gaps, units = [], []
+    for part in parts:
+        both = zip(scores(part, half), scores(part, other), strict=True)
+        counts = [counts_of(part, of) for of in rows]
+        sizes = [of.sum(axis=1) for of in counts]
+        halves = [np.concatenate(of) for of in both]
+        gaps.append(half_differences(scores(part, totals), halves, sizes))
+        units.append(((counts[0] > 0) & (counts[1] > 0)).sum(axis=1))
+    value, exchanged, halved = gap(totals), gap(swapped), np.mean(gaps, axis=0)
+    is_printed = prints(value, halved, np.min(units, axis=0))
+    if not parts[0].counted:
+        halved = without_bias(value, halved)
+    low, high, p = interval_and_p(halved, 1e-9)
     as_large = np.isnan(exchanged) | (np.abs(exchanged) >= np.abs(value) - 1e-9)
     old_p = (1 + as_large.sum(axis=0)) / (1 + SPLITS)
-    old_low, old_high = percentiles(samples)
-    results = {
-        "old_05": old_p <= 0.05,
-        "new_05": p <= 0.05,
-        "old_01": old_p <= 0.01,
-        "new_01": p <= 0.01,
-        "old_covers": (old_low <= 0) & (old_high >= 0),
-        "new_covers": (low <= 0) & (high >= 0),
-        "old_above": old_low > 0,
-        "old_below": old_high < 0,
-        "new_above": low > 0,
-        "new_below": high < 0,
-    }
-    return {"printed": is_printed, **{name: of & is_printed for name, of in results.items()}}
+    old_low, old_high = percentiles(gap([sums_of(drawn, of) for of in rows]))
+    return is_printed, {"old": (old_p, old_low, old_high), "new": (p, low, high)}
 
 
-def single(
-    cell: Cell, population: Population, rows: tuple[Rows, Rows], rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    """Intervals of the second system."""
-    n, own, [part] = cell.n, rows[1], population.parts
-    truth = cell.truth
-    counts = own[..., part.counted].sum(axis=-1) if part.counted else np.ones(own.shape[:2])
-    with np.errstate(all="ignore"):
-        total = own.sum(axis=1, dtype=float)
-        half = sums_of(rng.integers(0, 2, (SPLITS, n)), own)
-        halves = np.concatenate([part.score(half), part.score(total - half)])
-        samples = part.score(sums_of(rng.multinomial(n, np.full(n, 1 / n), SPLITS), own))
-        value = part.score(total)
-        low, high = share_interval(value, variance(halves), as_many(counts.T))
-        old_low, old_high = percentiles(samples)
-    is_printed = (
-        ~np.isnan(value)
-        & ((counts > 0).sum(axis=1) >= LEAST_UNITS)
-        & (np.isnan(halves).mean(axis=0) <= MOST_UNDEFINED)
-    )
-    results = {
-        "old_covers": (old_low <= truth) & (old_high >= truth),
-        "new_covers": (low <= truth) & (high >= truth),
-    }
-    return {"printed": is_printed, **{name: of & is_printed for name, of in results.items()}}
+def single(parts: Sequence[Part], rows: tuple[Rows, Rows], rng: np.random.Generator) -> Judged:
+    """Give the second system intervals."""
+    [part], own = parts, rows[1]
+    n, counts = own.shape[1], counts_of(part, own)
+    total = own.sum(axis=1, dtype=float)
+    half = sums_of(rng.integers(0, 2, (SPLITS, n)), own)
+    halves = np.concatenate([part.score(half), part.score(total - half)])
+    samples = part.score(sums_of(rng.multinomial(n, np.full(n, 1 / n), SPLITS), own))
+    value, p = part.score(total), np.nan
+    low, high = share_interval(value, variance(halves), as_many(counts.T))
+    is_printed = prints(value, halves, (counts > 0).sum(axis=1))
+    return is_printed, {"old": (p, *percentiles(samples)), "new": (p, low, high)}
 
 
-def percentiles(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def percentiles(samples: np.ndarray) -> np.ndarray:
     """Return the 2.5 and 97.5 percentiles of the defined samples ``[samples, ...]``."""
-    ordered = np.sort(samples, axis=0)  # undefined ones last
-    last = np.maximum((~np.isnan(samples)).sum(axis=0) - 1, 0)
-    ends = []
-    for level in (0.025, 0.975):
-        place = level * last
-        below = np.floor(place).astype(int)
-        one, other = (
-            np.take_along_axis(ordered, np.minimum(of, last)[None], axis=0)[0]
-            for of in (below, below + 1)
-        )
-        ends.append(one + (place - below) * (other - one))
-    return ends[0], ends[1]
+    with catch_warnings(action="ignore", category=RuntimeWarning):  # none is defined
+        return np.nanquantile(samples, (0.025, 0.975), axis=0)
 
 
 # The table
 
+METHODS = {"before": "old", "now": "new"}
+COLUMNS = {"false positives at .05": "05", "at .01": "01", "covers": "covers", "one side": "side"}
+#: By table, its title and columns.
+TABLES = {
+    "judged": ("Two systems that are equally good", COLUMNS),
+    "reported": ("What no resampling of patients mends", COLUMNS),
+    "power": ("Power: p at most .05 where the second system differs", {"p at most .05": "05"}),
+    "single": ("The interval of one system covers", {"covers": "covers"}),
+}
 
-def share(found: dict, name: str) -> str:
-    return f"{found[name] / found['printed']:.3f}" if found["printed"] >= 100 else "–"
+
+def share(found: dict, method: str, error: str) -> float:
+    """Return how often a method errs where it prints something."""
+    errors = ("above", "below") if error == "side" else (error,)
+    return max(found[f"{method}_{one}"] for one in errors) / found["printed"]
 
 
-def summary(lines: list[dict]) -> list[str]:
+def summary(known: dict[str, dict]) -> list[str]:
     """Return the tables as lines of Markdown."""
-    known = {line["cell"]: line for line in lines}
-    for line in known.values():
-        for name in ("old", "new"):
-            sides = [line.get(f"{name}_{side}", 0) for side in ("above", "below")]
-            line[f"{name}_side"] = max(sides)
-    pairs = {
-        "false positives at .05": ("old_05", "new_05"),
-        "at .01": ("old_01", "new_01"),
-        "covers": ("old_covers", "new_covers"),
-        "one side": ("old_side", "new_side"),
-    }
-    titles = {
-        "judged": ("Two systems that are equally good", list(pairs)),
-        "reported": ("What no resampling of patients mends", list(pairs)),
-        "power": ("Power: p at most .05 where the second system differs", ["p at most .05"]),
-        "single": ("The interval of one system covers", ["covers"]),
-    }
     text = []
-    for kind, (title, columns) in titles.items():
-        text += [f"## {title}", ""]
-        heads = [f"{name}: {which}" for name in columns for which in ("before", "now")]
+    for kind, (title, columns) in TABLES.items():
+        heads = [f"{name}: {which}" for name in columns for which in METHODS]
         rows = []
         for cell in cells():
-            if cell.kind != kind or cell.key not in known:
-                continue
-            found = known[cell.key]
-            names = [pairs.get(column, ("old_05", "new_05")) for column in columns]
-            printed = f"{found['printed'] / found['data_sets']:.3f}"
-            figures = [share(found, name) for both in names for name in both]
-            rows.append([cell.name, str(cell.n), printed, *figures])
-        text += table(["Population", "patients", "printed", *heads], rows)
+            if cell.kind == kind and cell.key in known:
+                found = known[cell.key]
+                figures = [
+                    f"{share(found, method, error):.3f}" if found["printed"] >= 100 else "–"
+                    for error in columns.values()
+                    for method in METHODS.values()
+                ]
+                printed = f"{found['printed'] / found['data_sets']:.3f}"
+                rows.append([cell.name, str(cell.n), printed, *figures])
+        text += [f"## {title}", "", *table(["Population", "patients", "printed", *heads], rows)]
         if kind == "judged":
             for words, left_out in (("", "none"), (f" without {MACRO}", MACRO)):
                 text += [f"Worst of these{words}: {worst(known, left_out)}", ""]
@@ -556,54 +467,35 @@ def summary(lines: list[dict]) -> list[str]:
 
 def worst(known: dict[str, dict], left_out: str) -> str:
     """Return the worst figures of the judged cells."""
-    judged = [cell for cell in cells() if cell.kind == "judged" and left_out not in cell.name]
-    of = [known[cell.key] for cell in judged if cell.key in known]
-    of = [found for found in of if found["printed"] >= 100]
+    judged = [found for key, found in known.items() if key.startswith("judged: ")]
+    of = [one for one in judged if left_out not in one["cell"] and one["printed"] >= 100]
     parts = []
-    for which, name in (("before", "old"), ("now", "new")):
-        most = [max(found[f"{name}_{p}"] / found["printed"] for found in of) for p in ("05", "01")]
-        least = min(found[f"{name}_covers"] / found["printed"] for found in of)
-        side = max(found[f"{name}_side"] / found["printed"] for found in of)
+    for which, method in METHODS.items():
+        most = [max(share(one, method, error) for one in of) for error in ("05", "01", "side")]
+        least = min(share(one, method, "covers") for one in of)
         parts.append(
             f"{which}, false positives {most[0]:.3f} at .05 and {most[1]:.3f} at .01, "
-            f"coverage {least:.3f}, beyond one end {side:.3f}"
+            f"coverage {least:.3f}, beyond one end {most[2]:.3f}"
         )
     return "; ".join(parts) + "."
 
 
 def main() -> None:
-    options = options_of(
-        __doc__,
-        cells={"type": Path, "help": "file of the measured cells, JSON lines"},
-        only={"default": "", "help": "measure only cells whose name holds this"},
-        data_sets={"default": 10_000, "type": int, "help": "of each cell"},
-        table={"default": None, "type": Path, "help": "write the cells as Markdown to this file"},
+    file = {"type": Path, "help": "file of the measured cells, JSON lines"}
+    data_sets = {"default": 10_000, "type": int, "help": "of each cell, from 100 on"}
+    options = options_of(__doc__, cells=file, data_sets=data_sets)
+    lines = read_jsonl(options.cells) if options.cells.exists() else []
+    known = {line["cell"]: line for line in lines}
+    for cell in cells():
+        if cell.key not in known:
+            known[cell.key] = measured(cell, options.data_sets)
+            with options.cells.open("a") as out:
+                out.write(json.dumps(known[cell.key]) + "\n")
+    about = (
+        f"`python bench/intervals.py`, seed {SEED}, {SPLITS:,} splits, {options.data_sets:,} data "
+        "sets for each cell. See the docstring."
     )
-    lines = options.cells.read_text().splitlines() if options.cells.exists() else []
-    known = list(map(json.loads, lines))
-    if options.table:
-        about = (
-            f"`python bench/intervals.py`, seed {SEED}, {SPLITS:,} splits, "
-            f"{known[0]['data_sets']:,} data sets for each cell. See the docstring."
-        )
-        text = "\n".join(["# Test and intervals", "", about, "", *summary(known)])
-        options.table.write_text(text.rstrip() + "\n")
-        return
-    done = {line["cell"] for line in known}
-    to_do = [cell for cell in cells() if options.only in cell.key and cell.key not in done]
-    started = time.monotonic()
-    for number, cell in enumerate(to_do, 1):
-        found = measured(cell, options.data_sets)
-        with options.cells.open("a") as file:
-            print(json.dumps(found), file=file, flush=True)
-            os.fsync(file.fileno())
-        each = (time.monotonic() - started) / number
-        left = each * (len(to_do) - number) / 60
-        print(
-            f"{number} of {len(to_do)} cells, {each:.1f} s each, {left:.0f} min left: {found}",
-            file=sys.stderr,
-            flush=True,
-        )
+    print("\n".join(["# Test and intervals", "", about, "", *summary(known)]).rstrip())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Open-I: all reports of the study `openi`, with controls and two systems that need no training.
 
     pacer use openi                     # then set corpus.root
-    pacer study run openi --jobs 2
+    pacer study run openi
     dvc repro features                  # restores the study's outputs from DVC's run cache
     python bench/openi.py               # writes bench/results/openi; then bench/openi_scores.py
 
@@ -25,6 +25,7 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.io import read_jsonl
 from pacer.data.schemas import of_split, read_records
 from pacer.features.store import FeatureStore
+from pacer.studies.plan import plan
 from pacer.studies.repository import Repository
 from pacer.studies.run import finished
 from pacer.studies.study import load_study
@@ -103,7 +104,7 @@ def read_lines(folder: Path) -> pl.DataFrame:
 
 def main() -> None:
     study, repository = load_study(Path("studies"), "openi"), Repository(Path.cwd())
-    runs = list(finished(study, repository))
+    runs = list(finished(plan(study, repository), repository))
     if missing := len(study.rows) * len(study.labels) - len(runs):
         raise SystemExit(f"{missing} runs are not there; `pacer study run openi` first")
     records, lines = read_records(RECORDS), Lines()
@@ -119,7 +120,7 @@ def main() -> None:
             # not with --force: files of an earlier copy are links into DVC's cache
             command = ["dvc", "get", "--quiet", ".", "predictions", "--rev", run.commit]
             subprocess.run([*command, "--out", str(made)], check=True)
-        lines += lines_of(study.rows[run.row].name, run.replicate, made)
+        lines += lines_of(run.run.row, run.run.replicate, made)
     write_lines(lines, RESULTS)
 
 

@@ -1,6 +1,6 @@
 """Open-I: scores of the reports of `bench/openi.py`. Plan and questions: docs/evidence.md, 3.
 
-    python bench/openi_scores.py [FOLDER]   # in bench/results/openi, or FOLDER: writes scores.json
+    python bench/openi_scores.py   # writes bench/results/openi/scores.json
 
 F1 compares the findings that the rules read as present or uncertain in a report or a commitment
 with those in the reference. It counts all findings of a context together (micro) and is averaged
@@ -10,12 +10,10 @@ the planned differences in `answers.md` are of this script at commit 89465e02.
 """
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from measuring import options_of
 from openi import CONSTANT, NEAREST, RECORDS, RESULTS, read_lines
 
 from pacer.commitments.rules.extract import extract_anchor
@@ -106,10 +104,8 @@ def scores(test: pl.DataFrame, lines: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    folder = {"type": Path, "nargs": "?", "help": f"of the files; default: {RESULTS}"}
-    out = options_of(__doc__, folder=folder).folder or RESULTS
     test = of_split(read_records(RECORDS), "test").sort("context", "study_id")
-    write_json(out / "scores.json", scores(test, read_lines(out)))
+    write_json(RESULTS / "scores.json", scores(test, read_lines(RESULTS)))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,22 +20,14 @@ import polars as pl
 from measuring import options_of, table
 from PIL import Image
 
+from pacer.cli.studies import make
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import load_params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
-from pacer.data.schemas import TRUTH_SCHEMA, read_images, read_records, read_table
+from pacer.data.schemas import read_images, read_records
 from pacer.phantom.generate import generate_phantom
-from pacer.probe.make import (
-    COVERED,
-    ELSEWHERE,
-    GIVEN,
-    INPUTS,
-    Box,
-    Boxes,
-    boxes_of_truth,
-    make_probe,
-)
+from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth
 from pacer.probe.use import FindingUse, Verdict, read_probe, system_use
 
 SEEDS, PATIENTS, LIMIT, SIZE = (101, 102, 103, 104, 105), 400, 500, 56
@@ -93,17 +86,13 @@ def dataset(seed: int, folder: Path) -> None:
     generate_phantom(world, seed, folder / "source")
     corpus = corpus.model_copy(update={"phantom": world, "seed": seed})
     build_corpus(corpus, folder / "source", folder / "corpus")
-    records = read_records(folder / "corpus" / "records.parquet").filter(split="test")
-    truth = folder / "corpus" / "truth.parquet"
-    states = read_table(truth, TRUTH_SCHEMA, ["study_id", "states"]).explode("states")
-    described = states.drop_nulls("states").unnest("states").drop("course")
-    boxes = boxes_of_truth(truth, records)
-    make_probe(records, paths_of(folder), folder / "probe", seed, LIMIT, boxes, described)
+    # Typer's function: all other options must be given, too
+    make(folder / "probe", folder / "corpus", "test", None, LIMIT, seed, None)
 
 
-def paths_of(folder: Path) -> dict[str, str]:
-    images = read_images(folder / "corpus" / "images.parquet")
-    return dict(images.select("image_id", "path").iter_rows())
+@cache
+def grey(file: str) -> np.ndarray:
+    return np.asarray(Image.open(file).convert("L"), dtype=float)
 
 
 class Pictures:
@@ -113,14 +102,9 @@ class Pictures:
     def __init__(self, folder: Path, key: pl.DataFrame):
         records = read_records(folder / "corpus" / "records.parquet")
         self.boxes: Boxes = boxes_of_truth(folder / "corpus" / "truth.parquet", records)
-        self.paths = paths_of(folder)
+        images = read_images(folder / "corpus" / "images.parquet")
+        self.paths = dict(images.select("image_id", "path").iter_rows())
         self.given = {row["record_id"]: row for row in key.filter(twin=GIVEN).iter_rows(named=True)}
-        self.known: dict[str, np.ndarray] = {}
-
-    def grey(self, file: str) -> np.ndarray:
-        if file not in self.known:
-            self.known[file] = np.asarray(Image.open(file).convert("L"), dtype=float)
-        return self.known[file]
 
     def read(self, row: dict, region: Box | None) -> set[str]:
         """Return the findings whose own region, or for all of them the one ``region``, is
@@ -130,7 +114,7 @@ class Pictures:
         for view in ("frontal", "lateral"):
             base = (self.given[row["record_id"]] if covered else row)[view]
             if base in self.paths:
-                change = np.abs(self.grey(row[f"{view}_file"]) - self.grey(self.paths[base]))
+                change = np.abs(grey(row[f"{view}_file"]) - grey(self.paths[base]))
                 for finding, places in self.boxes.get(base, {}).items():
                     parts = [part(change, box) for box in (places if region is None else [region])]
                     if np.median(np.concatenate(parts)) < 4:
@@ -139,11 +123,11 @@ class Pictures:
 
 
 def part(pixels: np.ndarray, box: Box) -> np.ndarray:
-    places = []
-    for start, length, size in zip(box[:2], box[2:], pixels.shape[::-1], strict=True):
-        first = int(start * size)
-        places.append(slice(first, max(int((start + length) * size), first + 1)))
-    return pixels[places[1], places[0]].ravel()
+    height, width = pixels.shape
+    left, top = int(box.x * width), int(box.y * height)
+    right = max(int((box.x + box.width) * width), left + 1)
+    bottom = max(int((box.y + box.height) * height), top + 1)
+    return pixels[top:bottom, left:right].ravel()
 
 
 def systems(pictures: Pictures) -> dict[str, Callable[[dict, random.Random], set[str]]]:

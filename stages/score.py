@@ -21,11 +21,11 @@ def main() -> None:
     options = Scoring(
         chexbert=Path("models/backbones/chexbert"),
         labels=Path("data/labels/references.parquet"),
-        anchors=Path("data/anchors/anchors.parquet"),
         truth=truth if truth.exists() else None,
         settings=settings,
     )
-    cases, origin = read_run(records, home / "predictions" / name, options.anchors)
+    anchors = Path("data/anchors/anchors.parquet")
+    cases, origin = read_run(records, home / "predictions" / name, anchors)
     result = score_cases(cases, options, origin)
     result.write(home / "metrics" / name)
     if (

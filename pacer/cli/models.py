@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -81,74 +81,75 @@ def decode(
 
     model = located(model)
     terminal.check_exists(records, model, backbones, remedy=terminal.FROM_STAGE)
-    from pacer.data.schemas import read_records
-    from pacer.decoding.run import (
-        OUTPUTS,
-        decode_records,
-        plan_runs,
-        trained_generator,
-        with_trained_views,
-    )
-    from pacer.serving.package import (
-        NOT_EXPORTED,
-        SETTINGS,
-        frozen_models,
-        read_settings,
-        trained_prompts,
-    )
+    from pacer.decoding.run import OUTPUTS, decode_records, trained_generator
+    from pacer.serving.package import NOT_EXPORTED, SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)
-    is_own = records.resolve() == CORPUS.resolve()
-    store = STORE if is_own else out.with_name(f"{out.name}.features")
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
-        decoding = package.decoding.model_copy(
-            update=decoding.model_dump(include=set(NOT_EXPORTED))
-        )
+        not_exported = decoding.model_dump(include=set(NOT_EXPORTED))
+        decoding = package.decoding.model_copy(update=not_exported)
         stored = package.states.model_dump(include=set(Features.model_fields))
         encoding = encoding.model_copy(update=stored)
-    table = read_records(records)
-    own = table.filter(split="train")["view"] if is_own else ()
-    table = with_trained_views(
-        table, set(own if package is None else trained_prompts(model).get("view", ()))
-    )
-    contexts = set(plan_runs(table, decoding)[""]["context"])
-    if absent := [name for name in chosen if name not in contexts]:
-        raise DataError(
-            f"{records} has no records for context {', '.join(absent)} in split {split}; change "
-            "--context or --split"
-        )
-    if chosen:
-        table, contexts = table.filter(table["context"].is_in(chosen)), set(chosen)
-    if package is not None:
-        _check_known(package, contexts, records)
-    folder = (
-        nullcontext(backbones or BACKBONES) if package is None else frozen_models(model, backbones)
-    )
-    with folder as frozen:
+    table = _records_to_decode(records, model, package, decoding, chosen)
+    if package is None:
+        findings = BACKBONES.with_name("findings")
+        opened = nullcontext(backbones or BACKBONES)
+    else:
+        findings = model / FINDINGS
+        opened = frozen_models(model, backbones)
+    is_own = records.resolve() == CORPUS.resolve()
+    features = STORE if is_own else out.with_name(f"{out.name}.features")
+    with opened as frozen:
         if not is_own:
-            _encode(
-                table,
-                records.with_name("images.parquet"),
-                encoding,
-                decoding.split,
-                model,
-                frozen,
-                store,
-            )
-        folder = BACKBONES.with_name("findings") if package is None else model / FINDINGS
-        open_generator = partial(trained_generator, findings=folder if folder.is_dir() else None)
+            images = records.with_name("images.parquet")
+            _encode(table, images, encoding, decoding.split, model, frozen, features)
         decode_records(
             model,
             frozen,
             table,
-            store,
+            features,
             decoding,
             out,
-            open_generator,
+            partial(trained_generator, findings=findings if findings.is_dir() else None),
             about={"contexts": chosen or None},
         )
     console.print(f"predictions written to {out}")
+
+
+def _records_to_decode(
+    path: Path,
+    model: Path,
+    package: PackageSettings | None,
+    decoding: Decode,
+    chosen: Sequence[str],
+) -> pl.DataFrame:
+    """Return the records of the ``chosen`` contexts (empty: all); views without training records
+    become unknown. Raises a DataError if a chosen context has no records, or the model was not
+    trained on one."""
+    from pacer.data.schemas import read_records
+    from pacer.decoding.run import plan_runs, with_trained_views
+    from pacer.serving.package import trained_prompts
+
+    table = read_records(path)
+    views = set[str]()
+    if package is not None:
+        views = set(trained_prompts(model).get("view", ()))
+    elif path.resolve() == CORPUS.resolve():
+        views = set(table.filter(split="train")["view"])
+    table = with_trained_views(table, views)
+    contexts = set[str](plan_runs(table, decoding)[""]["context"])
+    if absent := [name for name in chosen if name not in contexts]:
+        raise DataError(
+            f"{path} has no records for context {', '.join(absent)} in split {decoding.split}; "
+            "change --context or --split"
+        )
+    if chosen:
+        table = table.filter(table["context"].is_in(chosen))
+        contexts = set(chosen)
+    if package is not None:
+        _check_known(package, contexts, path)
+    return table
 
 
 def _check_known(package: PackageSettings, contexts: set[str], records: Path) -> None:
@@ -246,11 +247,13 @@ def export(
         findings=findings if findings.is_dir() else None,
         with_backbones=with_backbones,
     )
-    elsewhere = f"the frozen models stay where they are ({BACKBONES}); --with-backbones copies them"
-    say(
-        f"model written to {out}; "
-        f"{'it includes the frozen models' if with_backbones else elsewhere}"
-    )
+    if with_backbones:
+        models = "it includes the frozen models"
+    else:
+        models = (
+            f"the frozen models stay where they are ({BACKBONES}); --with-backbones copies them"
+        )
+    say(f"model written to {out}; {models}")
     say(f"to share it: `hf upload ORG/NAME {out} --private`; others load it as ORG/NAME@REVISION")
 
 
@@ -301,53 +304,36 @@ def generate(
     model = located(model)
     check_exported(model)
     if cases is not None:
-        if (
-            any(
-                (
-                    frontal,
-                    lateral,
-                    prior,
-                    indication,
-                    history,
-                    view,
-                    commitment,
-                    as_json,
-                    all_contexts,
-                )
-            )
-            or out is None
-        ):
+        sources = (frontal, lateral, prior, indication, history, view, commitment)
+        if out is None or as_json or all_contexts or any(sources):
             raise ConfigError(
                 "--cases needs --out and reads the sources from its table; omit the single-case "
                 "options"
             )
         _generate_many(model, cases, out, batch_size, backbones)
-    elif frontal is None or out is not None:
+        return
+    if frontal is None or out is not None:
         raise ConfigError(
             "for one case, pass --frontal [--lateral] [--prior]; for many, --cases and --out"
         )
+    case = Case(
+        frontal,
+        lateral,
+        prior,
+        indication,
+        history,
+        view,
+        name=frontal.name,
+        commitment=commitment,
+    )
+    results = _generate_one(model, case, all_contexts, batch_size, backbones)
+    if as_json:
+        written = [result.as_dict() for result in results.values()]
+        print(json.dumps(written, indent=2, ensure_ascii=False))
+    elif all_contexts:
+        _show_contexts(results)
     else:
-        case = Case(
-            frontal,
-            lateral,
-            prior,
-            indication,
-            history,
-            view,
-            name=frontal.name,
-            commitment=commitment,
-        )
-        results = _generate_one(model, case, all_contexts, batch_size, backbones)
-        if as_json:
-            print(
-                json.dumps(
-                    [result.as_dict() for result in results.values()], indent=2, ensure_ascii=False
-                )
-            )
-        elif all_contexts:
-            _show_contexts(results)
-        else:
-            _show_result(*results.values())
+        _show_result(*results.values())
 
 
 def _generate_one(
@@ -397,12 +383,8 @@ def _show_result(result: Result) -> None:
     console.print(Text(f"\n{result.report}\n"))
     if result.probabilities is not None:
         present = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
-        console.print(
-            Text(
-                "Probabilities: "
-                f"{', '.join(f'{finding} {chance:.2f}' for chance, finding in present)}"
-            )
-        )
+        listed = ", ".join(f"{finding} {chance:.2f}" for chance, finding in present)
+        console.print(Text(f"Probabilities: {listed}"))
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
     console.print(Text(f"{gate}{result.tokens} tokens"))
     _show_notes(notes_of([result]))

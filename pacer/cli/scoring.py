@@ -169,7 +169,7 @@ def _end_on_sigterm() -> None:
 def _print_scores(result: Scores, out: Path) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.intervals import group_scores
+    from pacer.metrics.statistics.intervals import group_scores, units_of
     from pacer.reporting.score_tables import (
         caution,
         convention_table,
@@ -204,8 +204,9 @@ def _print_scores(result: Scores, out: Path) -> None:
         console.print(f"\nF1 by {', '.join(signature.groups)}; other scores are not grouped")
         print_table(group_table(grouped))
     console.print()
+    unit = units_of(cases).note
     for line in filter(
-        None, (*reading_notes(signature), signature_line(signature), caution(signature))
+        None, (*reading_notes(signature), unit, signature_line(signature), caution(signature))
     ):
         say(line)
     console.print(f"\nwritten to {out}")
@@ -254,9 +255,9 @@ def compare(
         write_json(out / "comparison.json", asdict(compared))
         write_text(out / "table.md", table.markdown())
         write_text(out / "table.tex", table.latex())
-    losses = compared.beyond(allowed)
-    print(*(f"{sentence}\n" for sentence, _ in losses), sep="", end="", file=sys.stderr)
-    if any(is_certain for _, is_certain in losses):
+    for sentence in compared.losses(allowed, certain=False):
+        print(sentence, file=sys.stderr)
+    if compared.losses(allowed):
         raise typer.Exit(3)
 
 
@@ -334,7 +335,9 @@ def findings(
     worst: Annotated[
         int | None,
         typer.Option(
-            min=1, help="List so many reports with most opposite, then missed or invented findings."
+            min=1,
+            help="List so many reports with most opposite, then missed or invented findings, of "
+            "those that --finding and --verdict choose; reports without any are not listed.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -349,7 +352,9 @@ def findings(
     from pacer.metrics.result import Result
     from pacer.reporting import findings as tables
 
-    rows = tables.of_systems({name: Result.read(path).findings for name, path in places.items()})
+    results = {name: Result.read(path) for name, path in places.items()}
+    rows = tables.of_systems({name: one.findings for name, one in results.items()})
+    note = tables.other_records({name: one.cases for name, one in results.items()})
     if finding is not None:
         if (known := normalize_finding(finding)) is None:
             raise ConfigError(f"--finding {finding}: expected one of {', '.join(FINDINGS)}")
@@ -364,8 +369,12 @@ def findings(
         listed, table = tables.verdict_counts(rows), tables.verdict_table(rows)
     if as_json:
         print(json.dumps(listed.to_dicts(), indent=2, ensure_ascii=False))
+    elif listed.is_empty():
+        print("none")
     else:
         print_table(table)
+    if note:
+        print(note, file=sys.stderr if as_json else sys.stdout)
 
 
 def show(

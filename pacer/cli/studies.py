@@ -13,7 +13,7 @@ from pacer.cli import terminal
 from pacer.cli.terminal import CORPUS, say
 from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
-from pacer.core.io import check_replaceable, write_text
+from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
     from pacer.studies.repository import Repository
@@ -154,18 +154,9 @@ def score(
 def run(
     name: StudyName,
     row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
-    replicate: Annotated[
-        list[str] | None, typer.Option(help="Run only the replicate with this value; repeatable.")
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Number of parallel runs; several use DVC's queue.")
-    ] = 1,
-    devices: Annotated[
-        str | None,
-        typer.Option(
-            envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among the runs, such as 0,1."
-        ),
-    ] = None,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Add the runs to DVC's queue (`dvc queue start`).")
+    ] = False,
 ) -> None:
     """Run whatever is missing from a study, and write its table. After Ctrl-C, run it again to
     continue."""
@@ -179,21 +170,15 @@ def run(
     for number in _STOPPING:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
             signal.signal(number, _stop)
-    rows, replicates = frozenset(row or ()), frozenset(replicate or ())
     try:
-        run_study(
-            chosen,
-            repository,
-            say,
-            rows=rows,
-            replicates=replicates,
-            jobs=jobs,
-            devices=devices,
-        )
+        run_study(chosen, repository, say, frozenset(row or ()), queue)
     except KeyboardInterrupt:
         say("stopped; run the same command again to continue")
         raise typer.Exit(130) from None
-    _write_table(chosen, repository)
+    if queue:
+        say(f"next: `dvc queue start --jobs 2`; when it is done, `pacer study show {name}`")
+    else:
+        _write_table(chosen, repository)
 
 
 def _stop(number: int, frame: object) -> None:
@@ -215,6 +200,7 @@ def show(name: StudyName) -> None:
 @study.command("list")
 def list_studies() -> None:
     """List the studies, and how many of their runs are done."""
+    from pacer.studies.plan import plan
     from pacer.studies.repository import Repository
     from pacer.studies.run import finished
     from pacer.studies.study import load_study
@@ -224,7 +210,7 @@ def list_studies() -> None:
     for known in (load_study(STUDIES, name) for name in names_in(STUDIES, "studies")):
         wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
         try:
-            done = f"{len(list(finished(known, repository)))} of {wanted}"
+            done = f"{len(list(finished(plan(known, repository), repository)))} of {wanted}"
         except ConfigError:  # a row does not fit the parameters in use; `run` and `show` say which
             done = "needs other parameters"
         rows.append((known.name, done, known.title))
@@ -233,15 +219,9 @@ def list_studies() -> None:
 
 def _write_table(chosen: Study, repository: Repository) -> str:
     """Write a study's table as Markdown and LaTeX, and return the Markdown."""
-    from pacer.metrics.statistics.comparison import compare_repeats
-    from pacer.studies.table import build_table, collect, study_curve, write_table
+    from pacer.studies.table import build_tables, collect, write_tables
 
-    runs = collect(chosen, repository)
     folder = repository.results / chosen.name
-    text = write_table(*build_table(chosen, runs, compare_repeats), folder)
-    chart = study_curve(chosen, runs)
-    if chart:
-        write_text(folder / "curve.svg", chart)
-    files = "table.md, curve.svg and table.tex" if chart else "table.md and table.tex"
-    say(f"wrote {files} to {folder.relative_to(Path.cwd())}")
+    text = write_tables(build_tables(chosen, collect(chosen, repository)), folder)
+    say(f"wrote table.md and table.tex to {folder.relative_to(Path.cwd())}")
     return text

@@ -124,12 +124,12 @@ def reports_of(
         )
     if absent and table.kind == "csv" and len(table.columns) == 1:
         usual = "tab" if ".tsv" in path.name.lower() else "comma"
-        other = other_separator(table.columns, usual)
-        absent.append(
-            f"separate cells with {usual}s, not {other}"
-            if other
-            else "its first line must be a column name"
-        )
+        if other := other_separator(table.columns, usual):
+            raise DataError(
+                f"{path}: the header has {other}s between its names: separate the cells with "
+                f"{usual}s"
+            )
+        absent.append("its first line must be a column name")
     if absent:
         raise DataError(f"{path} has the columns {shown_names(table.columns)}: {'; '.join(absent)}")
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}

@@ -324,8 +324,12 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
                         "quote any cell that contains one, and remove titles above the "
                         f"header{_escaped(path, form)}"
                     )
-                    if (other := other_separator(columns, separator)) and form.settings:
-                        way = f"the header has {other}s: set {form.settings}delimiter: {other}"
+                    if other := other_separator(columns, separator):
+                        way = f"the header has {other}s: " + (
+                            f"set {form.settings}delimiter: {other}"
+                            if form.settings
+                            else f"separate the cells with {separator}s"
+                        )
                     raise DataError(
                         f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) "
                         f"has {len(columns)}; the separator is a {separator}; {way}"

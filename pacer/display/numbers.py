@@ -3,7 +3,7 @@ that writes the audit emits."""
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 #: What the numbers of :func:`score_cell` in brackets are, below a table.
 IN_BRACKETS = "in brackets: the number of findings or records that count"
@@ -66,6 +66,25 @@ def signed(value: float | None, decimals: int = 3) -> str:
         if value is None
         else f"{'−' if value < 0 else '+'}{number(abs(float(value)), decimals)}"
     )
+
+
+class Change(Protocol):
+    """A difference with its interval."""
+
+    @property
+    def difference(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+def change_cells(change: Change, p: float | None, decimals: int = 3) -> tuple[str, str, str]:
+    """Return the cells for a difference, its interval and a p value, its own or a corrected
+    one."""
+    ends = (change.low, change.high)
+    interval = "–" if None in ends else "…".join(signed(end, decimals) for end in ends)
+    return signed(change.difference, decimals), interval, p_value(p)
 
 
 def p_value(p: float | None) -> str:

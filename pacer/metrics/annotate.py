@@ -5,14 +5,15 @@ Texts are put on one line, labelled (if there is a labeller), read by the rules,
 by word. METEOR's program runs beside all this.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import polars as pl
 
+from pacer.backbones.meteor import MeteorError, meteor_run
 from pacer.commitments.anchor import POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import Score
@@ -23,6 +24,7 @@ from pacer.data.cleaning import CLEANERS
 from pacer.data.columns import read_columns
 from pacer.data.findings import FINDINGS
 from pacer.data.ids import format_ids
+from pacer.data.repetition import repetition
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped
 from pacer.data.wording import prior_wording
@@ -40,9 +42,8 @@ from pacer.metrics.ledger import (
     read_findings,
     with_states_of,
 )
-from pacer.metrics.nlg import MeteorError, meteor_beside, repetition, single_line, with_overlap
+from pacer.metrics.nlg import meteor_columns, single_line, with_overlap
 from pacer.metrics.options import Scoring
-from pacer.metrics.scores import SCORE_OF
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
@@ -59,7 +60,7 @@ ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
 #: The control whose reports say what agrees by chance.
 _CHANCE = "another_patient_hypothesis"
 #: Names that would be mistaken for ids or row numbers, or that scoring itself computes.
-_TAKEN = {"threshold", "states", "bleu_statistics", "id", "ids", "image_id", "case", "index"}
+_TAKEN = {"threshold", "states", "id", "ids", "image_id", "case", "index"}
 _TAKEN |= {"level_0", "rownames", "row_nr"}
 
 
@@ -77,13 +78,20 @@ class Annotated(NamedTuple):
     failed: dict[str, str]
 
 
-def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = None) -> Annotated:
+def annotate(
+    cases: pl.DataFrame,
+    options: Scoring,
+    threshold: float | None = None,
+    *,
+    reserved: Collection[str] = (),
+) -> Annotated:
     """Return paired cases with everything that scores need. ``threshold``: from which probability
-    on findings count as present."""
-    cases, failed = _with_single_line_texts(cases), {}
+    on findings count as present. ``reserved``: names that the user's columns must not have."""
+    failed: dict[str, str] = {}
+    cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)
-    with nullcontext() if "meteor" in options.without else meteor_beside(cases) as finish_meteor:
-        own, meanings = _own_columns(cases, options)
+    with _meteor(cases, options) as finish_meteor:
+        own, meanings = _own_columns(cases, options, reserved)
         cases = _with_labels(cases, options)
         cases = cases.with_columns(pl.lit(threshold, pl.Float64).alias("threshold"))
         columns, findings = _read(cases)
@@ -92,10 +100,17 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
             cases = with_truth(cases, options.truth)
         if finish_meteor is not None:
             try:
-                cases = cases.with_columns(finish_meteor())
+                cases = cases.with_columns(meteor_columns(finish_meteor()))
             except MeteorError as error:
                 failed["meteor"] = str(error)
     return Annotated(cases, findings, originals, own, meanings, failed)
+
+
+def _meteor(cases: pl.DataFrame, options: Scoring) -> AbstractContextManager:
+    """Return METEOR's run beside a block; nothing if METEOR is left out."""
+    if "meteor" in options.without:
+        return nullcontext()
+    return meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list())
 
 
 def _with_single_line_texts(cases: pl.DataFrame) -> pl.DataFrame:
@@ -125,13 +140,16 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     return with_overlap(written.with_columns(reference=originals))
 
 
-def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, dict[str, str]]:
+def _own_columns(
+    cases: pl.DataFrame, options: Scoring, reserved: Collection[str]
+) -> tuple[pl.DataFrame, dict[str, str]]:
     """Return the user's columns of the cases, those of the file and of the functions, and what the
     functions' mean."""
-    path, ids = options.settings.columns, cases["record_id"].to_list()
-    read = pl.DataFrame() if path is None else read_columns(path, ids)
+    read = pl.DataFrame()
+    if options.settings.columns is not None:
+        read = read_columns(options.settings.columns, cases["record_id"].to_list())
     functions = {**metrics_of(options.settings.metrics), **options.metrics}
-    taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *SCORE_OF}
+    taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *reserved}
     check_names([*read.columns, *functions], taken)
     numbers, meanings = metric_columns(functions, cases)
     return pl.DataFrame([*read, *numbers]), meanings
@@ -179,7 +197,7 @@ def _read(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.LazyFrame]:
             ticker.advance(min(_ROWS, len(cases) - _ROWS * (len(parts) - 1)))
     get_reusable_executor().shutdown()  # the idle processes would keep their memory for minutes
     columns, findings = zip(*parts, strict=True)
-    sources = [BytesIO(part) for part in findings]
+    sources: list[IO[bytes]] = [BytesIO(part) for part in findings]
     return pl.concat(map(pl.read_ipc, columns), rechunk=True), pl.scan_ipc(sources)
 
 
@@ -194,44 +212,43 @@ def _read_compressed(cases: pl.DataFrame) -> tuple[bytes, bytes]:
 def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return what each pair of texts gives by itself: the columns :data:`~cases.DERIVED` and those
     of words in common, and the ledger."""
-    known, count = cases, len(cases)
+    before = cases.columns
+    count = len(cases)
     if "reference_positive" not in cases.columns:
         anchors = [extract_anchor(text) for text in cases["report_raw"]]
         cases = cases.with_columns(
-            pl.Series(f"reference_{name}", [getattr(one, name) for one in anchors], WORDS)
+            pl.Series(f"reference_{name}", [getattr(anchor, name) for anchor in anchors], WORDS)
             for name in POLARITIES
         )
-    reference, report = (read_findings(cases[side]) for side in ("reference", "hypothesis"))
+    reference = read_findings(cases["reference"])
+    report = read_findings(cases["hypothesis"])
     findings = findings_of(cases, reference, report)
-    made: dict[str, pl.Series | list[Any]] = {
-        f"report_{name}": lists_by_row(report, pl.col("state") == name, count)
-        for name in POLARITIES
+    has_list = cases["anchor_positive"].is_not_null()
+    opposed = lists_by_row(findings, CONTRADICTS, count)
+    columns: dict[str, Any] = {
+        "exact_positive": lists_by_row(findings, IS_EXACT, count),
+        "copy_positive": lists_by_row(reference, pl.col("state") == "positive", count),
+        "attributes": attribute_counts(findings, count).tolist(),
+        "contradictions": [found if has else None for has, found in zip(has_list, opposed)],
     }
-    made["exact_positive"] = lists_by_row(findings, IS_EXACT, count)
-    made["copy_positive"] = lists_by_row(reference, pl.col("state") == "positive", count)
-    made["attributes"] = pl.Series(attribute_counts(findings, count))
     if _CHANCE in cases.columns:
         expected = with_states_of(cases, reference)
         chance = attribute_counts(compared(expected, read_findings(cases[_CHANCE])), count)
         absent = cases[_CHANCE].is_null()
-        made["chance_attributes"] = [
-            None if no else row for no, row in zip(absent, chance.tolist())
+        columns["chance_attributes"] = [
+            None if is_absent else row for is_absent, row in zip(absent, chance.tolist())
         ]
-    has_list = cases["anchor_positive"].is_not_null()
-    opposed = lists_by_row(findings, CONTRADICTS, count)
-    made["contradictions"] = [one if has else None for has, one in zip(has_list, opposed)]
-    made |= {name: affirmed(cases, name) for name in TEXTS}
+    for name in POLARITIES:
+        columns[f"report_{name}"] = lists_by_row(report, pl.col("state") == name, count)
+    for name in TEXTS:
+        columns[name] = affirmed(cases, name)
     for side in ("hypothesis", "reference"):
-        made[f"{side}_wording"] = [list(prior_wording(text)) for text in cases[side]]
-        made[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]
-        made[f"{side}_repetition"] = [repetition(text) for text in cases[side]]
-    columns = [
-        values.alias(name).cast(kind)
-        if isinstance(values := made.get(name), pl.Series)
-        else pl.Series(name, values or [None] * count, kind)
-        for name, kind in DERIVED.items()
-    ]
-    cases = with_overlap(cases.with_columns(columns)).drop(known.columns)
+        columns[f"{side}_wording"] = [list(prior_wording(text)) for text in cases[side]]
+        columns[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]
+        columns[f"{side}_repetition"] = [repetition(text) for text in cases[side]]
+    empty = [None] * count
+    derived = pl.DataFrame({name: columns.get(name, empty) for name in DERIVED}, DERIVED)
+    cases = with_overlap(cases.hstack(derived)).drop(before)
     return cases, findings.drop("row")
 
 

@@ -91,27 +91,37 @@ def score(
         DataError: reports do not pair one to one, or an input is malformed. ConfigError: a value is
             not allowed, or ``out`` holds the scores of other reports.
     """
-    given = locals()  # before other names are bound
-    chosen = validated({name: given[name] for name in Pairing.model_fields}, "pacer.score", Pairing)
-    paths = [
-        source.path
-        if isinstance(source, Table)
-        else Path(source)
-        if isinstance(source, str | Path)
-        else None
-        for source in (references, hypotheses)
-    ]
+    chosen = validated(
+        {
+            "missing": missing,
+            "missing_references": missing_references,
+            "extract": extract,
+            "deduplicate": deduplicate,
+            "clean_references": clean_references,
+            "clean_hypotheses": clean_hypotheses,
+            "split": split,
+            "context": context,
+            "reference_id": reference_id,
+            "reference_text": reference_text,
+            "hypothesis_id": hypothesis_id,
+            "hypothesis_text": hypothesis_text,
+        },
+        "pacer.score",
+        Pairing,
+    )
+    paths = [_path(source) for source in (references, hypotheses)]
     if out is not None and not force:
-        check_replaced(
-            Path(out), [path for path in paths[1:] if path is not None and path.is_file()]
-        )
+        check_replaced(Path(out), filter(None, paths[1:]))
     if not isinstance(columns, str | Path | None):
         raise DataError(
             f"pacer.score: columns must be the path of a table, got {type(columns).__name__}"
         )
+    if columns is not None:
+        settings = settings.model_copy(update={"columns": str(columns)})
     options = Scoring(
-        *(None if path is None else Path(path) for path in (chexbert, labels)),
-        settings=settings.model_copy(update={} if columns is None else {"columns": str(columns)}),
+        chexbert=None if chexbert is None else Path(chexbert),
+        labels=None if labels is None else Path(labels),
+        settings=settings,
         without=(without,) if isinstance(without, str) else tuple(without),
         metrics=metrics_of(metrics),
     )
@@ -141,6 +151,12 @@ def _read_pairs(
     return cases, _origin(files, paths, about, options.model_dump() | counts)
 
 
+def _path(source: Source) -> Path | None:
+    if isinstance(source, Table):
+        return source.path
+    return Path(source) if isinstance(source, str | Path) else None
+
+
 def check_replaced(out: Path, reports: Iterable[Path]) -> None:
     """Raise a ConfigError if a folder has the scores of other reports than the files
     ``reports``."""
@@ -153,7 +169,7 @@ def check_replaced(out: Path, reports: Iterable[Path]) -> None:
         for name, value in scored.data.items()
         if name.startswith(("hypotheses", "predictions/"))
     }
-    if known.isdisjoint(map(hash_file, reports)):
+    if known.isdisjoint(hash_file(path) for path in reports if path.is_file()):
         name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
         raise ConfigError(
             f"{out} contains the scores of {name}; choose a different folder (--out), or overwrite "

@@ -83,8 +83,7 @@ def ratios(
         if average == "example"
         else counts.sum(axis=0)
     )
-    values = {name: float(averaged(sums, name, average)) for name in RATIOS}
-    return {name: None if np.isnan(value) else value for name, value in values.items()}
+    return {name: defined(averaged(sums, name, average)) for name in RATIOS}
 
 
 def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
@@ -93,6 +92,11 @@ def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
     return np.isin(
         labels[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present
     )
+
+
+def defined(value: float | np.ndarray) -> float | None:
+    """Return a score as a number, and NaN as None."""
+    return None if np.isnan(value) else float(value)
 
 
 def plain_mean(values: Sequence[float | None]) -> float | None:

@@ -41,7 +41,8 @@ def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Funct
     cannot be imported."""
     if isinstance(given, Mapping):
         return dict(given)
-    offered, functions = {point.name: point for point in entry_points(group=ENTRY_POINTS)}, {}
+    offered = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    functions: dict[str, Function] = {}
     for name in [given] if isinstance(given, str) else given:
         if name not in offered:
             known = ", ".join(offered) or "none"
@@ -71,10 +72,12 @@ def metric_columns(
     ``hypothesis``; and what it means and where it is defined, by name. Raises a DataError if a
     function fails, or returns anything but one finite number for each pair. The message has no text
     of a report."""
-    columns, meanings = [], {}
+    columns: list[pl.Series] = []
+    meanings: dict[str, str] = {}
     for name, function in metrics.items():
         origin = _origin(function)
-        where, meanings[name] = f"metrics: {name} ({origin})", f"mean of your score, {origin}"
+        where = f"metrics: {name} ({origin})"
+        meanings[name] = f"mean of your score, {origin}"
         try:
             values = function(cases["reference"].to_list(), cases["hypothesis"].to_list())
         except Exception as error:  # its message could hold a report
@@ -87,17 +90,19 @@ def metric_columns(
             numbers = np.asarray(values)
             returned = f"{type(values).__name__}, {numbers.dtype}, of shape {numbers.shape}"
         except Exception:  # of a library, which numpy cannot read
-            numbers, returned = np.array(None), _described(values)
+            numbers = np.array(None)
+            returned = _described(values)
         if numbers.shape != (len(cases),) or numbers.dtype.kind not in "biuf":
             raise DataError(
                 f"{where}: expected {len(cases)} numbers, one for each pair of reports, got "
                 f"{returned}"
             )
-        if len(bad := np.flatnonzero(~np.isfinite(numbers))):
-            record, value = cases["record_id"][int(bad[0])], numbers[bad[0]]
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if len(bad):
+            record = cases["record_id"][int(bad[0])]
             raise DataError(
-                f"{where}: expected a finite number for each pair of reports, got {value} for "
-                f"{record}"
+                f"{where}: expected a finite number for each pair of reports, got "
+                f"{numbers[bad[0]]} for {record}"
             )
         columns.append(pl.Series(name, numbers.astype(float)))
     return columns, meanings
@@ -123,10 +128,8 @@ def column_scores(columns: pl.DataFrame) -> dict[str, float | None]:
     scores: dict[str, float | None] = {}
     for name in names_by_kind(columns)["scores"]:
         numbers = columns[name].drop_nulls().to_numpy()
-        scores |= {
-            name: float(numbers.mean()) if len(numbers) else None,
-            count_of(name): len(numbers),
-        }
+        scores[name] = float(numbers.mean()) if len(numbers) else None
+        scores[count_of(name)] = len(numbers)
     return scores
 
 

@@ -35,24 +35,15 @@ TEXTS = {
     "no_prior_positive": "no_prior_hypothesis",
     "no_lateral_positive": "no_lateral_hypothesis",
 }
-_PRIOR, _REFERENCE, _FRONTAL = map(
-    pl.col, ("prior_positive", "reference_positive", "frontal_positive")
-)
+_PRIOR = pl.col("prior_positive")
+_REFERENCE = pl.col("reference_positive")
+_FRONTAL = pl.col("frontal_positive")
 
 
 def lists(cases: pl.DataFrame, column: str) -> np.ndarray:
     """Return which findings the lists of a column have, ``[n, 13]``; none where it is null."""
     has = (pl.col(column).list.contains(one).fill_null(False).alias(one) for one in FINDINGS)
     return cases.select(has).to_numpy()
-
-
-def agreement_rows(cases: pl.DataFrame, stated: str, wanted: str) -> np.ndarray:
-    """Return by case, ``[n, 3]``, how many findings are in the lists of both columns, in the stated
-    ones, and in the wanted ones; 0 where there is no stated list."""
-    found, expected = lists(cases, stated), lists(cases, wanted)
-    rows = np.stack([(found & expected).sum(1), found.sum(1), expected.sum(1)], axis=1)
-    rows[cases[stated].is_null().to_numpy()] = 0
-    return rows.astype(float)
 
 
 def is_read(cases: pl.DataFrame) -> bool:
@@ -66,9 +57,8 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     probabilities."""
     if not is_read(cases):
         return {}
-    from sklearn.metrics import (
-        roc_auc_score,
-    )  # its import takes longer than scoring some reports without probabilities
+    # this import takes longer than scoring some reports without probabilities
+    from sklearn.metrics import roc_auc_score
 
     probability, positive = cells(cases)
     both = positive.any(axis=0) & ~positive.all(axis=0)
@@ -127,18 +117,18 @@ def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
     return attribute_counts(rows, len(cases)).sum(axis=0)
 
 
+#: The sides of a finding that is on both.
+_SIDES = {"bilateral": {"left", "right"}}
+
+
 def _latent(states: Iterable[Mapping[str, Any]]) -> Anchor:
     """Return the true findings of a study with their attributes."""
-    sides = {"bilateral": ("left", "right")}
-    return Anchor(
-        Anchor.of(positive=[state["finding"] for state in states]).positive,
-        attributes={
-            state["finding"]: Attributes(
-                *(frozenset(filter(None, sides.get(state[kind], (state[kind],)))) for kind in KINDS)
-            )
-            for state in states
-        },
-    )
+    attributes = {}
+    for state in states:
+        words = [_SIDES.get(state[kind], {state[kind]}) - {None} for kind in KINDS]
+        attributes[state["finding"]] = Attributes(*map(frozenset, words))
+    affirmed = Anchor.of(positive=[state["finding"] for state in states]).positive
+    return Anchor(affirmed, attributes=attributes)
 
 
 class SourceKind(NamedTuple):
@@ -202,8 +192,7 @@ def list_rows(cases: pl.DataFrame, right: pl.Expr, stated: pl.Expr, wanted: pl.E
     """Return by case, ``[n, 3]``, how many findings are in each of three lists: those that are
     stated rightly, that are stated, and that should be; 0 where the first list is null."""
     counts = [
-        pl.when(right.is_not_null()).then(one.list.len()).otherwise(0)
-        for one in (right, stated, wanted)
+        pl.when(right.is_not_null()).then(one.list.len()).otherwise(0).cast(pl.Float64).alias(name)
+        for name, one in (("right", right), ("stated", stated), ("wanted", wanted))
     ]
-    columns = [cases.select(count).to_series().to_numpy() for count in counts]
-    return np.stack(columns, axis=1).astype(float)
+    return cases.select(counts).to_numpy()

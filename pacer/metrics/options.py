@@ -39,15 +39,13 @@ class Pairing(Strict):
 class Scoring:
     """How pairs are scored. ``chexbert``: the folder of the labeller; without it there are no
     scores of labels. ``labels``: CheXbert labels of the references; without it they are labelled on
-    the spot. ``anchors``: reference anchors; without it the rules read ``report_raw``. ``truth``:
-    latent findings of every study. ``settings``: convention of the headline F1, form of the
-    original findings, and the user's columns. ``without``: keys of scores to leave out, each with
-    the same score against the original findings. ``metrics``: the user's functions by name, beside
-    those of the settings."""
+    the spot. ``truth``: latent findings of every study. ``settings``: convention of the headline
+    F1, form of the original findings, and the user's columns. ``without``: keys of scores to leave
+    out, each with the same score against the original findings. ``metrics``: the user's functions
+    by name, beside those of the settings."""
 
     chexbert: Path | None = None
     labels: Path | None = None
-    anchors: Path | None = None
     truth: Path | None = None
     settings: Score = DEFAULTS
     without: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from pacer.commitments.rules.plain import without_prompt
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
+from pacer.data.generated import last_box, without_repeats
 from pacer.data.hygiene import ANY_RESIDUE
 from pacer.data.ids import check_pairs, format_ids
 from pacer.data.reports import ALSO, IS_ID, Reports, says_nothing
@@ -49,7 +50,6 @@ _NOT_SAID = (
     "anchor_attributes",
     "gate",
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def pair_reports(
@@ -70,7 +70,7 @@ def pair_reports(
     expected, name = _select(references, options)
     unwritten = [
         key
-        for key, text in expected.select("id", "text").iter_rows()
+        for key, text in zip(expected["id"], expected["text"])
         if text is None or says_nothing(text)
     ]
     if unwritten and options.missing_references == "error":
@@ -85,6 +85,12 @@ def pair_reports(
     if expected.is_empty():
         raise DataError(f"{name}: all references are empty")
     given = offered.drop_nulls("text")
+    lacking = len(expected) - len(offered)
+    if "id" not in references.columns and (lacking < 0 or (lacking and options.missing == "error")):
+        raise DataError(
+            f"{name} has {len(expected)} texts and {hypotheses.path} {len(offered)}; texts without "
+            "ids are paired in their order, so both need as many"
+        )
     _check_ids(
         expected,
         [offered, given],
@@ -96,8 +102,7 @@ def pair_reports(
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
-    if absent := cases.filter(pl.col("hypothesis").is_null())["id"].to_list():
-        counts["absent_hypotheses"] = f"{len(absent)} ({format_ids(absent)})"
+    absent = cases.filter(pl.col("hypothesis").is_null())["id"].to_list()
     # counted before cleaning, which breaks it up; only files that have some get an entry
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
@@ -107,12 +112,12 @@ def pair_reports(
     if cut := {
         key: report for key, text, report in zip(cases["id"], generated, reports) if text != report
     }:
-        counts["prompt_hypotheses"] = f"{len(cut)} ({format_ids([*cut])})"
         counts["only_prompt_hypotheses"] = sum(not report for report in cut.values())
     clean, clean_report = (
         CLEANERS.get(name, str) for name in (options.clean_references, options.clean_hypotheses)
     )
-    reports = [without_repeats(text) if options.deduplicate else text for text in reports]
+    if options.deduplicate:
+        reports = list(map(without_repeats, reports))
     cases = cases.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(cases, references, options)),
@@ -120,18 +125,16 @@ def pair_reports(
         pl.Series("report", [clean(text) for text in cases["text"]]),
         pl.coalesce("report_raw", "text").alias("report_raw"),
         pl.Series("hypothesis", [clean_report(text) if text.strip() else text for text in reports]),
-        *(
-            pl.lit(None, kind).alias(name)
-            for name, kind in PREDICTIONS.items()
-            if name in _NOT_SAID
-        ),
         pl.lit(False).alias("fallback"),
-    )
-    if blank := [key for key, text in written.iter_rows() if not _extracted(text, options)]:
-        counts["blank_hypotheses"] = f"{len(blank)} ({format_ids(blank)})"
+    ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_SAID)
+    blank = [key for key, text in written.iter_rows() if not _extracted(text, options)]
+    for name, ids in (("absent", absent), ("prompt", [*cut]), ("blank", blank)):
+        if ids:
+            counts[f"{name}_hypotheses"] = f"{len(ids)} ({format_ids(ids)})"
     if unwritten:
         counts["left_out_references"] = len(unwritten)
-    if 2 * (equal := int((cases["report"] == cases["hypothesis"]).sum())) > len(cases):
+    equal = int((cases["report"] == cases["hypothesis"]).sum())
+    if 2 * equal > len(cases):
         counts["equal_hypotheses"] = equal
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
@@ -143,7 +146,8 @@ def pair_reports(
 
 def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:
     """Return the references of the requested split and context, and a name for this selection."""
-    rows, name = file.rows, str(file.path)
+    rows = file.rows
+    name = str(file.path)
     for column, wanted in (("split", options.split), ("context", options.context)):
         if wanted is None or (column, wanted) == ("split", "all"):
             continue
@@ -151,10 +155,12 @@ def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:
             raise DataError(
                 f"{file.path} has no column `{column}`, so {column} {wanted} cannot be selected"
             )
-        rows, name = rows.filter(pl.col(column) == wanted), f"{name}, {column} {wanted}"
+        rows = rows.filter(pl.col(column) == wanted)
+        name = f"{name}, {column} {wanted}"
     if rows.is_empty():
         splits = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
-        raise DataError(f"{name}: no references" + f"; the file's splits: {splits}" * bool(splits))
+        known = f"; the file's splits: {splits}" if splits else ""
+        raise DataError(f"{name}: no references{known}")
     return rows, name
 
 
@@ -239,34 +245,3 @@ def _extracted(text: str, options: Pairing) -> str:
     ``nan`` or ``[]``."""
     report = last_box(text) if options.extract == "boxed" else text
     return "" if says_nothing(report) else report
-
-
-def last_box(text: str) -> str:
-    r"""Return the content of the last ``\boxed{...}``, without a ``\text{...}`` around all of it
-    (paper, appendix "Additional Conventional-SN Baselines"). The text is empty if there is no box
-    or the last one is not closed."""
-    _, _, rest = text.rpartition("\\boxed{")
-    content = _to_closing_brace(rest).strip() if len(rest) < len(text) else ""
-    written = _to_closing_brace(content.removeprefix("\\text{"))
-    return written.strip() if content == f"\\text{{{written}}}" else content
-
-
-def _to_closing_brace(text: str) -> str:
-    """Return what stands before the brace that closes a group, found by counting braces; empty if
-    it is not closed."""
-    depth = 1
-    for position, letter in enumerate(text):
-        depth += (letter == "{") - (letter == "}")
-        if depth == 0:
-            return text[:position]
-    return ""
-
-
-def without_repeats(text: str) -> str:
-    """Return the report with only the first occurrence of every sentence, which ends at a period,
-    question or exclamation mark before white space. Case, white space and a space before the end
-    mark make no difference."""
-    sentences: dict[str, str] = {}
-    for sentence in _SENTENCE_END.split(text.strip()):
-        sentences.setdefault(" ".join(sentence.lower().rstrip(".!? ").split()), sentence)
-    return " ".join(sentences.values())

@@ -50,12 +50,11 @@ def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
             f"expected {', '.join(POLARITIES)}, each a list of findings from the vocabulary"
         )
     try:
-        Anchor.of_lists(anchor)
+        return Anchor.of_lists(anchor).as_dict()
     except ValueError:
         raise ValueError(
             "attributes: expected only findings listed and not denied, such as 'mild edema'"
         ) from None
-    return anchor
 
 
 def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
@@ -83,46 +82,39 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
     or has one of the wrong type, or ids do not pair."""
     lines = [_prediction(row, f"{path}, line {number}") for number, row in numbered_jsonl(path)]
     check_pairs(record_ids, [line.record_id for line in lines], "the records", str(path))
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for line in lines:
-        lists = {} if line.anchor is None else Anchor.of_lists(line.anchor).as_dict()
-        anchor = [lists.get(name) for name in (*POLARITIES, "attributes")]
-        ended = (line.gate, bool(line.fallback))
-        chances = (
-            None if line.findings is None else [line.findings[finding] for finding in FINDINGS]
-        )
-        read = [
-            chances and [getattr(chance, what) for chance in chances]
-            for what in ("present", "absent")
-        ]
-        rows[line.record_id] = (line.record_id, line.report, *anchor, *ended, *read)
-    return pl.DataFrame([rows[key] for key in record_ids], schema=PREDICTIONS, orient="row")
+        row: dict[str, Any] = {"record_id": line.record_id, "hypothesis": line.report}
+        row |= {f"anchor_{name}": of_kind for name, of_kind in (line.anchor or {}).items()}
+        row |= {"gate": line.gate, "fallback": bool(line.fallback)}
+        if line.findings is not None:
+            for what in ("present", "absent"):
+                row[what] = [getattr(line.findings[finding], what) for finding in FINDINGS]
+        rows[line.record_id] = row
+    return pl.DataFrame([rows[key] for key in record_ids], schema=PREDICTIONS)
 
 
 def _prediction(row: Any, place: str) -> Prediction:
     try:
         return Prediction.model_validate(row)
     except ValidationError as error:
-        name = (
-            f" ({row['record_id']})"
-            if isinstance(row, dict) and isinstance(row.get("record_id"), str)
-            else ""
-        )
+        key = row.get("record_id") if isinstance(row, dict) else None
+        name = f" ({key})" if isinstance(key, str) else ""
         raise DataError(f"{place}{name}: {explain(error, 'the line')}") from None
 
 
-#: Columns of the records that are used; those of the second line are optional.
+#: Columns of the records that are used; the last three are optional.
 _OF_RECORDS = (
-    *(
-        "record_id",
-        "context",
-        "study_id",
-        "subject_id",
-        "report",
-        "report_raw",
-        "findings_original",
-    ),
-    *("view", "prior_report", "frontal_report"),
+    "record_id",
+    "context",
+    "study_id",
+    "subject_id",
+    "report",
+    "report_raw",
+    "findings_original",
+    "view",
+    "prior_report",
+    "frontal_report",
 )
 
 
@@ -142,9 +134,7 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
             "there are no records to score in this split; choose a different --split, or all"
         )
     records = records.select(name for name in _OF_RECORDS if name in records.columns)
-    contexts = {
-        name: records.filter(context=name) for name in CONTEXTS if name in set(records["context"])
-    }
+    contexts = by_context(records)
     if sum(map(len, contexts.values())) < len(records):
         raise DataError(f"a record has an unknown context; expected one of {', '.join(CONTEXTS)}")
     decoded = [name for name in CONTEXTS if (predictions_dir / f"{name}.jsonl").is_file()]
@@ -187,15 +177,14 @@ def decoded_records(
     settings = Decoding.of(manifest)
     split, limit = split or settings.split or "test", settings.limit
     contexts = contexts or (manifest or {}).get("contexts") or ()
-    of_the_split = of_split(records, split)
-    decoded = (
-        of_the_split.filter(pl.col("context").is_in(list(contexts))) if contexts else of_the_split
-    )
+    decoded = of_the_split = of_split(records, split)
+    why = []
+    if contexts:
+        decoded = decoded.filter(pl.col("context").is_in(list(contexts)))
+        why.append(f"contexts {', '.join(contexts)}")
     if limit is not None:
         decoded = decoded.group_by("context", maintain_order=True).head(limit)
-    why = [f"contexts {', '.join(contexts)}"] * bool(contexts) + [f"decode.limit {limit}"] * (
-        limit is not None
-    )
+        why.append(f"decode.limit {limit}")
     cut = f"{len(decoded)} of {len(of_the_split)} records of split {split}: {', '.join(why)}"
     return decoded, cut if len(decoded) < len(of_the_split) else None
 

@@ -69,6 +69,8 @@ class Result:
         ``whole``, there are no findings, and ``scores.json`` may be missing, as in a study's
         folders. Raises a DataError if files are missing, damaged or of different runs."""
         folder = Path(folder)
+        if folder.is_file():
+            raise DataError(f"{folder} is a file of a scored run; pass the folder that it is in")
         inside = folder if (folder / CASES).is_file() else folder / "metrics"
         cases, run = _read_table(inside / CASES, folder)
         has_scores = whole or (inside / SCORES).is_file()

@@ -6,7 +6,7 @@ records and the 13 findings. Compare each of these numbers with that of the same
 patient's images.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,17 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.io import hash_file, hash_json
 from pacer.data.findings import FINDINGS
 from pacer.metrics.annotate import ORIGINALS, Annotated, annotate
-from pacer.metrics.cases import by_context, case_table, controls_of, is_empty, labels_of
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean, ratios
+from pacer.metrics.cases import MEAN, by_context, case_table, controls_of, is_empty, labels_of
+from pacer.metrics.clinical import (
+    CONVENTIONS,
+    RATIOS,
+    case_efficacy,
+    defined,
+    plain_mean,
+    ratios,
+)
 from pacer.metrics.columns import column_scores, count_of, names_by_kind
-from pacer.metrics.commitments import KINDS, attribute_share, true_attribute_counts
+from pacer.metrics.commitments import KINDS, attribute_share, lists, true_attribute_counts
 from pacer.metrics.options import Scoring
 from pacer.metrics.result import Result
 from pacer.metrics.score_kinds import Context, Numbers
@@ -60,92 +67,79 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     scores of labels are left out.
     """
     check_keys(options.without)
-    annotated = annotate(cases, options, Decoding.of(origin.manifest).threshold)
+    threshold = Decoding.of(origin.manifest).threshold
+    annotated = annotate(cases, options, threshold, reserved=SCORE_OF)
     left_out = dict.fromkeys(options.without, EXCLUDED) | annotated.failed
     convention, own = options.settings.convention, annotated.own.columns
     against = {
         name: Context(part, convention) for name, part in by_context(annotated.originals).items()
     }
-    contexts = by_context(annotated.cases)
+    contexts = {
+        name: Context(part, convention, against.get(name))
+        for name, part in by_context(annotated.cases).items()
+    }
     scores = {
-        name: context_scores(Context(part, convention, against.get(name)), left_out)
-        | column_scores(part.select(own))
-        for name, part in contexts.items()
+        name: context_scores(context, left_out) | column_scores(context.cases.select(own))
+        for name, context in contexts.items()
     }
     keys = dict.fromkeys(key for values in scores.values() for key in values)
     meanings = {key: SCORE_OF[key].meaning for key in keys if key in SCORE_OF} | annotated.meanings
     return Result.signed(
-        _with_mean(scores, own) | _further_scores(contexts, annotated.cases, options),
+        with_mean(scores, own) | _further_scores(contexts, annotated.cases, options),
         case_table(annotated.cases, own),
-        build_signature(annotated, options, origin, meanings, left_out),
+        build_signature(annotated, contexts, options, origin, meanings, left_out),
         annotated.findings.collect(),
     )
 
 
 def _further_scores(
-    contexts: Mapping[str, pl.DataFrame], cases: pl.DataFrame, options: Scoring
+    contexts: Mapping[str, Context], cases: pl.DataFrame, options: Scoring
 ) -> dict[str, dict]:
     """Return what stands in ``scores.json`` beside the contexts and their mean."""
     further: dict[str, dict] = {}
     if options.chexbert is not None:
         further["conventions"] = {
-            convention: _with_mean(
-                {name: case_efficacy(part, convention) for name, part in contexts.items()}
+            convention: with_mean(
+                {name: case_efficacy(one.cases, convention) for name, one in contexts.items()}
             )
             for convention in CONVENTIONS
         }
-        if controls := _control_scores(contexts, options.settings.convention):
+        if controls := _control_scores(contexts):
             further["controls"] = controls
     if options.truth is not None:
         further["truth"] = truth_scores(cases)
     return further
 
 
-def _control_scores(
-    contexts: Mapping[str, pl.DataFrame], convention: str
-) -> dict[str, dict[str, Numbers]]:
+def _control_scores(contexts: Mapping[str, Context]) -> dict[str, dict[str, Numbers]]:
     """Return the scores of each control in the contexts in which it was run."""
     scores: dict[str, dict[str, Numbers]] = {}
-    for name, cases in contexts.items():
+    for name, context in contexts.items():
+        cases, headline = context.cases, CONVENTIONS[context.convention].averages[0]
         for control in controls_of(cases):
             if not cases[f"{control}_labels"].null_count():
-                values = case_efficacy(cases, convention, control)
-                unchanged = int(cases[f"{control}_unchanged"].sum()) / len(cases)
-                ratios = {
-                    ratio: values[f"{ratio}_{CONVENTIONS[convention].averages[0]}"]
-                    for ratio in RATIOS
-                }
+                values = case_efficacy(cases, context.convention, control)
                 scores.setdefault(control, {})[name] = {
                     "n": len(cases),
-                    **ratios,
-                    "unchanged_share": unchanged,
+                    **{ratio: values[f"{ratio}_{headline}"] for ratio in RATIOS},
+                    "unchanged_share": int(cases[f"{control}_unchanged"].sum()) / len(cases),
                 }
     return scores
 
 
-def _with_mean(scores: dict[str, Numbers], columns: Sequence[str] = ()) -> dict[str, Numbers]:
-    return (
-        scores | {"mean": mean_of_contexts(scores, columns)}
-        if set(scores) <= set(CONTEXTS)
-        else scores
-    )
-
-
-def mean_of_contexts(
-    scores: Mapping[str, Mapping[str, Any]], columns: Sequence[str] = ()
-) -> Numbers:
-    """Return the plain mean over contexts of scores that all have, without counts of records (also
-    of ``columns``)."""
-    counts = {score.key for score in SCORES if score.decimals == 0} | {
-        count_of(name) for name in columns
-    }
+def with_mean(scores: Mapping[str, Numbers], columns: Iterable[str] = ()) -> dict[str, Numbers]:
+    """Add the plain mean over the four contexts of scores that all have, without counts of records
+    (also of ``columns``)."""
     contexts = list(scores.values())
-    shared = [name for name in contexts[0] if all(name in context for context in contexts)]
-    return {
+    if not set(scores) <= set(CONTEXTS):
+        return dict(scores)
+    counts = {score.key for score in SCORES if score.decimals == 0} | set(map(count_of, columns))
+    mean = {
         name: plain_mean([context[name] for context in contexts])
-        for name in shared
-        if name not in counts
+        for name in contexts[0]
+        if name not in counts and all(name in context for context in contexts)
     }
+    return {**scores, MEAN: mean}
 
 
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
@@ -158,8 +152,7 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     scores["mean_f1"] = plain_mean(list(scores.values()))
     attributes = true_attribute_counts(cases)
     for kind in KINDS:
-        value = float(attribute_share(attributes, kind))
-        scores[f"attributes_{kind}"] = None if np.isnan(value) else value
+        scores[f"attributes_{kind}"] = defined(attribute_share(attributes, kind))
     labelled = {
         column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")
     }
@@ -172,17 +165,14 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 def _f1(cases: pl.DataFrame, reports: str) -> float | None:
     """Return micro-F1 over records x findings: labels of some reports against the latent
     findings."""
-    latent = cases.select(
-        pl.col("truth").list.contains(finding).alias(finding) for finding in FINDINGS
-    ).to_numpy()
     columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
-    return ratios(latent, np.isin(labels_of(cases, reports)[:, columns], (POSITIVE, UNCERTAIN)))[
-        "f1"
-    ]
+    stated = np.isin(labels_of(cases, reports)[:, columns], (POSITIVE, UNCERTAIN))
+    return ratios(lists(cases, "truth"), stated)["f1"]
 
 
 def build_signature(
     annotated: Annotated,
+    contexts: Mapping[str, Context],
     options: Scoring,
     origin: Origin,
     scores: Mapping[str, str],
@@ -190,14 +180,14 @@ def build_signature(
 ) -> Signature:
     """Return the signature of one scoring run; ``scores``: what each score means."""
     cases, settings = annotated.cases, options.settings
-    parts, named = by_context(cases), names_by_kind(annotated.own)
+    named = names_by_kind(annotated.own)
     counts = {
         name: {
-            "n": len(part),
-            "original_references": int((part["findings_original"].fill_null("") != "").sum()),
-            "empty_hypotheses": part.filter(is_empty("hypothesis")).height,
+            "n": len(one.cases),
+            "original_references": len(one.originals.cases) if one.originals else 0,
+            "empty_hypotheses": one.cases.filter(is_empty("hypothesis")).height,
         }
-        for name, part in parts.items()
+        for name, one in contexts.items()
     }
     source = "the column findings_original" if origin.protocol else "findings as published"
     has_originals = any(count["original_references"] for count in counts.values())
@@ -227,10 +217,7 @@ def build_signature(
         protocol=dict(protocol) if protocol else None,
         columns=named,
         counts=counts,
-        counted={
-            name: context_counts(part, settings.convention, named["scores"])
-            for name, part in parts.items()
-        },
+        counted={name: context_counts(one, named["scores"]) for name, one in contexts.items()},
         versions={name: version_of(name) for name in _PACKAGES}
         | {"rules": hash_json([*map(hash_file, readers)])[:8]},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}

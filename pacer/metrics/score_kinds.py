@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from pacer.metrics.clinical import CONVENTIONS, Convention
+from pacer.metrics.clinical import CONVENTIONS, Convention, defined
 
 #: Scores by key; ``None``: undefined.
 Numbers = dict[str, float | None]
@@ -82,18 +82,19 @@ class Score:
     beside: str = ""
     short: str = ""
 
+    def applies(self, cases: pl.DataFrame) -> bool:
+        """Return whether the cases have what it needs."""
+        return self.needs in cases.columns and cases[self.needs].count() > 0
+
     def of(self, context: Context) -> Numbers:
         """Return its value, None if undefined, by its key; empty if it does not apply."""
         if self.sums is None:
             return self.compute(context) if self.compute is not None else {}
-        if self.needs not in context.cases.columns or not context.cases[self.needs].count():
+        if not self.applies(context.cases):
             return {}
-        value = float(
-            self.sums.score(context.total(self.sums.rows), CONVENTIONS[context.convention])
-        )
-        if np.isnan(value):
-            return {} if self.omit_if_undefined else {self.key: None}
-        return {self.key: value}
+        rule = CONVENTIONS[context.convention]
+        value = defined(self.sums.score(context.total(self.sums.rows), rule))
+        return {} if value is None and self.omit_if_undefined else {self.key: value}
 
     @property
     def heading(self) -> str:

@@ -15,12 +15,11 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
-from pacer.metrics.clinical import CONVENTIONS, Convention, averaged, label_rows
+from pacer.metrics.clinical import Convention, Ratio, averaged, label_rows
 from pacer.metrics.commitments import (
     KINDS,
     REPORTS,
     SOURCE_KINDS,
-    agreement_rows,
     attribute_share,
     list_rows,
     reading_scores,
@@ -113,16 +112,27 @@ def _ratio(ratio: str) -> Sums:
     return Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0]))
 
 
-def _polarity(polarity: str, side: str) -> Sums:
+def _listed(
+    stated: pl.Expr,
+    wanted: pl.Expr,
+    right: pl.Expr | None = None,
+    ratio: Ratio = "f1",
+) -> Sums:
+    """Return a ratio of two lists of findings, those that are stated and those that should be;
+    ``right``: those that are stated rightly, by default all that are in both."""
+    both = stated.list.set_intersection(wanted) if right is None else right
     return Sums(
-        lambda cases, _: agreement_rows(cases, f"{side}_{polarity}", f"reference_{polarity}"),
-        lambda sums, _: averaged(sums, "f1"),
+        lambda cases, _: list_rows(cases, both, stated, wanted),
+        lambda sums, _: averaged(sums, ratio),
+        counted=(2,) if ratio == "recall" else (),
     )
 
 
+def _polarity(polarity: str, side: str) -> Sums:
+    return _listed(pl.col(f"{side}_{polarity}"), pl.col(f"reference_{polarity}"))
+
+
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    if "bleu_statistics" in cases.columns:
-        return np.array(cases["bleu_statistics"].to_list())
     return bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
 
 
@@ -143,17 +153,12 @@ def _stated(key: str, suffix: str, needs: str, stated: pl.Expr | None = None) ->
     """Return the score of a kind of finding for the lists ``stated``, by default those of the
     column ``needs``."""
     kind, lists = SOURCE_KINDS[key], pl.col(needs) if stated is None else stated
-    right = kind.findings.list.set_intersection(lists)
     share = "share that reports state, with the source and without it,"
     return Score(
         key=key + suffix,
         title=f"{kind.name}, {REPORTS[suffix]}",
         meaning=f"{'F1' if kind.ratio == 'f1' else share} of affirmed findings {kind.meaning}",
-        sums=Sums(
-            lambda cases, _: list_rows(cases, right, lists, kind.findings),
-            lambda sums, _: averaged(sums, kind.ratio),
-            counted=(2,) if kind.ratio == "recall" else (),
-        ),
+        sums=_listed(lists, kind.findings, ratio=kind.ratio),
         better=kind.better,
         needs=needs,
     )
@@ -249,7 +254,7 @@ _CIDER = Score(
 )
 #: The scores of words in common.
 LANGUAGE = (_BLEU_1, _BLEU_2, _BLEU_3, _BLEU_4, _ROUGE, _METEOR, _CIDER)
-_REPORT = pl.col("report_positive")
+_REPORT, _REFERENCE = pl.col("report_positive"), pl.col("reference_positive")
 
 SCORES: tuple[Score, ...] = (
     Score(
@@ -299,12 +304,7 @@ SCORES: tuple[Score, ...] = (
         key="exact_f1",
         title="Exact F1",
         meaning=_EXACT,
-        sums=Sums(
-            lambda cases, _: list_rows(
-                cases, pl.col("exact_positive"), _REPORT, pl.col("reference_positive")
-            ),
-            lambda sums, _: averaged(sums, "f1"),
-        ),
+        sums=_listed(_REPORT, _REFERENCE, right=pl.col("exact_positive")),
         place="contents",
         tested=True,
         needs="exact_positive",
@@ -374,10 +374,7 @@ SCORES: tuple[Score, ...] = (
         key="ceiling_f1",
         title="Ceiling",
         meaning=_CEILING,
-        sums=Sums(
-            lambda cases, _: agreement_rows(cases, "copy_positive", "reference_positive"),
-            lambda sums, _: averaged(sums, "f1"),
-        ),
+        sums=_polarity("positive", "copy"),
         interval=False,
         needs="copy_positive",
     ),
@@ -532,21 +529,15 @@ def context_scores(context: Context, without: Collection[str] = ()) -> Numbers:
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
     """Return the scores that have sums over these cases, and one score for each of the user's
     ``columns``."""
-    registered = [
-        s
-        for s in SCORES
-        if s.sums and s.interval and s.needs in cases.columns and cases[s.needs].count()
-    ]
+    registered = [s for s in SCORES if s.sums and s.interval and s.applies(cases)]
     return registered + list(map(score_of, columns))
 
 
-def context_counts(cases: pl.DataFrame, convention: str, columns: Iterable[str]) -> dict[str, int]:
+def context_counts(context: Context, columns: Iterable[str]) -> dict[str, int]:
     """Return the number of findings, or records, of a context behind each score that declares one;
     ``columns``: as above."""
-    sums = {score.key: score.sums for score in summed_scores(cases, columns)}
-    rule = CONVENTIONS[convention]
     return {
-        key: int(one.rows(cases, rule)[:, one.counted].sum())
-        for key, one in sums.items()
-        if one and one.counted
+        score.key: int(context.total(score.sums.rows)[list(score.sums.counted)].sum())
+        for score in summed_scores(context.cases, columns)
+        if score.sums and score.sums.counted
     }

@@ -61,7 +61,10 @@ class Scores(Result, Displayed):
     def notes(self) -> list[str]:
         """How the reports were read, and what to check before trusting a score."""
         unit = units_of(self.cases).note
-        return [*reading_notes(self.signature), *([unit] if unit else []), *self.warnings]
+        notes = reading_notes(self.signature)
+        if unit:
+            notes.append(unit)
+        return [*notes, *self.warnings]
 
     @property
     def warnings(self) -> list[str]:
@@ -86,7 +89,9 @@ def ceiling_notes(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for name, value in ceilings.items()
         if value is not None and value < _HIGH
     ]
+    if not low:
+        return []
     return [
         "Findings of references are read before cleaning, so even the cleaned references "
         f"themselves would have a Positive F1 below 1: {', '.join(low)}."
-    ] * bool(low)
+    ]

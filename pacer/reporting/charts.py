@@ -4,7 +4,6 @@ page."""
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -78,47 +77,6 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
         np.ravel(grid)[0].set_ylabel("share present")
 
     return drawing(6.6, 2.0, draw, columns=len(curves))
-
-
-def curve_chart(
-    points: Mapping[str, tuple[float, float]], joined: Sequence[str], title: str
-) -> str:
-    """Draw (recall, precision) by name, a line through the ``joined`` ones in order with the words
-    that differ."""
-    words = [name.split() for name in joined]
-    start, end = (
-        sum(1 for _ in takewhile(lambda column: len({*column}) == 1, zip(*side, strict=False)))
-        for side in (words, [name[::-1] for name in words])
-    )
-
-    def draw(axes: Axes) -> None:
-        colours = iter(SERIES[1:])
-        line = [points[name] for name in joined if name in points]
-        shared = (
-            [*words[0][:start], "…", *words[0][len(words[0]) - end :]]
-            if start + end and len(joined) > 1
-            else []
-        )
-        blue, label = LIGHT["--series-1"], " ".join(shared)
-        axes.plot(
-            *np.transpose(line) if line else ([], []), "o-", markersize=4, color=blue, label=label
-        )
-        for name, at in points.items():
-            if name in joined:
-                label = " ".join(name.split()[start : len(name.split()) - end]).strip(",") or name
-                axes.annotate(label, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
-            else:
-                axes.scatter(
-                    *at, s=24, color=LIGHT[next(colours, SERIES[-1])], zorder=3, label=name
-                )
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="lower right", fontsize=8)
-        axes.set_title(title, fontsize=10, loc="left")
-        axes.set_xlabel("recall of findings")
-        axes.set_ylabel("precision of findings")
-        axes.margins(x=0.2, y=0.08)
-
-    return drawing(5.6, 3.6, draw)
 
 
 def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:

@@ -29,6 +29,18 @@ def of_systems(ledgers: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(named).with_columns(pl.col("system").cast(pl.Enum(list(ledgers))))
 
 
+def other_records(cases: Mapping[str, pl.DataFrame]) -> str:
+    """Return a sentence if not all systems have the same records; else nothing."""
+    records = {name: {*table["record_id"]} for name, table in cases.items()}
+    shared = set.intersection(*records.values())
+    if all(of == shared for of in records.values()):
+        return ""
+    numbers = ", ".join(f"{name} {number(len(of))}" for name, of in records.items())
+    return (
+        f"the systems have different records: {numbers}, and {number(len(shared))} in all of them"
+    )
+
+
 def verdict_counts(rows: pl.DataFrame) -> pl.DataFrame:
     """Return by ``finding`` and ``system`` how often the references and the reports affirm it, and
     the number of each verdict; last the sums over all findings."""

@@ -13,7 +13,7 @@ from pacer.core.contexts import CONTEXTS, SOURCES, WITH_SOURCE
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, hash_json, write_json, write_text
 from pacer.data.schemas import read_images, read_records
-from pacer.display.numbers import number, score_cell
+from pacer.display.numbers import change_cells, number, score_cell
 from pacer.display.tables import Heading, Table
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
@@ -212,7 +212,7 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
 def _finding_cells(one: FindingUse, changes: Sequence[str], boxes: bool) -> tuple[str, ...]:
     rates = (number(one.rates.get(change), 2) for change in changes)
     place = one.effects.get("place")
-    effect = "–" if place is None else "{} ({})".format(*place.cells(None, 2)[:2])
+    effect = "–" if place is None else "{} ({})".format(*change_cells(place, None, 2)[:2])
     return (one.finding, one.verdict, str(one.records), *rates, *[effect] * boxes)
 
 
@@ -251,7 +251,7 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
 
 def _cells(use: Use) -> tuple[str, ...]:
     first, second = map(score_cell, (use.score.first, use.score.second), (3, 3), use.score.counts)
-    gain = "{} ({})".format(*use.score.cells(None)[:2])
+    gain = "{} ({})".format(*change_cells(use.score, None)[:2])
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
     return (str(use.records), second, first, gain, changed)
 

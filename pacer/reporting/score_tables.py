@@ -209,7 +209,7 @@ def signature_line(signature: Signature) -> str:
         "clean": signature.language["cleaner"],
         "tok": "space",
         "bleu": "corpus",
-        "meteor": "1.5",
+        **({} if "meteor" in signature.left_out else {"meteor": "1.5"}),
         "mean": "contexts",
         "n": "+".join(str(context["n"]) for context in counts)
         + (f" (decode.limit {limit})" if limit else ""),

@@ -2,21 +2,20 @@
 that record them."""
 
 import copy
-import io
 import json
-import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
-from ruamel.yaml import YAML
 
 from pacer.config import Params, Strict, validated
 from pacer.config.baselines import BaselineParams
+from pacer.config.strict import read_mapping
 from pacer.core.errors import ConfigError
-from pacer.core.io import hash_json, parse_yaml
+from pacer.core.io import hash_json
 from pacer.studies.repository import Repository
 from pacer.studies.study import BASELINE_KEY, Overrides, Study
 
@@ -24,34 +23,60 @@ PARAMS, BASELINE_PARAMS = "params.yaml", BASELINE_KEY.removesuffix(":")
 DEFINITION, BASELINE_DEFINITION = "dvc.yaml", "baselines/stages.yaml"
 #: The last stage of a run of the pipeline; later stages do not affect scores.
 TARGET = "score"
-SCORES = "scores.json"
+#: A baseline's stage NAME_score writes into the folder NAME here.
+BASELINE_SCORES = "baselines/metrics/"
 #: What every run depends on.
 CODE = ("pacer", "stages")
 #: Parameter file -> its schema.
 KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParams}
 
 
-@dataclass(frozen=True)
-class Run:
-    """One row, by its index in the study, with one replicate.
+class Pipeline:
+    """The stages, with those of a ``baseline`` whose target is named.
 
-    ``name``: of the experiment; it ends in ``key``, the hash of parameters, stages and code, so
-    runs with the same key are the same. ``target``: the stage that makes the scores, in the folder
-    ``scores``. ``overrides``: changes to the current parameters. ``values``: the parameters with
-    these changes, by file. ``outs``: what is put back from DVC's cache after a run in the
-    workspace. ``pipeline``: the text of ``dvc.yaml`` that has the target; None: as it is.
+    ``definition``: the content of ``dvc.yaml`` with the ``target``, the stage that makes the
+    scores, in the folder ``scores``. ``outs``: what is put back from DVC's cache after a run in the
+    workspace.
     """
 
-    row: int
+    def __init__(self, root: Path, baseline: str | None):
+        self.target, self.scores = TARGET, "metrics"
+        self.definition = read_mapping(root / DEFINITION)
+        stages = self.definition["stages"]
+        # Of the user's own stages, as DVC then knows no others. Persistent outs stay: stages add to
+        # them.
+        self.outs = []
+        for stage in stages.values():
+            for out in stage.get("outs", []):
+                for path, options in ({out: {}} if isinstance(out, str) else out).items():
+                    if options.get("cache", True) and not options.get("persist"):
+                        self.outs.append(path)
+        if baseline is not None:
+            # Not those of other baselines: `dvc exp apply` would miss their outputs.
+            system = baseline.removesuffix("_score")
+            added = read_mapping(root / BASELINE_DEFINITION)["stages"]
+            stages |= {name: stage for name, stage in added.items() if name.startswith(system)}
+            if baseline not in stages:
+                raise ConfigError(f"{baseline} is not a stage of {BASELINE_DEFINITION}")
+            self.target, self.scores = baseline, BASELINE_SCORES + system
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row with one replicate, by their names.
+
+    ``name``: of the experiment; it ends in ``key``, the hash of parameters, stages and code, so
+    runs with the same key are the same. ``overrides``: changes to the current parameters.
+    ``values``: the parameters with these changes, by file.
+    """
+
+    row: str
     replicate: str
     name: str
     key: str
-    target: str
-    scores: str
     overrides: Overrides
     values: Mapping[str, Any]
-    outs: list[str]
-    pipeline: str | None
+    pipeline: Pipeline
 
     @property
     def options(self) -> list[str]:
@@ -63,93 +88,49 @@ class Run:
 def plan(study: Study, repository: Repository) -> list[Run]:
     """Return every run of a study, replicate by replicate in row order, without rows that lack what
     they need. Raises a ConfigError if a file or a row's parameters are invalid, or a target is not
-    a stage that scores."""
-    has_baselines = any(row.target for row in study.rows)
-    files = [PARAMS, BASELINE_PARAMS] if has_baselines else [PARAMS]
-    in_use = {file: parse_yaml((repository.root / file).read_text("utf-8")) for file in files}
-    pipelines = {
-        row.target: _Pipeline(repository, row.target) for row in study.rows if row.files is None
-    }
+    a stage."""
+    made = [row for row in study.rows if row.files is None]
+    pipelines = {row.target: Pipeline(repository.root, row.target) for row in made}
+    files = KINDS if any(row.target for row in made) else [PARAMS]
+    in_use = {file: read_mapping(repository.root / file) for file in files}
     code = repository.git("rev-parse", *(f"HEAD:{folder}" for folder in CODE))
     runs = []
-    for label in study.labels:
-        for place, row in enumerate(study.rows):
+    for label, replicate in zip(study.labels, study.replicates, strict=True):
+        for row in made:
             origin = f"study {study.name}, row {row.name}"
-            if row.files is not None or any(
-                group[key] is None for group, key in (_place(in_use, k, origin) for k in row.needs)
-            ):
+            needed = (_place(in_use, key, origin) for key in row.needs)
+            if any(group[key] is None for group, key in needed):
                 continue
             values = copy.deepcopy(in_use if row.target else {PARAMS: in_use[PARAMS]})
-            overrides = study.overrides(place, label)
+            overrides = study.overrides(row, replicate)
             for path, value in overrides.items():
                 group, key = _place(values, path, origin)
                 group[key] = value
             for file, content in values.items():
                 validated(content, origin, KINDS[file])
             pipeline = pipelines[row.target]
-            key = hash_json([pipeline.target, pipeline.stages, code, values])[:10]
+            key = hash_json([pipeline.target, pipeline.definition["stages"], code, values])[:10]
             words = [
                 re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
                 for text in (study.name, row.name, label)
             ]
-            run = Run(
-                row=place,
-                replicate=label,
-                name="-".join([*words, key]),
-                key=key,
-                target=pipeline.target,
-                scores=pipeline.scores,
-                overrides=overrides,
-                values=values,
-                outs=pipeline.outs,
-                pipeline=pipeline.text,
-            )
-            runs.append(run)
+            name = "-".join([*words, key])
+            runs.append(Run(row.name, label, name, key, overrides, values, pipeline))
     return runs
-
-
-class _Pipeline:
-    """The stages, with those of a ``baseline``, the target of its row, if one is named."""
-
-    def __init__(self, repository: Repository, baseline: str | None):
-        self.target, self.text = baseline or TARGET, None
-        definition = parse_yaml((repository.root / DEFINITION).read_text("utf-8"))
-        own = {*definition["stages"]}
-        if baseline:
-            added = (repository.root / BASELINE_DEFINITION).read_text("utf-8")
-            definition["stages"] |= parse_yaml(added)["stages"]
-            written = io.StringIO()
-            YAML(typ="safe", pure=True).dump(definition, written)
-            self.text = written.getvalue()
-        #: Stage that makes scores -> their folder.
-        scored = {}
-        #: What studies put back from DVC's cache: of the user's own stages, as DVC then knows no
-        #: others. Persistent outs stay: stages add to them.
-        self.outs: list[str] = []
-        for name, stage in definition["stages"].items():
-            for entry in [*stage.get("outs", []), *stage.get("metrics", [])]:
-                path, options = (
-                    next(iter(entry.items())) if isinstance(entry, dict) else (entry, {})
-                )
-                if name in own and options.get("cache", True) and not options.get("persist"):
-                    self.outs.append(path)
-                if posixpath.basename(path) == SCORES:
-                    scored[name] = posixpath.dirname(path)
-        if self.target not in scored:
-            raise ConfigError(
-                f"stage {self.target} does not write {SCORES}; these stages do: {', '.join(scored)}"
-            )
-        self.scores = scored[self.target]
-        self.stages = definition["stages"]
 
 
 def _place(values: Mapping[str, Any], path: str, origin: str) -> tuple[dict[str, JsonValue], str]:
     """Return the group of the parameters that a key names, and the key in it."""
     file = BASELINE_PARAMS if path.startswith(BASELINE_KEY) else PARAMS
     *parents, last = path.removeprefix(BASELINE_KEY).split(".")
-    group = values[file]
-    for parent in parents:
-        group = group.get(parent) if isinstance(group, dict) else None
-    if not isinstance(group, dict) or last not in group:
-        raise ConfigError(f"{origin}: {path} is not a parameter")
+    try:
+        group = values[file]
+        for parent in parents:
+            group = group[parent]
+        _ = group[last]
+    except (KeyError, TypeError):
+        raise ConfigError(
+            f"{origin}: {path} is not a parameter (rows with a `target` also have those of "
+            f"{BASELINE_PARAMS})"
+        ) from None
     return group, last

@@ -4,12 +4,10 @@ import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.io import parse_yaml
 
 #: Seconds that DVC and its stages have to end by themselves.
 _GRACE = 1.0
@@ -62,19 +60,12 @@ class Repository:
         found = (line.split() for line in lines)
         return {ref.split("/")[4]: commit for ref, commit in found if ref.count("/") == 4}
 
-    def read(self, commit: str, path: str) -> Any:
-        """Return the content of a YAML or JSON file of an experiment."""
-        return parse_yaml(self.git("show", f"{commit}:{path}"))
-
 
 def end_processes(pid: int) -> None:
     """Terminate a process and all that it started, and kill those that remain after a second."""
-    family: list[psutil.Process] = []
-    with suppress(psutil.NoSuchProcess):
-        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    for process in family:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    for process in psutil.wait_procs(family, timeout=_GRACE)[1]:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    for stop in (psutil.Process.terminate, psutil.Process.kill):
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                stop(process)
+        psutil.wait_procs(family, timeout=_GRACE)

@@ -6,42 +6,34 @@ values, as in the paper: all rows with the best printed value are bold, all with
 underlined.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+import polars as pl
 from scipy.stats import ttest_1samp
 
+from pacer.config.strict import read_mapping
 from pacer.core.errors import DataError
 from pacer.core.io import write_text
-from pacer.display.numbers import number, p_value
+from pacer.display.numbers import change_cells, number, p_value
 from pacer.display.tables import MARKS, Heading, Mark, Table, first_cell_changes
 from pacer.metrics.cases import MEAN
-from pacer.metrics.result import read_scores, scores_of
+from pacer.metrics.result import SCORES, read_scores
 from pacer.metrics.score_kinds import Direction
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature
+from pacer.metrics.statistics.comparison import compare_repeats
 from pacer.metrics.statistics.halves import Difference, holm
-from pacer.reporting.charts import curve_chart
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
-from pacer.studies.plan import PARAMS, SCORES
+from pacer.studies.plan import PARAMS, plan
 from pacer.studies.repository import Repository
-from pacer.studies.run import SIGNATURE, finished, kept_files
-from pacer.studies.study import (
-    PrintedValue,
-    PublishedBlock,
-    PublishedTable,
-    Study,
-    load_published,
-    stands_beside,
-)
+from pacer.studies.run import finished, kept_files
+from pacer.studies.study import PublishedTable, Study, load_published
 
-#: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus
-#: first, by patient.
-Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
+#: Score -> "row − base" -> the difference over patients, or over replicates with other records.
+RowDifferences = dict[str, dict[str, Difference]]
 #: Minimum number of replicates for an interval over them.
 ENOUGH = 3
 _HOLM = "p (Holm) is corrected for the number of rows tested for each score."
@@ -58,11 +50,12 @@ REPLICATES_NOTE = (
 
 
 class ScoredRun(NamedTuple):
-    """A finished run: its row and replicate, the folder of its cases, its scores, signature and
-    parameters, and whether it was made with the code and parameters of now. For scores of other
-    outputs, replicate and parameters are None; they are compared with every replicate."""
+    """A finished run: the names of its row and replicate, the folder of its cases, its scores,
+    signature and parameters, and whether it was made with the code and parameters of now. For
+    scores of other outputs, replicate and parameters are None; they are compared with every
+    replicate."""
 
-    row: int
+    row: str
     replicate: str | None
     folder: Path
     scores: Mapping[str, Any]
@@ -75,61 +68,70 @@ class ScoredRun(NamedTuple):
         """The hash of the scored records."""
         return self.signature.data.get("records")
 
-
-class RowDifference(NamedTuple):
-    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates with
-    different records."""
-
-    label: str
-    metric: str
-    difference: Difference
+    @property
+    def counts(self) -> dict[str, int | None]:
+        """The number of scored records of each context."""
+        return {context: self.scores[context].get("n") for context in contexts_in(self.scores)}
 
 
-def compare_rows(
-    study: Study, runs: Sequence[ScoredRun], compare: Compare
-) -> tuple[list[RowDifference], list[str]]:
+def collect(study: Study, repository: Repository) -> list[ScoredRun]:
+    """Return a study's finished runs, and the folders of its ``files`` rows; raises a DataError if
+    contexts differ."""
+    runs = []
+    for found in finished(plan(study, repository), repository):
+        folder = kept_files(repository, found)
+        row, replicate, params = found.run.row, found.run.replicate, read_mapping(folder / PARAMS)
+        runs.append(
+            ScoredRun(row, replicate, folder, *read_scores(folder), params, found.is_current)
+        )
+    for row in study.rows:
+        folder = repository.root / (row.files or "")
+        if row.files is not None and (folder / SCORES).is_file():
+            runs.append(ScoredRun(row.name, None, folder, *read_scores(folder), None))
+    contexts = {", ".join(contexts_in(run.scores)): run.row for run in runs}
+    if len(contexts) > 1:
+        scored = "; ".join(f"{name} in {names}" for names, name in contexts.items())
+        raise DataError(
+            f"study {study.name}: all rows must be scored in the same contexts, but these differ: "
+            f"{scored}"
+        )
+    return runs
+
+
+def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifferences, list[str]]:
     """Compare every pair of rows that a study tests; return the differences and notes about
     them."""
-    lines: list[RowDifference] = []
-    notes: dict[str, None] = {}
-    by_row = [
-        {run.replicate: run for run in runs if run.row == row} for row in range(len(study.rows))
-    ]
-    for index, base in study.tested():
-        row, against = study.rows[index].name, study.rows[base].name
-        pairs = {
-            label: (first, second)
-            for label in (study.labels if {*by_row[index], *by_row[base]} - {None} else [None])
-            if (first := by_row[base].get(label, by_row[base].get(None))) is not None
-            and (second := by_row[index].get(label, by_row[index].get(None))) is not None
-        }
+    found: RowDifferences = {metric: {} for metric in study.metrics}
+    notes = []
+    known = {(run.row, run.replicate): run for run in runs}
+    for name, base in study.tested():
+        pairs = []
+        for label in study.labels:
+            first, second = (
+                known.get((row, label), known.get((row, None))) for row in (base, name)
+            )
+            if first is not None and second is not None:
+                pairs.append((first, second))
         if not pairs:
             continue
-        over_patients = len({first.records for first, _ in pairs.values()}) == 1
-        folders = [(first.folder, second.folder) for first, second in pairs.values()]
-        try:
-            tested = compare(folders) if over_patients else {}
-        except DataError as error:
-            notes[f"{row} was not tested against {against}: {error}."] = None
-            continue
-        for metric in study.metrics:
-            difference = tested.get(metric)
-            if not over_patients:
-                values = [
-                    [context_mean(run.scores, metric) for run in pair] for pair in pairs.values()
-                ]
-                gaps = [
-                    second - first
-                    for first, second in values
-                    if first is not None and second is not None
-                ]
-                difference = student(gaps) if len(gaps) == len(pairs) else None
-            if difference is not None:
-                lines.append(RowDifference(f"{row} − {against}", metric, difference))
-        notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
-        if len(pairs) < len(study.labels) and None not in pairs:
-            notes[f"{row} was tested only with {', '.join(map(str, pairs))}."] = None
-    return lines, list(notes)
+        tested = dict[str, Difference]()
+        if len({first.records for first, _ in pairs}) == 1:
+            notes.append(PATIENTS_NOTE)
+            try:
+                tested = compare_repeats([(a.folder, b.folder) for a, b in pairs])
+            except DataError as error:
+                notes.append(f"{name} was not tested against {base}: {error}.")
+        else:
+            notes.append(REPLICATES_NOTE)
+            for metric in study.metrics:
+                values = [[context_mean(run.scores, metric) for run in pair] for pair in pairs]
+                gaps = [b - a for a, b in values if a is not None and b is not None]
+                if len(gaps) == len(pairs):
+                    tested[metric] = student(gaps)
+        for metric, differences in found.items():
+            if metric in tested:
+                differences[f"{name} − {base}"] = tested[metric]
+    return found, list(dict.fromkeys(notes))
 
 
 def student(gaps: Sequence[float]) -> Difference:
@@ -142,202 +144,166 @@ def student(gaps: Sequence[float]) -> Difference:
     return Difference(None, None, fmean(gaps), low, high, p)
 
 
-def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
+def difference_table(title: str, tested: RowDifferences) -> Table:
     """Return the table of the tested differences; p by Holm allows for the number of rows tested on
     a score."""
-    heads = ("Compared", "Score", "Difference", "95% interval", "p", "p (Holm)")
-    metrics = {line.metric for line in tested}
-    adjusted = {
-        metric: iter(holm([line.difference.p for line in tested if line.metric == metric]))
-        for metric in metrics
-    }
-    rows = [
-        (
-            label,
-            score_of(metric).column,
-            *difference.cells(difference.p),
-            p_value(next(adjusted[metric])),
-        )
-        for label, metric, difference in tested
-    ]
+    heads = ("Score", "Compared", "Difference", "95% interval", "p", "p (Holm)")
+    rows = []
+    for metric, found in tested.items():
+        adjusted = holm([difference.p for difference in found.values()])
+        for (label, difference), p in zip(found.items(), adjusted, strict=True):
+            cells = change_cells(difference, difference.p)
+            rows.append((score_of(metric).column, label, *cells, p_value(p)))
     caption = f"{title}: differences, case by case"
     return Table(heads, tuple(rows), caption, text_columns=2, rules=first_cell_changes(rows))
 
 
-class Block(NamedTuple):
-    """Rows that are ranked together: label -> cells."""
-
-    heading: Heading
-    rows: Mapping[str, Sequence[PrintedValue]]
-
-
-def collect(study: Study, repository: Repository) -> list[ScoredRun]:
-    """Return a study's finished runs, and the folders of its ``files`` rows; raises a DataError if
-    contexts differ."""
-    runs = []
-    for found in finished(study, repository):
-        read = partial(repository.read, found.commit)
-        row = study.rows[found.row].name
-        scores, signature = scores_of(
-            row, read(f"{found.scores}/{SCORES}"), read(f"{found.scores}/{SIGNATURE}")
-        )
-        folder = kept_files(repository, found)
-        params = read(PARAMS)
-        run = (found.row, found.replicate, folder, scores, signature, params, found.is_current)
-        runs.append(ScoredRun(*run))
-    for place, row in enumerate(study.rows):
-        if (
-            row.files is not None
-            and (folder := repository.root / row.files).joinpath(SCORES).is_file()
-        ):
-            runs.append(ScoredRun(place, None, folder, *read_scores(folder), None))
-    contexts = {tuple(contexts_in(run.scores)): study.rows[run.row].name for run in runs}
-    if len(contexts) > 1:
-        scored = "; ".join(f"{name} in {', '.join(names)}" for names, name in contexts.items())
-        raise DataError(
-            f"study {study.name}: all rows must be scored in the same contexts, but these differ: "
-            f"{scored}"
-        )
-    return runs
-
-
-def build_table(
-    study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None
-) -> tuple[Table, Sequence[RowDifference]]:
-    """Return the table of a study from its existing results, with a heading for each block, and the
-    differences of the rows that it names, if ``compare`` is given to test them."""
+def build_tables(study: Study, runs: Sequence[ScoredRun]) -> list[Table]:
+    """Return the table of a study's scores from its existing results, with a heading for each
+    block, and the table of the differences of the rows that it tests, if there are any."""
     published = load_published()[study.published] if study.published is not None else None
-    comparable = (
-        [stands_beside(published, r.scores, r.signature, r.params) for r in runs]
-        if published
-        else []
-    )
-    blocks = _blocks(
-        study,
-        runs,
-        () if published is None or (comparable and not any(comparable)) else published.blocks,
-    )
-    starts = accumulate((len(block.rows) for block in blocks), initial=0)
-    opening = dict(zip(starts, blocks, strict=False))
-    lines = [line for block in blocks for line in block.rows.items()]
-    tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = _notes(study, runs) + _published_notes(published, comparable)
-    table = Table(
-        ("Model", *(score.column for score in study.columns)),
-        tuple((label, *(cell.text or "–" for cell in cells)) for label, cells in lines),
+    notes = _notes(study, runs)
+    if published is not None:
+        measured = (
+            "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert "
+            f"(convention llm-rg4, target {published.target}, cleaner upstream)"
+        )
+        if runs and not any(stands_beside(published, run) for run in runs):
+            notes.append(
+                f"Published rows are not shown: they are for {measured}, and these runs are not."
+            )
+            published = None
+        else:
+            origins = "; ".join(f"{name}, {text}" for name, text in published.provenance.items())
+            notes += [
+                f"The published rows are as printed in {published.where} of the paper "
+                f"({published.title}). {published.protocol}",
+                f"Sources of the published rows: {origins}.",
+                f"Rows can be compared with them only if they are for {measured}.",
+            ]
+    columns = [score_of(metric) for metric in study.metrics]
+    better = [None, *(score.better for score in columns)]
+    rows, headings, marks = list[tuple[str, ...]](), dict[int, Heading](), dict[Any, Mark]()
+    for block in _blocks(study, runs, published):
+        headings[len(rows)] = block.heading
+        if block.is_marked:
+            marks |= ranked(block.rows, better, len(rows))
+        rows += block.rows
+    tested, test_notes = compare_rows(study, runs)
+    scores = Table(
+        ("Model", *(score.column for score in columns)),
+        tuple(rows),
         study.title,
-        rules=frozenset(opening),
-        headings={row: block.heading for row, block in opening.items() if block.heading.text},
-        marks={
-            (row, column): cell.mark
-            for row, (_, cells) in enumerate(lines)
-            for column, cell in enumerate(cells, 1)
-            if cell.mark
-        },
+        rules=frozenset(headings),
+        headings={row: heading for row, heading in headings.items() if heading.text},
+        marks=marks,
         notes=(*notes, *_missing(study, runs), *study.notes, *test_notes),
     )
-    return table, tested
+    differences = difference_table(study.title, tested)
+    return [scores, differences] if differences.rows else [scores]
 
 
-def study_curve(study: Study, runs: Sequence[ScoredRun]) -> str:
-    """Draw precision against recall of the rows (means over contexts and replicates); empty without
-    any."""
-    points = {}
-    for place, row in enumerate(study.rows):
-        of_row = [run.scores for run in runs if run.row == place]
-        values = [
-            [context_mean(scores, key) for scores in of_row] for key in ("recall", "precision")
-        ]
-        recall, precision = ([value for value in of_key if value is not None] for of_key in values)
-        if len(recall) == len(precision) == len(of_row) > 0:
-            points[row.name] = fmean(recall), fmean(precision)
-    return curve_chart(points, study.curve, study.title) if study.curve and points else ""
-
-
-def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) -> str:
+def write_tables(tables: Sequence[Table], folder: Path) -> str:
     """Write ``table.md`` and ``table.tex`` into ``folder``; return the Markdown."""
-    tables = [scores, *([difference_table(scores.caption, tested)] if tested else [])]
     text = "\n".join(f"## {table.caption}\n\n{table.markdown(caption=False)}" for table in tables)
     write_text(folder / "table.md", text)
     write_text(folder / "table.tex", "\n".join(table.latex() for table in tables))
     return text
 
 
+class Block(NamedTuple):
+    """Rows of cells that are ranked together, if ``is_marked``, and the name of their context or
+    group."""
+
+    belongs: str
+    heading: Heading
+    rows: Sequence[tuple[str, ...]]
+    is_marked: bool = True
+
+
 def _blocks(
-    study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]
+    study: Study, runs: Sequence[ScoredRun], published: PublishedTable | None
 ) -> list[Block]:
     """Return the blocks of this repository, each followed by its published one, then the other
     published ones."""
-    blocks, theirs = list[Block](), list[tuple[str, Block]]()
-    for block in published:
-        rows = {
-            name: [row.get(key, PrintedValue()) for key in study.metrics]
-            for name, row in block.rows.items()
-        }
-        shown = Block(Heading(f"{block.name} (published)", block.protocol), rows)
-        theirs.append((block.context if study.layout == "contexts" else block.name, shown))
-    if study.layout == "contexts":
-        contexts = contexts_in(runs[0].scores) if runs else []
-        ours = [(context, context.upper(), context, study.rows) for context in contexts]
+    by_context = study.layout == "contexts"
+    if by_context:
+        ours = dict.fromkeys(contexts_in(runs[0].scores) if runs else [], study.rows)
     else:
         groups = dict.fromkeys(row.group for row in study.rows)
-        ours = [
-            (group, group or "", MEAN, [row for row in study.rows if row.group == group])
-            for group in groups
-        ]
-    for belongs, title, context, members in ours:
-        values = {row.name: _values(study, runs, study.rows.index(row), context) for row in members}
-        blocks.append(
-            Block(Heading(title), ranked(values, [score.better for score in study.columns]))
-        )
-        blocks += [block for name, block in theirs if name == belongs]
-    return blocks + [block for _, block in theirs if block not in blocks]
+        ours = {name: [row for row in study.rows if row.group == name] for name in groups}
+    blocks = []
+    for name, members in ours.items():
+        context, title = (name, name.upper()) if by_context else (MEAN, name)
+        rows = [(row.name, *_cells(study, runs, row.name, context)) for row in members]
+        blocks.append(Block(name, Heading(title), rows))
+    if published is not None:
+        for block in published.blocks:
+            rows = published.rows(block, study.metrics)
+            heading = Heading(f"{block.name} (published)", block.protocol)
+            belongs = block.context if by_context else block.name
+            blocks.append(Block(belongs, heading, rows, block.marked))
+    order = [block.belongs for block in blocks]
+    return sorted(blocks, key=lambda block: order.index(block.belongs))
+
+
+def _cells(study: Study, runs: Sequence[ScoredRun], row: str, context: str) -> Iterator[str]:
+    """Yield the cell of a row for each column: the mean over replicates, with ± sample standard
+    deviation if there are several; a dash if one of its runs lacks the score."""
+    scores = [run.scores for run in runs if run.row == row]
+    for score in map(score_of, study.metrics):
+        values = [context_mean(one, score.key, context) for one in scores]
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            yield "–"
+        else:
+            spread = f" ± {stdev(known):.{score.decimals}f}" if len(known) > 1 else ""
+            yield number(float(fmean(known)), score.decimals) + spread
 
 
 def ranked(
-    rows: Mapping[str, Sequence[str | None]], better: Sequence[Direction | None]
-) -> dict[str, list[PrintedValue]]:
-    """Mark best and second best in every column of a block, by the means of :func:`printed`, except
-    where ``better`` is None. A column with fewer than two values has no marks."""
-    marks: list[dict[str, Mark]] = []
-    for column, best in zip(zip(*rows.values(), strict=True), better, strict=True):
-        values = [cell.split()[0] for cell in column if cell is not None] if best else []
-        order = sorted(set(values), key=float, reverse=best == "higher")
-        marks.append(dict(zip(order, MARKS, strict=False)) if len(values) > 1 else {})
-    return {
-        label: [
-            PrintedValue(c, m.get(c.split()[0]) if c else None)
-            for c, m in zip(cells, marks, strict=True)
-        ]
-        for label, cells in rows.items()
-    }
+    rows: Sequence[Sequence[str]], better: Sequence[Direction | None], start: int = 0
+) -> dict[tuple[int, int], Mark]:
+    """Return the best and second best of every column by (row from ``start`` on, column), by the
+    means of the cells, except where ``better`` is None. A column with fewer than two values has no
+    marks."""
+    marks = {}
+    for column, best in enumerate(better):
+        means = pl.Series([cells[column].split()[0] for cells in rows])
+        means = means.cast(pl.Float64, strict=False)  # a dash is no value
+        if best and means.count() > 1:
+            places = means.rank("dense", descending=best == "higher")
+            for row, place in enumerate(places, start):
+                if place in (1, 2):
+                    marks[row, column] = MARKS[place - 1]
+    return marks
 
 
-def printed(values: Sequence[float], decimals: int = 3) -> str | None:
-    """Format one value per replicate as rounded mean, with ± sample standard deviation if there are
-    several."""
-    if not values:
-        return None
-    mean = number(float(fmean(values)), decimals)
-    return mean if len(values) == 1 else f"{mean} ± {stdev(values):.{decimals}f}"
-
-
-def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> list[str | None]:
-    """Return the printed values of a row for each column; None if one of its runs lacks the
-    score."""
-    cells = []
-    for score in study.columns:
-        values = [context_mean(run.scores, score.key, context) for run in runs if run.row == row]
-        defined = [value for value in values if value is not None]
-        cells.append(printed(defined, score.decimals) if None not in values else None)
-    return cells
+def stands_beside(table: PublishedTable, run: ScoredRun) -> bool:
+    """Return whether a run's scores are of the records of the published rows, by the same measures.
+    Of other systems' scores, the corpus is known only by its number of records."""
+    if run.params is None:
+        is_test_split = bool(table.records)
+    else:
+        corpus, decode = run.params["corpus"], run.params["decode"]
+        records = (corpus["source"], corpus["format"], corpus["limit"])
+        used = (*records, decode["split"], decode["limit"])
+        is_test_split = used == ("files", "rg4", None, "test", None)
+    signature, language = run.signature, run.signature.language
+    texts = [language.get(key) for key in ("target", "cleaner", "unseen_comparisons")]
+    return (
+        is_test_split
+        and (run.counts == table.records or not table.records)
+        and signature.standin_labeller is False
+        and signature.convention == "llm-rg4"
+        and texts == [table.target, "upstream", "keep"]
+    )
 
 
 def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     """Return notes on how the numbers were made."""
-    params = [run.params for run in runs if run.params is not None]
     notes = []
-    if old := sorted({study.rows[run.row].name for run in runs if not run.is_current}):
+    if old := sorted({run.row for run in runs if not run.is_current}):
         notes.append(f"Made with other code or parameters than those of now: {', '.join(old)}.")
     if runs and study.layout == "mean":
         contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
@@ -348,18 +314,13 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if len(study.labels) > 1:
         varied = ", ".join(study.replicates[0])
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
-    if params:
-        splits = sorted({used["decode"]["split"] for used in params})
+    if splits := sorted({run.params["decode"]["split"] for run in runs if run.params}):
         notes.append(f"Scored on split {', '.join(splits)}.")
-    if any(used["corpus"]["source"] == "phantom" for used in params):
-        notes.append("Rows from this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
     for label in study.labels:
         same = [run for run in runs if run.replicate in (label, None)]
-        if (
-            len({_protocol(run.signature) for run in same}) > 1
-            or len({run.records for run in same if run.params}) > 1
-        ):
+        records = {run.records for run in same if run.params}
+        if len(records) > 1 or len({_protocol(run) for run in same}) > 1:
             notes.append(
                 "Not all rows were scored alike (labeller, convention, target, cleaning or records "
                 "differ)."
@@ -368,60 +329,32 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     return notes
 
 
-def _published_notes(published: PublishedTable | None, comparable: Sequence[bool]) -> list[str]:
-    """Return notes on the published rows: their sources, and whether our runs are
-    ``comparable``."""
-    if published is None:
-        return []
-    measured = (
-        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert (convention "
-        f"llm-rg4, target {published.target}, cleaner upstream)"
+def _protocol(run: ScoredRun) -> str:
+    """Return what must be equal in rows that are compared."""
+    signature, language = run.signature, run.signature.language
+    return repr(
+        [
+            signature.convention,
+            signature.labeller.get("files"),
+            language.get("target"),
+            language.get("cleaner"),
+            run.counts,
+        ]
     )
-    if comparable and not any(comparable):
-        return [f"Published rows are not shown: they are for {measured}, and these runs are not."]
-    printed_as = (
-        f"The published rows are as printed in {published.where} of the paper ({published.title})."
-    )
-    origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
-    notes = [f"{printed_as} {published.protocol}", f"Sources of the published rows: {origins}."]
-    if not comparable:
-        notes.append(
-            f"There is no run yet. Published rows are kept only if your runs also cover {measured}."
-        )
-    if not all(comparable):
-        notes.append(f"Not all of our rows can be compared with them: they are for {measured}.")
-    return notes
 
 
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     """Return notes on rows without results, and what they need."""
     done = {(run.row, run.replicate) for run in runs}
-    scored = {
-        key for run in runs for context in contexts_in(run.scores) for key in run.scores[context]
-    }
-    notes = [
-        f"No run has the score {metric}."
-        for metric in study.metrics
-        if runs and metric not in scored
-    ]
-    for index, row in enumerate(study.rows):
-        if row.files is not None and (index, None) not in done:
+    notes = []
+    for row in study.rows:
+        if row.files is None:
+            missing = [label for label in study.labels if (row.name, label) not in done]
+            needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
+            if missing:
+                notes.append(f"{row.name}: not run yet with {', '.join(missing)}{needs}.")
+        elif (row.name, None) not in done:
             notes.append(
                 f"{row.name}: {row.files} has no scores; run `pacer score --out {row.files}`."
             )
-        missing = [
-            label for label in study.labels if row.files is None and (index, label) not in done
-        ]
-        if missing:
-            needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
-            notes.append(f"{row.name}: not run yet with {', '.join(missing)}{needs}.")
     return notes
-
-
-def _protocol(signature: Signature) -> str:
-    """Return what must be equal in rows that are compared."""
-    language, files = signature.language, signature.labeller.get("files")
-    counts = {context: scores.get("n") for context, scores in signature.counts.items()}
-    return repr(
-        (signature.convention, files, language.get("target"), language.get("cleaner"), counts)
-    )

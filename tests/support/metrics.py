@@ -17,9 +17,11 @@ from transformers import BertConfig, BertModel
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.core.io import read_json
+from pacer.metrics import annotate
 from pacer.metrics.annotate import read_pairs
 from pacer.metrics.cases import contexts_of
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
+from pacer.metrics.nlg import meteor_columns
 from pacer.metrics.options import Scoring
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.score import score_cases
@@ -173,7 +175,14 @@ def quick_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
             rows.append([*map(len, sides), 0, 0, same, same, *[0] * 14, same, same, same])
         yield lambda: np.array(rows, dtype=float)
 
-    monkeypatch.setattr("pacer.metrics.nlg.meteor_run", run)
+    monkeypatch.setattr("pacer.metrics.annotate.meteor_run", run)
+
+
+def with_meteor(cases: pl.DataFrame) -> pl.DataFrame:
+    """Cases with the columns of METEOR, by the program or what a test has in its place."""
+    texts = cases["reference"].to_list(), cases["hypothesis"].to_list()
+    with annotate.meteor_run(*texts) as counts:
+        return cases.with_columns(meteor_columns(counts()))
 
 
 def score_predictions(
@@ -183,9 +192,10 @@ def score_predictions(
     options: Scoring,
     *,
     about: dict | None = None,
+    anchors: Path | None = None,
 ) -> dict[str, dict]:
     """Score predictions of records that stand in no file."""
-    cases = read_cases(records, predictions, options.anchors)
+    cases = read_cases(records, predictions, anchors)
     manifest = predictions / "manifest.json"
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None

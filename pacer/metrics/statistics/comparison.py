@@ -14,10 +14,11 @@ import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.data.ids import check_pairs
-from pacer.display.numbers import IN_BRACKETS, number, score_cell, signed
+from pacer.display.numbers import IN_BRACKETS, change_cells, number, score_cell
 from pacer.display.tables import Displayed, Table, first_cell_changes
 from pacer.metrics.cases import MEAN, row_name
 from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.result import Result
 from pacer.metrics.scores import score_of, summed_scores
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics import halves
@@ -28,7 +29,6 @@ from pacer.metrics.statistics.intervals import (
     context_sums,
     units_of,
 )
-from pacer.metrics.system import Scores
 
 _STANDIN = (
     "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
@@ -44,6 +44,8 @@ _CHANGES = {
 }
 #: What may have been done to the reports before scoring.
 _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
+_PREPROCESSED = "the reports were preprocessed differently, which is part of the difference"
+_UNRECORDED = "not recorded"
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,8 +54,8 @@ class Comparison(Displayed):
     (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
     change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records
     with a value in both runs, if not all have one. ``left_out``: columns that only one run has.
-    ``is_standin``: this pipeline trained the labeller behind F1. ``grouping``: sentences on how
-    records were put together as patients."""
+    ``is_standin``: this pipeline trained the labeller behind F1. ``remarks``: sentences on how
+    records were put together as patients, and on other conventions of F1."""
 
     convention: str
     unit: str
@@ -65,7 +67,7 @@ class Comparison(Displayed):
     partial: dict[str, int] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     is_standin: bool = False
-    grouping: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def notes(self) -> list[str]:
@@ -77,7 +79,7 @@ class Comparison(Displayed):
             f"interval and p need {halves.LEAST_UNITS} {UNITS[self.unit]} that count in both runs"
         )
         notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {least}"] * counting
-        notes += self.grouping
+        notes += self.remarks
         notes += [
             f"{name}: compared over {n:,} of {self.records:,} records"
             for name, n in self.partial.items()
@@ -89,6 +91,14 @@ class Comparison(Displayed):
         ]
         return notes
 
+    @property
+    def splits(self) -> str:
+        """The records, and what was split into halves how often."""
+        return (
+            f"{self.records:,} records; {self.resamples:,} random splits of {self.units:,} "
+            f"{UNITS[self.unit]} into halves"
+        )
+
     def table(self, first: str = "A", second: str = "B") -> Table:
         """Return both scores, their difference with its interval, and the p value, by context and
         score."""
@@ -98,15 +108,14 @@ class Comparison(Displayed):
                 score_of(key).heading,
                 *_both(one),
                 number(one.units),
-                *one.cells(one.p),
+                *change_cells(one, one.p),
             )
             for context, scores in self.scores.items()
             for key, one in scores.items()
         ]
         labelled = any("f1" in scores for scores in self.scores.values())
         notes = [
-            f"{self.records:,} records; {self.resamples:,} random splits of {self.units:,} "
-            f"{UNITS[self.unit]} into halves, seed {halves.SEED}; "
+            f"{self.splits}, seed {halves.SEED}; "
             f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without a labeller'}; p "
             "values are not corrected for the number of rows"
         ]
@@ -123,14 +132,10 @@ class Comparison(Displayed):
         """The differences, with p corrected for all scores, as in :class:`Comparisons`."""
         return _with_first("A", {"B": self}).tested
 
-    def losses(self, max_loss: Mapping[str, float]) -> list[str]:
+    def losses(self, max_loss: Mapping[str, float], *, certain: bool = True) -> list[str]:
         """Return a sentence for each loss of the second system, B, as :meth:`Comparisons.losses`
         does."""
-        return _with_first("A", {"B": self}).losses(max_loss)
-
-    def beyond(self, max_loss: Mapping[str, float]) -> list[tuple[str, bool]]:
-        """Return the losses of the second system, B, as :meth:`Comparisons.beyond` does."""
-        return _with_first("A", {"B": self}).beyond(max_loss)
+        return _with_first("A", {"B": self}).losses(max_loss, certain=certain)
 
 
 def _both(one: Difference) -> list[str]:
@@ -161,18 +166,16 @@ class Comparisons(Displayed):
     tested: list[SystemDifference]
     others: dict[str, Comparison]
 
-    def losses(self, max_loss: Mapping[str, float]) -> list[str]:
+    def losses(self, max_loss: Mapping[str, float], *, certain: bool = True) -> list[str]:
         """Return a sentence for each system that is shown to be worse than the first: the whole
         interval of its difference is beyond the allowed loss (score -> from 0 on), an increase
-        where lower values are better. A system that loses just the allowed has a sentence in one of
-        40 comparisons of one score; this is not corrected for several scores or systems. Raises a
-        ConfigError if a system is not compared by the score, or a loss is negative or not finite; a
-        DataError if there is no interval."""
-        return [sentence for sentence, is_certain in self.beyond(max_loss) if is_certain]
+        where lower values are better. Those that are only observed to be worse have one, too, if
+        not ``certain``.
 
-    def beyond(self, max_loss: Mapping[str, float]) -> list[tuple[str, bool]]:
-        """Return a sentence for each loss beyond the allowed one, and whether its whole interval
-        is; raises as :meth:`losses`."""
+        A system that loses just the allowed has a sentence in one of 40 comparisons of one score;
+        this is not corrected for several scores or systems. Raises a ConfigError if a system is not
+        compared by the score, or a loss is negative or not finite; a DataError if there is no
+        interval."""
         counts, sentences = Counter(row.score for row in self.tested), []
         known = [key for key, count in counts.items() if count == len(self.others)]
         for key, most in max_loss.items():
@@ -198,12 +201,12 @@ class Comparisons(Displayed):
                 loss, least = (
                     (found.difference, found.low) if lower else (-found.difference, -found.high)
                 )
-                if max(loss, least) > most:
-                    interval = f"({PERCENT} interval {signed(found.low)}…{signed(found.high)})"
+                if least > most or (loss > most and not certain):
+                    change, interval, _ = change_cells(found, None)
                     doubt = "" if least > most else ", which may be chance, so the check passes"
-                    said = f"{system} loses more than {most:g} in {key} against {self.first}: "
                     sentences.append(
-                        (f"{said}{signed(found.difference)} {interval}{doubt}", least > most)
+                        f"{system} loses more than {most:g} in {key} against {self.first}: "
+                        f"{change} ({PERCENT} interval {interval}){doubt}"
                     )
         return sentences
 
@@ -222,16 +225,15 @@ class Comparisons(Displayed):
                 score_of(row.score).heading,
                 row.system,
                 *_both(row.difference),
-                *row.difference.cells(row.p_holm),
+                *change_cells(row.difference, row.p_holm),
             )
             for row in self.tested
         ]
         one = next(iter(self.others.values()))
         tests = sum(row.p_holm is not None for row in self.tested)
         notes = [
-            f"{one.records:,} records; {one.resamples:,} random splits of {one.units:,} "
-            f"{UNITS[one.unit]} into halves; context {list(one.scores)[-1]}; p is corrected for "
-            f"all {tests} differences from {self.first} (Holm)"
+            f"{one.splits}; context {list(one.scores)[-1]}; p is corrected for all {tests} "
+            f"differences from {self.first} (Holm)"
         ]
         systems: dict[str, list[str]] = {}
         for name, other in self.others.items():
@@ -256,7 +258,7 @@ class Comparisons(Displayed):
 
 
 #: A scored system: in memory, or the path of its folder.
-System = Scores | str | Path
+System = Result | str | Path
 
 
 @overload
@@ -339,29 +341,22 @@ def compare_repeats(
     interval and the p value therefore generalise to other patients with these models, not to other
     models.
     """
-    convention = Scores.read(runs[0][0], whole=False).convention
+    convention = Result.read(runs[0][0], whole=False).convention
     repeats = [_paired(first, second, convention) for first, second in runs]
-    records = [
-        repeat.cases.select(
-            *dict.fromkeys(("record_id", "context", f"{repeat.comparison.unit}_id"))
-        )
-        for repeat in repeats
-    ]
-    for (first, _), rows in zip(runs, records, strict=True):
-        if not rows.sort("record_id").equals(records[0].sort("record_id")):
-            raise DataError(
-                f"{first} has different patients or contexts from {runs[0][0]}; repeats must match"
-            )
     shared = set.intersection(*({name for _, name in repeat.sums[0]} for repeat in repeats))
-    sides: tuple[dict[Key, Summed], ...] = ({}, {})
-    for repetition, repeat in enumerate(repeats):
+    records, sides = [], (dict[Key, Summed](), dict[Key, Summed]())
+    for repetition, ((folder, _), repeat) in enumerate(zip(runs, repeats, strict=True)):
+        ids = list(dict.fromkeys(("record_id", "context", f"{repeat.comparison.unit}_id")))
+        records.append(repeat.cases.select(ids).sort("record_id"))
+        if not records[-1].equals(records[0]):
+            raise DataError(
+                f"{folder} has different patients or contexts from {runs[0][0]}; repeats must match"
+            )
         for side, sums in zip(sides, repeat.sums, strict=True):
-            common = {key: summed for key, summed in sums.items() if key[1] in shared}
-            side |= {
-                (f"{context} {repetition}", name): summed
-                for (context, name), summed in common.items()
-            }
-    result = differences(*sides, resamples)
+            for (context, name), summed in sums.items():
+                if name in shared:
+                    side[f"{context} {repetition}", name] = summed
+    result = differences(sides[0], sides[1], resamples)
     return result[MEAN] if MEAN in result else next(iter(result.values()))
 
 
@@ -376,18 +371,14 @@ class _Paired(NamedTuple):
 
 def _paired(one: System, other: System, convention: str) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare`."""
-    first, second = (
-        "first" if isinstance(one, Scores) else one,
-        "second" if isinstance(other, Scores) else other,
-    )
     run, other_run = (
-        run if isinstance(run, Scores) else Scores.read(run, whole=False) for run in (one, other)
+        run if isinstance(run, Result) else Result.read(run, whole=False) for run in (one, other)
     )
+    first = "first" if run is one else str(one)
+    second = "second" if other_run is other else str(other)
     cases, signature = run.cases, run.signature
     other_cases, other_signature = other_run.cases, other_run.signature
-    check_pairs(
-        cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second)
-    )
+    check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), first, second)
     other_cases = cases.select("record_id").join(
         other_cases, on="record_id", how="left", maintain_order="left"
     )
@@ -413,13 +404,12 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
             for table in (cases, other_cases)
         )
     units = units_of(cases)
-    grouping = [sentence for sentence in (units.note, _other_units(units, other_cases)) if sentence]
-    absent = {*signature.left_out, *other_signature.left_out}
-    known = [score.key for score in summed_scores(other_cases) if score.key not in absent]
+    about_f1 = _other_convention(convention, run, other_run)
+    remarks = list(filter(None, (units.note, _other_units(units, other_cases), about_f1)))
+    comparable = {score.key for score in summed_scores(other_cases, columns)}
+    comparable -= {*signature.left_out, *other_signature.left_out}
     tested = [
-        score
-        for score in summed_scores(cases, columns)
-        if score.tested and score.key in [*known, *columns]
+        score for score in summed_scores(cases, columns) if score.tested and score.key in comparable
     ]
     sums, other_sums = (
         context_sums(table, convention, tested, units) for table in (cases, other_cases)
@@ -433,7 +423,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
         partial={name: cases[name].count() for name in columns if cases[name].null_count()},
         left_out=sorted({*scores, *other_scores} - {*columns}),
         is_standin=bool(signature.standin_labeller),
-        grouping=grouping,
+        remarks=remarks,
     )
     return _Paired(cases, (sums, other_sums), comparison)
 
@@ -448,37 +438,36 @@ def _other_units(units: Units, other_cases: pl.DataFrame) -> str:
     return f"the runs have different ids of {mine}; those of the first are used" if differ else ""
 
 
+def _other_convention(convention: str, first: Result, second: Result) -> str:
+    """Return a sentence if F1 is compared by another convention than the runs were scored with."""
+    scored = sorted({run.signature.convention or convention for run in (first, second)})
+    if scored == [convention]:
+        return ""
+    return (
+        f"F1 is compared by {convention}, and the runs were scored with {' and '.join(scored)} "
+        "(convention, --convention)"
+    )
+
+
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
     """Return the versions and changes to reports in which results differ; no labeller: not those of
     its packages."""
-    names = [
-        name
-        for name in {**first.versions, **second.versions}
-        if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
-    ]
-    pairs = {
-        name: tuple(run.versions.get(name) or "not recorded" for run in (first, second))
-        for name in names
-    }
-    known = [
-        name
-        for name in first.score_columns
-        if name in {*second.score_columns} and name in first.scores
-    ]
-    pairs |= {name: (first.scores[name], second.scores.get(name, "not recorded")) for name in known}
+    pairs: dict[str, tuple[str, str, str]] = {}
+    for name in {**first.versions, **second.versions}:
+        change = _CHANGES.get(name, "this can change any score")
+        if first.clinical or change != _LABELS_CHANGE:
+            one, other = (run.versions.get(name) or _UNRECORDED for run in (first, second))
+            pairs[name] = (one, other, change)
+    for name in first.score_columns:
+        if name in second.score_columns and name in first.scores:
+            other = second.scores.get(name, _UNRECORDED)
+            pairs[name] = (first.scores[name], other, "they may compute different values")
     if first.protocol and second.protocol:
-        pairs |= {
-            name: (str(first.protocol.get(name)), str(second.protocol.get(name)))
-            for name in _REWRITTEN
-        }
-    changes = _CHANGES | dict.fromkeys(known, "they may compute different values")
-    changes |= dict.fromkeys(
-        _REWRITTEN, "the reports were preprocessed differently, which is part of the difference"
-    )
+        for name in _REWRITTEN:
+            one, other = str(first.protocol.get(name)), str(second.protocol.get(name))
+            pairs[name] = (one, other, _PREPROCESSED)
     return [
-        (name, (one, other), changes.get(name, "this can change any score"))
-        for name, (one, other) in pairs.items()
-        if one != other
+        (name, (one, other), change) for name, (one, other, change) in pairs.items() if one != other
     ]
 
 

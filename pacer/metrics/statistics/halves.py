@@ -15,13 +15,14 @@ patient's examinations are alike, and one examination occurs in several contexts
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from pacer.display.numbers import p_value, signed
 from pacer.metrics.cases import MEAN
+from pacer.metrics.clinical import defined
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
@@ -73,12 +74,6 @@ class Difference:
     units: int = 0
     counts: tuple[int | None, ...] = (None, None)
 
-    def cells(self, p: float | None, decimals: int = 3) -> tuple[str, str, str]:
-        """Return the cells for difference, interval and a p value, its own or a corrected one."""
-        ends = (self.low, self.high)
-        interval = "–" if None in ends else "…".join(signed(end, decimals) for end in ends)
-        return signed(self.difference, decimals), interval, p_value(p)
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -112,9 +107,7 @@ def differences(
     mean over contexts. ``resamples``: random splits into halves, at least :data:`LEAST_SPLITS`; the
     same serve all contexts and scores."""
     runs = (first, second)
-    stacks = [_Stack(run) for run in runs]
-    totals = [stack(stack.rows.sum(axis=0)) for stack in stacks]
-    halves = _halves(stacks, resamples, seed)
+    totals, halves = _scored(runs, resamples, seed)
     gaps = {
         key: half_differences(
             [total[key] for total in totals],
@@ -124,21 +117,21 @@ def differences(
         for key in first
     }
     units = _units(first, second)
-    counted = {name: bool(one.counted) for (_, name), one in first.items()}
+    are_counted = {name for (_, name), one in first.items() if one.counted}
     before, after = map(_with_mean, totals)
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in before}
     for key, drawn in _with_mean(gaps).items():
         value, other = float(before[key]), float(after[key])
         low = high = p = None
         if _is_shown(other - value, drawn, units[key]):
-            if not counted[key[1]]:
+            if key[1] not in are_counted:
                 drawn = without_bias(other - value, drawn)
-            ends = interval_and_p(drawn, _ROUNDING * max(abs(value), abs(other)))
-            low, high, p = map(float, ends)
+            rounding = _ROUNDING * max(abs(value), abs(other))
+            low, high, p = map(float, interval_and_p(drawn, rounding))
         counts = (
             int(run[key].counts.sum()) if key in run and run[key].counted else None for run in runs
         )
-        of_runs = map(_value, (value, other, other - value))
+        of_runs = map(defined, (value, other, other - value))
         result[key[0]][key[1]] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
     return result
 
@@ -171,19 +164,20 @@ def without_bias(gap: float | np.ndarray, drawn: np.ndarray) -> np.ndarray:
     difference by as much as this is beyond the true one, and are moved by twice as much. They are
     never moved away from 0.
     """
-    known = ~np.isnan(drawn)
-    with np.errstate(invalid="ignore"):
-        beyond = np.where(known, drawn - gap, 0).sum(axis=0) / known.sum(axis=0)
+    beyond = _mean_of_defined(drawn - gap)
     return drawn - 2 * np.where(beyond * gap > 0, beyond, 0)
 
 
 def variance(halves: np.ndarray) -> np.ndarray:
     """Return the variance ``[...]`` of the defined scores in the halves ``[halves, ...]``; NaN
     without any."""
+    return _mean_of_defined((halves - _mean_of_defined(halves)) ** 2)
+
+
+def _mean_of_defined(halves: np.ndarray) -> np.ndarray:
     known = ~np.isnan(halves)
     with np.errstate(invalid="ignore"):
-        means = np.where(known, halves, 0).sum(axis=0) / known.sum(axis=0)
-        return np.where(known, (halves - means) ** 2, 0).sum(axis=0) / known.sum(axis=0)
+        return np.where(known, halves, 0).sum(axis=0) / known.sum(axis=0)
 
 
 def interval_and_p(
@@ -204,7 +198,7 @@ def interval_and_p(
 
 
 def intervals(
-    scores: Mapping[Key, Summed], resamples: int = 10_000, seed: int = SEED
+    scores: Mapping[Key, Summed], resamples: int = 10_000
 ) -> dict[str, dict[str, Interval]]:
     """Return intervals of one run's scores by context, and of their plain mean over contexts; all
     scores are over the same units, and every context has the same. ``resamples``: as above.
@@ -212,9 +206,8 @@ def intervals(
     A score between 0 and 1 for every unit has the interval of a share, :func:`share_interval`;
     another one has the percentiles of the halves.
     """
-    stack = _Stack(scores)
-    observed = _with_mean(stack(stack.rows.sum(axis=0)))
-    [halves] = _halves([stack], resamples, seed)
+    [total], [halves] = _scored([scores], resamples, SEED)
+    observed = _with_mean(total)
     units, is_share = _units(scores), _fewest({key: _is_share(one) for key, one in scores.items()})
     alike = _fewest({key: float(as_many(one.counts)) for key, one in scores.items()})
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
@@ -227,7 +220,7 @@ def intervals(
             else:
                 ends = interval_and_p(drawn)[:2]
             low, high = map(float, ends)
-        result[key[0]][key[1]] = Interval(_value(value), low, high)
+        result[key[0]][key[1]] = Interval(defined(value), low, high)
     return result
 
 
@@ -260,13 +253,10 @@ def share_interval(
 def holm(values: Sequence[float | None]) -> list[float | None]:
     """Return p values after Holm's step-down correction (Holm 1979); None is not counted as a
     test."""
-    order = sorted((p, place) for place, p in enumerate(values) if p is not None)
-    adjusted: list[float | None] = [None] * len(values)
-    largest = 0.0
-    for rank, (p, place) in enumerate(order):
-        largest = max(largest, min(1.0, p * (len(order) - rank)))
-        adjusted[place] = largest
-    return adjusted
+    tests = sorted(p for p in values if p is not None)
+    corrected = accumulate((min(1.0, p * (len(tests) - i)) for i, p in enumerate(tests)), max)
+    adjusted = dict(zip(tests, corrected, strict=True))
+    return [None if p is None else adjusted[p] for p in values]
 
 
 class _Stack:
@@ -278,23 +268,24 @@ class _Stack:
     """
 
     def __init__(self, scores: Mapping[Key, Summed]):
-        tables = {id(one.rows): one.rows for one in scores.values()}
-        edges = np.cumsum([0, *(rows.shape[1] for rows in tables.values())])
-        span = {
-            table: slice(a, b) for table, a, b in zip(tables, edges[:-1], edges[1:], strict=True)
-        }
-        self.scores = {key: (span[id(one.rows)], one.score) for key, one in scores.items()}
-        self.rows = np.concatenate(list(tables.values()), axis=1)
+        self.scores = scores
+        self._tables = {id(one.rows): one.rows for one in scores.values()}
+        self.rows = np.concatenate(list(self._tables.values()), axis=1)
 
     def __call__(self, sums: np.ndarray) -> dict[Key, np.ndarray]:
         """Map sums ``[..., k]`` to scores ``[...]``."""
-        return {key: score(sums[..., columns]) for key, (columns, score) in self.scores.items()}
+        edges = np.cumsum([rows.shape[1] for rows in self._tables.values()])
+        parts = dict(zip(self._tables, np.split(sums, edges[:-1], axis=-1), strict=True))
+        return {key: one.score(parts[id(one.rows)]) for key, one in self.scores.items()}
 
 
-def _halves(stacks: Sequence[_Stack], resamples: int, seed: int) -> list[dict[Key, np.ndarray]]:
-    """Score both halves of as many random splits; the same halves for every stack."""
-    draw = np.random.default_rng(seed)
-    parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in stacks]
+def _scored(
+    runs: Sequence[Mapping[Key, Summed]], resamples: int, seed: int
+) -> tuple[list[dict[Key, np.ndarray]], list[dict[Key, np.ndarray]]]:
+    """Return the scores of each run over all units, and in both halves of as many random splits,
+    the same for every run."""
+    draw, stacks = np.random.default_rng(seed), [_Stack(run) for run in runs]
+    parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in runs]
     for start in range(0, resamples, _CHUNK):
         size = (min(_CHUNK, resamples - start), len(stacks[0].rows))
         in_half = draw.integers(0, 2, size=size).astype(float)
@@ -302,10 +293,12 @@ def _halves(stacks: Sequence[_Stack], resamples: int, seed: int) -> list[dict[Ke
         both = np.concatenate([in_half, 1 - in_half])
         for stack, scored in zip(stacks, parts, strict=True):
             scored.append(stack(both @ stack.rows))
-    return [
-        {key: np.concatenate([part[key] for part in scored]) for key in stack.scores}
-        for stack, scored in zip(stacks, parts, strict=True)
+    totals = [stack(stack.rows.sum(axis=0)) for stack in stacks]
+    halves = [
+        {key: np.concatenate([part[key] for part in scored]) for key in run}
+        for run, scored in zip(runs, parts, strict=True)
     ]
+    return totals, halves
 
 
 def _with_mean(values: dict[Key, np.ndarray]) -> dict[Key, np.ndarray]:
@@ -346,7 +339,3 @@ def _is_shown(value: float, drawn: np.ndarray, units: int) -> bool:
     """Return whether a score has an interval and a p value."""
     undefined = np.isnan(drawn).mean()
     return not np.isnan(value) and units >= LEAST_UNITS and undefined <= MOST_UNDEFINED
-
-
-def _value(value: float | np.ndarray) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -15,8 +15,8 @@ import polars as pl
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.data.exchange import exchange
-from pacer.metrics.cases import by_context, contexts_of, is_labelled
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, label_rows
+from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of, is_labelled
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, defined, label_rows
 from pacer.metrics.commitments import REPORTS, cells
 from pacer.metrics.score_kinds import Score, mean, mean_rows
 from pacer.metrics.scores import score_of, summed_scores
@@ -88,8 +88,11 @@ def score_intervals(
 ) -> Intervals:
     """Return intervals of the scores that have sums, by context and for their mean."""
     units = units_of(cases)
-    scores = context_sums(cases, convention, summed_scores(cases, columns), units)
-    return Intervals(intervals(scores, resamples), units.name, units.count, resamples, units.note)
+    sums = context_sums(cases, convention, summed_scores(cases, columns), units)
+    scores = intervals(sums, resamples)
+    if len(scores) == 1 and UNKNOWN not in scores:  # the only context is the mean
+        scores[MEAN] = next(iter(scores.values()))
+    return Intervals(scores, units.name, units.count, resamples, units.note)
 
 
 def label_intervals(
@@ -104,21 +107,17 @@ def label_intervals(
         context: rows[(cases["context"] == context).to_numpy()].sum(axis=0)
         for context in contexts_of(cases)
     }
-    labels = []
     summed: dict[Key, Summed] = {}
     for column, name in enumerate(rule.observations):
         table = by_unit(rows[:, :, column], units.codes, units.count)
-        summed |= {
-            (POOLED, f"{name}/{ratio}"): Summed(table, partial(averaged, ratio=ratio), (1, 2))
-            for ratio in RATIOS
-        }
-    estimates = intervals(summed, resamples)[POOLED]
+        for ratio in RATIOS:
+            summed[name, ratio] = Summed(table, partial(averaged, ratio=ratio), (1, 2))
+    estimates = intervals(summed, resamples)
+    labels = []
     for column, name in enumerate(rule.observations):
         _, predicted, present = rows[:, :, column].sum(axis=0)
-        scores = {str(ratio): estimates[f"{name}/{ratio}"] for ratio in RATIOS}
-        f1 = {context: float(averaged(sums[:, column], "f1")) for context, sums in contexts.items()}
-        defined = {context: None if np.isnan(value) else value for context, value in f1.items()}
-        labels.append(LabelScores(name, int(present), int(predicted), scores, defined))
+        f1 = {name: defined(averaged(sums[:, column], "f1")) for name, sums in contexts.items()}
+        labels.append(LabelScores(name, int(present), int(predicted), estimates[name], f1))
     return sorted(labels, key=lambda label: -label.present)
 
 
@@ -169,9 +168,9 @@ def context_sums(
     rule = CONVENTIONS[convention]
     known = {score.key: score.sums for score in scores if score.sums is not None}
     found: dict[Key, Summed] = {}
+    kinds = {sums.rows for sums in known.values()}
     for context, part in by_context(cases).items():
         codes = units.codes[(cases["context"] == context).to_numpy()]
-        kinds = dict.fromkeys(sums.rows for sums in known.values())
         tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
         for key, sums in known.items():
             found[context, key] = Summed(
@@ -203,27 +202,22 @@ def group_scores(
     if not named or not is_labelled(cases):
         return []
     rule, units = CONVENTIONS[convention], units_of(cases)
-    rows, f1 = (
-        label_rows(cases, rule),
-        lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0]),
-    )
-    members: list[tuple[str, str, np.ndarray]] = [
+    rows = np.column_stack([label_rows(cases, rule), np.ones(len(cases))])
+    groups = [
         (name, value, (cases[name] == value).fill_null(False).to_numpy())
         for name in named
         for value in cases[name].drop_nulls().unique().sort()
     ]
-    sums: dict[Key, Summed] = {}
-    for place, (_, _, chosen) in enumerate(
-        members
-    ):  # records outside a group add nothing to its sums
-        of_units = by_unit(
-            np.column_stack([rows * chosen[:, None], chosen]), units.codes, units.count
+    sums: dict[Key, Summed] = {
+        (POOLED, str(place)): Summed(
+            by_unit(rows[chosen], units.codes[chosen], units.count),
+            lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0]),
+            counted=(-1,),
         )
-        sums[POOLED, str(place)] = Summed(of_units, f1, counted=(rows.shape[1],))
-    scored = zip(members, intervals(sums, resamples)[POOLED].values(), strict=True)
-    return [
-        GroupScore(name, value, int(chosen.sum()), score) for (name, value, chosen), score in scored
-    ]
+        for place, (_, _, chosen) in enumerate(groups)
+    }
+    scored = zip(groups, intervals(sums, resamples)[POOLED].values(), strict=True)
+    return [GroupScore(name, value, int(chosen.sum()), f1) for (name, value, chosen), f1 in scored]
 
 
 class Reliability(NamedTuple):
@@ -325,8 +319,11 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
         )
         score = f"{side}_positive_f1"
         compared = gains(given, others, convention, [score])
-        low = {context: compared[context][score].low for context in contexts_of(given)}
-        if contexts := [context.upper() for context, bound in low.items() if (bound or 0) <= 0]:
+        if contexts := [
+            context.upper()
+            for context in contexts_of(given)
+            if (compared[context][score].low or 0) <= 0
+        ]:
             without_gain[name] = contexts
     return without_gain
 

@@ -16,11 +16,11 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from pacer.backbones.meteor import MeteorError
 from pacer.cli.command import app
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import parse_yaml, read_json, read_jsonl
 from pacer.metrics.calls import score
-from pacer.metrics.nlg import MeteorError
 from pacer.metrics.system import Scores
 from tests.support.cli import REPOSITORY, Outcome
 from tests.support.world import World, rehashed
@@ -344,6 +344,34 @@ def test_findings_are_counted_listed_and_ranked(pacer: Callable[..., Outcome], f
     assert pacer("findings", "scores", "B=same", "--worst", "1").code == 0
     refused = pacer("findings", "scores", "--finding", "nodules")
     assert refused.code == 1 and "--finding nodules: expected one of atelectasis" in refused.error
+    for chosen in (("--verdict", "invented"), ("--verdict", "correct", "--worst", "3")):
+        assert pacer("findings", "scores", *chosen).out == "none\n"
+        assert json.loads(pacer("findings", "scores", *chosen, "--json").out) == []
+    assert "pass the folder that it is in" in pacer("findings", "scores/findings.parquet").error
+
+
+def test_systems_of_other_records_are_noted(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
+    for file in FILES:
+        lines = Path(file).read_text().splitlines()
+        Path(f"{file}.few.csv").write_text("\n".join(lines[:-1]) + "\n")
+    names = {**{file: f"{file}.few.csv" for file in FILES}, "scores": "few"}
+    assert pacer(*(names.get(argument, argument) for argument in stated())).code == 0
+    note = "the systems have different records: scores 4, few 3, and 3 in all of them"
+    assert note in " ".join(pacer("findings", "scores", "few").out.split())
+    assert "different records" not in pacer("findings", "scores", "B=scores").out
+
+
+def test_scoring_notes_blank_patient_ids_and_a_score_that_is_left_out(
+    pacer: Callable[..., Outcome], files: Path
+) -> None:
+    pl.DataFrame(
+        {"id": ["a", "b"], "subject_id": ["p", " "], "report": ["no effusion .", "edema ."]}
+    ).write_csv("r.csv")
+    arguments = ("--references", "r.csv", "--hypotheses", "r.csv", "--out", "s")
+    printed = " ".join(pacer("score", *arguments, "--without", "meteor").out.split())
+    assert "1 of 2 records have no patient id and count as patients of their own" in printed
+    assert "bleu:corpus | mean:contexts" in printed
 
 
 def test_without_meteor_everything_else_is_written(
@@ -355,7 +383,7 @@ def test_without_meteor_everything_else_is_written(
     def fails() -> None:
         raise MeteorError("no Java")
 
-    monkeypatch.setattr("pacer.metrics.nlg.meteor_run", lambda *_: nullcontext(fails))
+    monkeypatch.setattr("pacer.metrics.annotate.meteor_run", lambda *_: nullcontext(fails))
     for further, reason in (
         ((), "no Java"),
         (("--without", "meteor", "--without", "bleu4"), "excluded on request"),

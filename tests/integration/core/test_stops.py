@@ -241,7 +241,7 @@ def test_a_killed_process_leaves_no_java(tmp_path: Path) -> None:
     java.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 300\n")
     java.chmod(0o755)
     code = (
-        "from pacer.metrics.nlg import meteor_run\n"
+        "from pacer.backbones.meteor import meteor_run\n"
         f"with meteor_run(['a'], ['a'], {str(java)!r}) as counts: counts()"
     )
     process = subprocess.Popen(

@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.nlg import meteor, meteor_columns, meteor_statistics, with_overlap
+from pacer.metrics.nlg import meteor, meteor_statistics, with_overlap
 from pacer.metrics.statistics.comparison import (
     Comparison,
     Comparisons,
@@ -24,7 +24,7 @@ from pacer.metrics.statistics.comparison import (
 from pacer.metrics.statistics.halves import Difference, holm
 from pacer.metrics.statistics.intervals import label_intervals, score_intervals, units_of
 from tests.support.cases import listed_cases
-from tests.support.metrics import TALK
+from tests.support.metrics import TALK, with_meteor
 
 
 def made_cases(seed: int, quality: float) -> pl.DataFrame:
@@ -64,7 +64,7 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
         for polarity in POLARITIES
     }
     cases = with_overlap(pl.DataFrame(rows, schema_overrides=lists))
-    return cases.with_columns(meteor_columns(cases))
+    return with_meteor(cases)
 
 
 def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:
@@ -152,8 +152,11 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
     )
     assert repr(found).endswith(table.notes[-1])
     two, same = alone["worse"], compare({"A": base, "B": worse}, resamples=400)
-    assert two.tested == same.tested and two.beyond({"mine": 0.0}) == same.beyond({"mine": 0.0})
+    assert two.tested == same.tested
     assert two.losses({"mine": 0.0}) == same.losses({"mine": 0.0}) != []
+    for certain in (True, False):
+        all_losses = found.losses({"bleu4": low, "mine": 0.0}, certain=certain)
+        assert any("which may be chance" in line for line in all_losses) is not certain
     with pytest.raises(
         ConfigError,
         match=r"^max_loss of f1 \(--max-loss\): it has no test in all systems; choose from "
@@ -294,7 +297,12 @@ def test_repeats_have_the_convention_that_they_were_scored_with(tmp_path, runs):
         edit(folder, clinical={"labeller": {"files": {"chexbert.pth": "a"}}, "convention": "top5"})
     expected = compare(*runs, convention="top5", resamples=50).scores["mean"]["f1"]
     assert compare_repeats([runs], resamples=50)["f1"] == expected
-    assert compare(*runs, resamples=50).scores["mean"]["f1"] != expected
+    by_another = compare(*runs, resamples=50)
+    assert by_another.scores["mean"]["f1"] != expected
+    [said] = by_another.remarks
+    assert said.startswith("F1 is compared by llm-rg4, and the runs were scored with top5")
+    assert said in by_another.table().notes
+    assert compare(*runs, convention="top5", resamples=50).remarks == []
 
 
 SIDES = ("reference", "hypothesis")
@@ -391,7 +399,7 @@ def test_a_record_without_a_patient_id_is_a_patient_of_its_own(cases: pl.DataFra
 
 def test_other_patient_ids_of_the_second_run_are_noted(runs):
     before = compare(*runs, resamples=50)
-    assert before.grouping == []
+    assert before.remarks == []
     path = runs[1] / "metrics/cases.parquet"
     cases = pl.read_parquet(path)
     for subjects, note in (
@@ -401,5 +409,5 @@ def test_other_patient_ids_of_the_second_run_are_noted(runs):
     ):
         cases.with_columns(subject_id=subjects).write_parquet(path)
         found = compare(*runs, resamples=50)
-        assert found.scores == before.scores and found.grouping[0].startswith(note)
-        assert found.grouping[0] in found.table().notes
+        assert found.scores == before.scores and found.remarks[0].startswith(note)
+        assert found.remarks[0] in found.table().notes

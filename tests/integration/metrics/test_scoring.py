@@ -4,7 +4,6 @@ counts and failures."""
 import json
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -15,20 +14,14 @@ import pytest
 from pycocoevalcap.meteor import meteor as original_meteor
 
 from pacer.backbones.chexbert import CheXbert, label_references
+from pacer.backbones.meteor import JAVA, MeteorError, meteor_run
 from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import Score
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS
-from pacer.metrics.nlg import (
-    JAVA,
-    MeteorError,
-    meteor,
-    meteor_beside,
-    meteor_run,
-    meteor_statistics,
-)
+from pacer.metrics.nlg import meteor, meteor_statistics
 from pacer.metrics.options import DEFAULTS, Scoring
 from pacer.metrics.predictions import decoded_records
 from pacer.metrics.signature import Signature
@@ -438,7 +431,7 @@ def test_a_program_that_fails_or_talks_nonsense_is_an_error(tmp_path, text, prob
 
 @pytest.mark.parametrize("text", listed_cases(__file__, "endless"))
 def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text):
-    monkeypatch.setattr("pacer.metrics.nlg.STARTUP_SECONDS", 1.5)
+    monkeypatch.setattr("pacer.backbones.meteor.STARTUP_SECONDS", 1.5)
     pid = tmp_path / "pid"
     with pytest.raises(MeteorError, match=r"took more than 2 seconds: it has hung, or the machine"):
         counts_by(script(tmp_path, f"trap '' TERM INT HUP; echo $$ > {pid}; {text}"))
@@ -448,11 +441,9 @@ def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text):
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
-def test_no_program_outlives_the_scores_beside_it(tmp_path, monkeypatch):
+def test_no_program_outlives_the_scores_beside_it(tmp_path):
     program = script(tmp_path, f"echo $$ > {tmp_path / 'pid'}; exec sleep 60")
-    monkeypatch.setattr("pacer.metrics.nlg.meteor_run", partial(meteor_run, java=program))
-    pairs = pl.DataFrame({"reference": ["a"], "hypothesis": ["a"]})
-    with pytest.raises(KeyboardInterrupt), meteor_beside(pairs):
+    with pytest.raises(KeyboardInterrupt), meteor_run(["a"], ["a"], program):
         while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
             time.sleep(0.05)
         raise KeyboardInterrupt

@@ -18,7 +18,7 @@ from pacer.core.io import read_json
 from pacer.data.columns import read_columns
 from pacer.metrics.columns import check_names, column_scores, names_by_kind
 from pacer.metrics.options import DEFAULTS
-from pacer.metrics.score import mean_of_contexts
+from pacer.metrics.score import with_mean
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.halves import LEAST_UNITS
 from pacer.metrics.statistics.intervals import GroupScore, group_scores
@@ -70,7 +70,7 @@ def test_a_column_of_numbers_is_a_score_with_a_count() -> None:
     assert names_by_kind(found) == {"scores": ["words", "dose_n"], "groups": ["sex"]}
     scores = column_scores(found)
     assert scores == {"words": 2.25, "words_n": 2, "dose_n": 3.0, "dose_n_n": 3}
-    assert mean_of_contexts({"sn": scores, "mw": scores}, found.columns) == {
+    assert with_mean({"sn": scores, "mw": scores}, found.columns)["mean"] == {
         "words": 2.25,
         "dose_n": 3.0,
     }

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.data.repetition import repetition
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.nlg import repetition
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import context_counts, score_of
 from pacer.metrics.statistics.intervals import warnings
@@ -141,7 +141,7 @@ def test_attributes_have_those_of_another_patients_report_beside_them() -> None:
             scored(made, "attributes_side", "attributes_side_chance")
             == {"attributes_side": 1.0} | chance
         )
-        counted = context_counts(made.with_columns(hypothesis_labels=None), "llm-rg4", [])
+        counted = context_counts(Context(made.with_columns(hypothesis_labels=None), "llm-rg4"), [])
         assert (counted["attributes_side"], counted.get("attributes_side_chance")) == (
             2,
             1 if chance else None,

@@ -85,6 +85,15 @@ def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:
     ] == 1 and "Side agrees         0.000 (1)\n" in repr(effusions)
 
 
+def test_the_mean_of_one_named_context_has_an_interval(quick_meteor) -> None:
+    for name, context in {"sn": pl.lit("sn"), "all": pl.lit(None, pl.String)}.items():
+        found = pacer.score(frame(REFERENCES).with_columns(context=context), REPORTS)
+        expected = ["sn", "mean"] if name == "sn" else ["all"]
+        assert list(found.scores) == list(found.intervals.scores) == expected
+        of = found.intervals.scores
+        assert of[expected[-1]] == of[name]
+
+
 def test_one_score_against_the_originals_can_be_left_out_alone(quick_meteor) -> None:
     references = frame(REFERENCES).with_columns(findings_original=pl.lit("No effusion."))
     names = {*pacer.score(references, REPORTS).scores["all"]}

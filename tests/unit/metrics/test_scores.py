@@ -17,13 +17,13 @@ from pacer.backbones.observations import OBSERVATIONS
 from pacer.data.findings import FINDINGS
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import reading_scores
-from pacer.metrics.nlg import meteor_columns, single_line, with_overlap
+from pacer.metrics.nlg import single_line, with_overlap
 from pacer.metrics.score_kinds import Context, by_case
 from pacer.metrics.scores import LANGUAGE, SCORES, score_of
 from pacer.metrics.statistics.halves import intervals
 from pacer.metrics.statistics.intervals import context_sums, reliability, units_of
 from tests.support.cases import listed_cases
-from tests.support.metrics import efficacy, random_texts
+from tests.support.metrics import efficacy, random_texts, with_meteor
 
 
 def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> None:
@@ -156,7 +156,7 @@ def test_uncertain_counts_as_present_and_negative_as_absent():
 
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
     pairs = pl.DataFrame({"reference": references, "hypothesis": hypotheses})
-    context = Context(with_overlap(pairs).with_columns(meteor_columns(pairs)), "llm-rg4")
+    context = Context(with_meteor(with_overlap(pairs)), "llm-rg4")
     return {key: value for score in LANGUAGE for key, value in score.of(context).items()}
 
 

@@ -1,4 +1,4 @@
-"""Definitions of studies, the runs that they plan, and what is asked of DVC's queue."""
+"""Definitions of studies, and the runs that they plan."""
 
 import os
 import re
@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from pacer.config.params import names_in
-from pacer.core.errors import ConfigError, PacerError
+from pacer.core.errors import ConfigError
 from pacer.core.io import parse_yaml, yaml_beside
 from pacer.studies.plan import Run, plan
-from pacer.studies.repository import Repository
-from pacer.studies.run import run_study
 from pacer.studies.study import Study, load_published, load_study
 from tests.support.cli import REPOSITORY
 from tests.support.profiles import yaml_of
@@ -71,9 +69,9 @@ def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
         params = yaml_of("openi") if name == "openi" else PAPER
         ours = [row.name for row in study.rows if row.files is None]
         runs = planned(study, params, "released.pth")
-        assert [study.rows[run.row].name for run in runs] == ours * len(study.replicates), name
+        assert [run.row for run in runs] == ours * len(study.replicates), name
         if any(row.needs for row in study.rows):
-            without = {study.rows[run.row].name for run in planned(study, params)}
+            without = {run.row for run in planned(study, params)}
             assert without == {*ours} - {"LLM-RG4"}, name
     with pytest.raises(
         ConfigError, match=r"parent\.contexts has mw, but corpus\.contexts does not"
@@ -148,8 +146,9 @@ def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(
 ) -> None:
     study = read(tmp_path, GOOD + "set: {calibrate.gate_inputs: h, calibrate.rank: 2}\n")
     one, two = ({"calibrate.rank": 2, "calibrate.gate_inputs": gate} for gate in ("none", "h"))
-    assert study.overrides(0, "2") == one | {"train.seed": 2}
-    assert study.overrides(1, "1") == two | {"train.seed": 1}
+    first, second = study.replicates
+    assert study.overrides(study.rows[0], second) == one | {"train.seed": 2}
+    assert study.overrides(study.rows[1], first) == two | {"train.seed": 1}
     world = {"corpus.seed": 101, "backbones.seed": 202}
     text = GOOD.replace("{train.seed: 1}", str(world)).replace(
         "{train.seed: 2}", "{corpus.seed: 3, backbones.seed: 3}"
@@ -188,9 +187,9 @@ def test_the_options_of_a_run_are_what_dvc_reads(tmp_path: Path) -> None:
     run = planned(read(tmp_path, text), MICRO)[1]
     assert run.options == [
         *("--name", run.name),
+        *("-S", "train.seed=1"),
         *("-S", "decode.controls=[]"),
         *("-S", "decode.limit=null"),
-        *("-S", "train.seed=1"),
     ]
 
 
@@ -200,18 +199,23 @@ def test_a_row_has_the_stages_of_its_baseline_and_the_folder_of_its_scores(
 ) -> None:
     text = GOOD.replace("{name: two}", f"{{name: two, target: {target or 'null'}}}")
     run = planned(read(tmp_path, text), MICRO)[1]
-    assert run.target == (target or "score")
-    assert run.scores == ("metrics" if target is None else f"baselines/metrics/{target[:-6]}")
-    if target is None:
-        assert run.pipeline is None
-    else:
-        stages = parse_yaml(run.pipeline)["stages"]
-        assert {target, "score", "parent"} <= stages.keys()
+    pipeline = run.pipeline
+    assert pipeline.target == (target or "score")
+    assert pipeline.scores == ("metrics" if target is None else f"baselines/metrics/{target[:-6]}")
+    stages = pipeline.definition["stages"]
+    assert {pipeline.target, "score", "parent"} <= stages.keys()
+    stage = stages[pipeline.target]
+    written = str([*stage["outs"], *stage.get("metrics", [])])
+    assert f"'{pipeline.scores}/scores.json'" in written
+    own = parse_yaml((REPOSITORY / "dvc.yaml").read_text())["stages"]
+    assert (stages == own) is (target is None)
+    # `dvc exp apply` would miss the outputs of baselines that were never run
+    assert all(name.startswith(f"{target}"[:-6]) for name in stages.keys() - own.keys())
     # answers that were paid for, and features, are never put back
-    assert "models/parent" in run.outs and "data/features" not in run.outs
-    assert not [path for path in run.outs if path.endswith("scores.json")]
+    assert "models/parent" in pipeline.outs and "data/features" not in pipeline.outs
+    assert not [path for path in pipeline.outs if path.endswith("scores.json")]
     # DVC refuses outputs of stages that the user's dvc.yaml lacks, and then puts nothing back
-    assert not [path for path in run.outs if path.startswith("baselines")]
+    assert not [path for path in pipeline.outs if path.startswith("baselines")]
 
 
 #: In the place of Slurm's programs: each writes down its arguments, one by one between bars.
@@ -243,74 +247,3 @@ def test_a_job_that_was_stopped_at_its_limit_and_no_other_is_queued_again(
         calls == ["srun|--cpus-per-task=12|pacer|--row|a b", *["scontrol|requeue|7"] * requeued]
         and code == ending
     )
-
-
-#: A stand-in for DVC: it notes its arguments and its GPUs, and a started worker makes experiments.
-QUEUE = """#!/bin/bash
-echo "$CUDA_VISIBLE_DEVICES|$*" >> {calls}
-case "$1 $2" in
-"queue status") cat {status} ;;
-"queue start") for name in {made}; do git update-ref refs/exps/aa/bb/$name HEAD; done ;;
-esac
-"""
-#: What `dvc queue status` prints while it works, and when only a worker that was killed is listed.
-WORKING = """\
-Task     Name               Created    Status
-1387c34  mine-one-1-{key}   11:34 AM   Running
-f4a3421                     11:34 AM   Queued
-
-Worker status: 1 active, 0 idle
-"""
-
-
-def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, made: int) -> list[str]:
-    """Run a study of four runs with two jobs, of which DVC makes the first; the calls of DVC."""
-    folder, programs = tmp_path / "repository", tmp_path / "bin"
-    programs.mkdir()
-    for path in ("baselines", "studies", "pacer", "stages"):
-        (folder / path).mkdir(parents=True)
-    for path in ("dvc.yaml", "baselines/stages.yaml", "baselines/params.yaml"):
-        shutil.copy(REPOSITORY / path, folder / path)
-    (folder / "params.yaml").write_text(MICRO)
-    for path in ("pacer/code", "stages/code"):
-        (folder / path).write_text("code")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    who = ("-c", "user.name=test", "-c", "user.email=test@localhost")
-    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "state"]):
-        subprocess.run(["git", *command], cwd=folder, check=True)
-    study, repository = read(folder / "studies", GOOD), Repository(folder)
-    runs = plan(study, repository)
-    (tmp_path / "status").write_text(status.format(key=runs[0].key))
-    names = " ".join(run.name for run in runs[:made])
-    (programs / "dvc").write_text(
-        QUEUE.format(calls=tmp_path / "calls", status=tmp_path / "status", made=names)
-    )
-    (programs / "dvc").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr("pacer.studies.run._PERIOD", 0.01)
-    told: list[str] = []
-    try:
-        run_study(study, repository, told.append, jobs=2, devices="0,1,2")
-    finally:
-        calls = (tmp_path / "calls").read_text().splitlines()
-    return calls
-
-
-def test_several_jobs_are_queued_once_and_each_worker_has_its_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = queued(tmp_path, monkeypatch, WORKING, made=4)
-    added = [call for call in calls if "|exp run --queue --name mine-" in call]
-    assert len(added) == 3, "the first was being made already"
-    starts = [call for call in calls if "|queue start" in call]
-    assert starts == ["0,2|queue start --jobs 1", "1|queue start --jobs 2"]
-
-
-def test_a_row_whose_worker_was_killed_is_queued_again_and_what_failed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    status = WORKING.replace("1 active", "0 active")
-    with pytest.raises(PacerError, match=r"1 runs have not succeeded: mine-two-2-\w+; `dvc queue"):
-        queued(tmp_path, monkeypatch, status, made=3)
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert len([call for call in calls if "|exp run --queue" in call]) == 4

