@@ -198,7 +198,7 @@ def _read(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.LazyFrame]:
     get_reusable_executor().shutdown()  # the idle processes would keep their memory for minutes
     columns, findings = zip(*parts, strict=True)
     sources: list[IO[bytes]] = [BytesIO(part) for part in findings]
-    return pl.concat(map(pl.read_ipc, columns), rechunk=True), pl.scan_ipc(sources)
+    return pl.concat(map(pl.read_ipc, columns), rechunk=True), pl.scan_ipc(sources, glob=False)
 
 
 def _read_compressed(cases: pl.DataFrame) -> tuple[bytes, bytes]:
