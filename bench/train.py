@@ -20,7 +20,7 @@ from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import ModelSpecification, specification_of
 from pacer.model.pacer import Pacer
 from pacer.model.prompt import PromptIds
-from pacer.training.examples import collate
+from pacer.training.examples import TokenSequence, collate
 from pacer.training.losses import objective
 from pacer.training.phases import Phase, phase_of
 from pacer.training.trajectory import Span, Trajectory
@@ -74,10 +74,11 @@ def make_batches(preset: Preset, depths: int, lambda_q: float) -> list[TrainingB
     states, batches = RandomStates(preset, depths), []
     source = {"context": "mw", "frontal": "a", "lateral": "b", "prior_report": "c"}
     for start in range(0, len(examples), preset.batch_size):
-        prompts, targets = zip(*examples[start : start + preset.batch_size], strict=True)
-        prefixes = [prompt.prefix(BOS, preset.queries) for prompt in prompts]
-        starts = [1 + len(prompt.before) for prompt in prompts]
-        batch = collate(prefixes, starts, targets, [source] * len(targets), states, lambda_q)
+        sequences = [
+            TokenSequence(prompt.prefix(BOS, preset.queries), prompt.visual_start, target)
+            for prompt, target in examples[start : start + preset.batch_size]
+        ]
+        batch = collate(sequences, [source] * len(sequences), states, lambda_q)
         batches.append(batch.to(torch.device(preset.device)))
     return batches
 

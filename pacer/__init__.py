@@ -1,17 +1,18 @@
 """PACER: chest X-ray reports when the lateral view or the previous report may be missing.
 
-Scoring from Python: :func:`score`, :func:`compare`, :func:`label`; a trained model:
-:class:`Reporter`. Importing the package changes nothing in the process.
+Scoring from Python: :func:`score`, :func:`compare`, :func:`label`; a reward for reinforcement
+learning: :func:`reward`; a trained model: :class:`Reporter`. Importing the package changes nothing
+in the process.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacer.metrics.calls import Scores, compare, label, score
+    from pacer.metrics.calls import Scores, compare, label, reward, score
     from pacer.serving.reporter import Reporter
 
-__all__ = ["Reporter", "Scores", "compare", "label", "score"]
+__all__ = ["Reporter", "Scores", "compare", "label", "reward", "score"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,11 @@ Run it in RadEval's own environment, which `make radeval` creates:
 .venv-radeval/bin/python scorers/radeval.py metrics/cases.parquet radeval.parquet [--metrics bleu
 rouge radgraph ...]
 
+Of the texts of `pacer certify make`, cards/texts.csv, it writes a table with `id` and `score` for
+each score into a folder, for `pacer certify score cards radeval/*.csv`:
+
+.venv-radeval/bin/python scorers/radeval.py cards/texts.csv radeval --metrics radgraph green
+
 `crimson` weights errors by the patient's indication, which it reads from `--records
 data/corpus/records.parquet`.
 """
@@ -39,8 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("cases", type=Path, help="cases.parquet of a scored run")
-    parser.add_argument("out", type=Path, help="Parquet file to write")
+    parser.add_argument("cases", type=Path, help="cases.parquet of a scored run, or texts.csv")
+    parser.add_argument("out", type=Path, help="Parquet file to write; of texts.csv a folder")
     parser.add_argument("--metrics", nargs="+", choices=WEIGHTS, default=["bleu", "rouge"])
     parser.add_argument(
         "--records", type=Path, help="records.parquet with the indications, for crimson"
@@ -51,9 +56,12 @@ def main() -> None:
             "crimson needs --records, a table with record_id and indication "
             "(data/corpus/records.parquet)"
         )
-    cases = pl.read_parquet(
-        given.cases, columns=["record_id", "reference", "hypothesis"], glob=False
-    )
+    if given.cases.suffix == ".csv":
+        texts = pl.read_csv(given.cases, infer_schema=False, glob=False)
+        cases = texts.select("reference", record_id="id", hypothesis="text")
+    else:
+        names = ["record_id", "reference", "hypothesis"]
+        cases = pl.read_parquet(given.cases, columns=names, glob=False)
     columns, contexts = [cases["record_id"]], patient_contexts(cases["record_id"], given.records)
     for metric in given.metrics:
         for name, values in evaluate(
@@ -62,7 +70,13 @@ def main() -> None:
             columns.append(
                 pl.Series(f"radeval_{name}", [float(value) for value in values]).fill_nan(None)
             )
-    pl.DataFrame(columns).write_parquet(given.out)
+    if given.cases.suffix == ".csv":
+        given.out.mkdir(parents=True, exist_ok=True)
+        for column in columns[1:]:
+            table = pl.DataFrame({"id": columns[0], "score": column})
+            table.write_csv(given.out / f"{column.name}.csv")
+    else:
+        pl.DataFrame(columns).write_parquet(given.out)
     print(f"RadEval {version('radeval')}: {len(cases)} records written to {given.out}")
     for repository in dict.fromkeys(name for metric in given.metrics for name in WEIGHTS[metric]):
         print(f"weights of {repository}: {', '.join(snapshots(repository))}")

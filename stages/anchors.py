@@ -8,11 +8,10 @@ from pacer.core.io import write_json
 
 
 def main() -> None:
-    params, folder, records = (
-        load_params(),
-        Path("data/anchors"),
-        Path("data/corpus/records.parquet"),
-    )
-    cache, out = folder / "llm_cache.jsonl", folder / "anchors.parquet"
+    params = load_params()
+    folder = Path("data/anchors")
+    records = Path("data/corpus/records.parquet")
+    cache = folder / "llm_cache.jsonl"
+    out = folder / "anchors.parquet"
     audit = build_anchors(records, cache, out, params.anchors.rules, params.commit.attributes)
     write_json(folder / "audit.json", audit)

@@ -14,16 +14,13 @@ from pacer.model.prompt import instruction
 
 
 def main() -> None:
-    params, corpus = load_params(), Path("data/corpus")
-    records, images = (
-        read_records(corpus / "records.parquet"),
-        read_images(corpus / "images.parquet"),
-    )
+    params = load_params()
+    corpus = Path("data/corpus")
+    records = read_records(corpus / "records.parquet")
+    images = read_images(corpus / "images.parquet")
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
-    out, tables = (
-        Path("models/backbones"),
-        (hash_file(corpus / name) for name in ("records.parquet", "images.parquet")),
-    )
+    out = Path("models/backbones")
+    tables = (hash_file(corpus / name) for name in ("records.parquet", "images.parquet"))
     depends_on = [params.backbones.model_dump(mode="json"), params.prompt.unknown_view, *tables]
     with scratch_directory(out, hash_json(depends_on)) as directory:
         locate_backbones(params.backbones, directory)

@@ -23,7 +23,8 @@ def main() -> None:
     if name == "llm_rg4":
         search = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
         config = Decode.model_validate(config.model_dump() | search)
-    records, features = read_records(Path("data/corpus/records.parquet")), Path("data/features")
+    records = read_records(Path("data/corpus/records.parquet"))
+    features = Path("data/features")
     open_generator = trained_generator
     if name == "simmlm":
         open_generator = partial(trained_generator, load=partial(load_adapted, SimMLM))

@@ -25,7 +25,9 @@ INPUTS = Inputs(
 
 
 def main() -> None:
-    name, params, baselines = sys.argv[1], load_params(), load_baseline_params()
+    name = sys.argv[1]
+    params = load_params()
+    baselines = load_baseline_params()
     open_log = partial(dvclive_log, final=Path(f"baselines/metrics/{name}/training"))
     if name == "simmlm":
         train_simmlm(baselines.simmlm, params, INPUTS, MODELS / name, open_log)

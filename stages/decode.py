@@ -12,7 +12,9 @@ def main() -> None:
     config = load_params().decode
     records = read_records(Path("data/corpus/records.parquet"))
     records = with_trained_views(records, set(records.filter(split="train")["view"]))
-    models, features, out = Path("models"), Path("data/features"), Path("predictions")
+    models = Path("models")
+    features = Path("data/features")
+    out = Path("predictions")
     open_generator = partial(trained_generator, findings=models / "findings")
     decode_records(
         models / "calibrate", models / "backbones", records, features, config, out, open_generator

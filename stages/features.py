@@ -14,7 +14,8 @@ def main() -> None:
     records = read_records(Path("data/corpus/records.parquet"))
     images = read_images(Path("data/corpus/images.parquet"))
     priors = records["prior_report"].drop_nulls().unique(maintain_order=True).to_list()
-    store, pictures = Path("data/features"), Path("data/pictures/pictures.parquet")
+    store = Path("data/features")
+    pictures = Path("data/pictures/pictures.parquet")
     looks = read_looks(pictures)
     try:
         build_store(config, images, priors, Path("models/backbones"), store, looks)

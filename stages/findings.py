@@ -9,7 +9,8 @@ from pacer.reading.fit import fit_reader
 
 
 def main() -> None:
-    models, data = Path("models"), Path("data")
+    models = Path("models")
+    data = Path("data")
     records = read_records(data / "corpus" / "records.parquet")
     anchors = read_table(data / "anchors" / "anchors.parquet", ANCHOR_SCHEMA, optional=DESCRIBED)
     fit_reader(

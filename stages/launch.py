@@ -30,9 +30,8 @@ def main() -> None:
 
     from pacer.core.devices import share_cores
 
-    if (
-        "ACCELERATE_MIXED_PRECISION" not in os.environ
-    ):  # accelerate sets it in the processes that it starts
+    # accelerate sets it in the processes that it starts
+    if "ACCELERATE_MIXED_PRECISION" not in os.environ:
         from accelerate.commands.config import default_config_file
 
         if torch.cuda.device_count() > 1 or Path(default_config_file).exists():
@@ -49,9 +48,8 @@ def start_several() -> None:
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    logging.getLogger("accelerate.commands.launch").setLevel(
-        logging.ERROR
-    )  # it warns of defaults, which are intended
+    # it warns of defaults, which are intended
+    logging.getLogger("accelerate.commands.launch").setLevel(logging.ERROR)
     # the processes use the code beside this script, as `run` has this one do
     root = Path(__file__).resolve().parents[1]
     paths = [str(root), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

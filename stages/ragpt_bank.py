@@ -10,8 +10,10 @@ from pacer.data.schemas import read_records
 
 
 def main() -> None:
-    settings, precision = load_baseline_params().ragpt.bank, load_params().train.precision
-    records, models = read_records(Path("data/corpus/records.parquet")), Path("models")
+    settings = load_baseline_params().ragpt.bank
+    precision = load_params().train.precision
+    records = read_records(Path("data/corpus/records.parquet"))
+    models = Path("models")
     out = Path("baselines/models/ragpt_bank")
     build_bank(
         settings,

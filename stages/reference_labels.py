@@ -11,8 +11,6 @@ from pacer.data.schemas import read_records
 
 def main() -> None:
     records = read_records(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
-    references, out = (
-        records.filter(pl.col("split") != "train"),
-        Path("data/labels/references.parquet"),
-    )
+    references = records.filter(pl.col("split") != "train")
+    out = Path("data/labels/references.parquet")
     label_references(references, Path("models/backbones/chexbert"), out)

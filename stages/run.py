@@ -62,13 +62,11 @@ def dvclive_log(scratch: Path, final: Path) -> Generator:
 
     name_user()
     live_directory = scratch / "live"
-    shutil.rmtree(
-        live_directory, ignore_errors=True
-    )  # after a resume the earlier points are logged again
+    # after a resume the earlier points are logged again
+    shutil.rmtree(live_directory, ignore_errors=True)
     with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
-        Path(live.plots_dir).mkdir(
-            parents=True
-        )  # DVC expects it, also of a phase that trains nothing
+        # DVC expects it, also of a phase that trains nothing
+        Path(live.plots_dir).mkdir(parents=True)
 
         def log(values: dict[str, float], step: int) -> None:
             live.step = step

@@ -17,7 +17,8 @@ def main() -> None:
     settings = load_params().score
     if name:  # score.columns has numbers of the pipeline's own reports
         settings = settings.model_copy(update={"columns": None})
-    records, truth = Path("data/corpus/records.parquet"), Path("data/corpus/truth.parquet")
+    records = Path("data/corpus/records.parquet")
+    truth = Path("data/corpus/truth.parquet")
     options = Scoring(
         chexbert=Path("models/backbones/chexbert"),
         labels=Path("data/labels/references.parquet"),
@@ -28,8 +29,7 @@ def main() -> None:
     cases, origin = read_run(records, home / "predictions" / name, anchors)
     result = score_cases(cases, options, origin)
     result.write(home / "metrics" / name)
-    if (
-        result.signature.left_out
-    ):  # an output of the pipeline does not depend on how busy the machine is
+    # an output of the pipeline does not depend on how busy the machine is
+    if result.signature.left_out:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in result.signature.left_out.items())
         raise PacerError(f"scores not computed: {reasons}; the others were written")

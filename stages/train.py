@@ -11,7 +11,9 @@ from pacer.training.run import Inputs, run_phase
 
 
 def main() -> None:
-    phase, params, models = sys.argv[1], load_params(), Path("models")
+    phase = sys.argv[1]
+    params = load_params()
+    models = Path("models")
     start = models / "parent" if phase == "calibrate" else None
     if phase == "parent":
         start = (

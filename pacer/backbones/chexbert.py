@@ -49,7 +49,8 @@ class CheXbertNetwork(nn.Module):
     def __init__(self, bert: BertModel):
         super().__init__()
         self.bert: BertModel = bert
-        width, blocks = bert.config.hidden_size, bert.config.num_hidden_layers
+        width = bert.config.hidden_size
+        blocks = bert.config.num_hidden_layers
         self.linear_heads = nn.ModuleList(
             nn.Linear(width, 2 if name == "No Finding" else 4) for name in OBSERVATIONS
         )
@@ -167,9 +168,8 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
             "model_state_dict"
         )
     state = {str(key).removeprefix("module."): value for key, value in state.items()}
-    state.pop(
-        "bert.embeddings.position_ids", None
-    )  # a buffer saved by older versions of transformers
+    # a buffer saved by older versions of transformers
+    state.pop("bert.embeddings.position_ids", None)
     try:
         network.load_state_dict(state)
     except (
@@ -205,7 +205,8 @@ def known_labels(
     """Return the labels ``[n][14]`` of ``records.report`` from a file of :func:`label_references`.
     Raises a DataError if it is missing or malformed, comes from another labeller, or lacks the
     labels of a record's report."""
-    table, about = read_table(path, LABEL_SCHEMA), read_about(path)
+    table = read_table(path, LABEL_SCHEMA)
+    about = read_about(path)
     if about.get("labeller") != fingerprint(chexbert_dir):
         raise DataError(f"{path} comes from a labeller other than {chexbert_dir}; {_REMEDY}")
     by_text = dict(table.select("text", "labels").iter_rows())

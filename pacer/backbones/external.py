@@ -167,7 +167,8 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
     directory = directory or CARD.parent / role
     if role == "vision":
         config = vision_config(directory)
-        depths, heads = params.features.depths, params.interface.num_heads
+        depths = params.features.depths
+        heads = params.interface.num_heads
         if depths[-1] != config.num_hidden_layers:
             raise ConfigError(
                 f"features.depths = {depths} must end with the encoder's last block, "
@@ -180,9 +181,8 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
                 f"({width})"
             )
     elif role == "text":
-        limit = read_json(directory / "config.json").get(
-            "max_position_embeddings", 512
-        )  # as in BertConfig
+        # as in BertConfig
+        limit = read_json(directory / "config.json").get("max_position_embeddings", 512)
         tokens = params.features.prior_tokens
         if tokens > limit:
             raise ConfigError(
@@ -192,7 +192,8 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
         check_lora_targets(directory, params.lora.targets)
         if standin:
             return
-        corpus, tokens = params.corpus, read_tokenizer(directory).vocab_size
+        corpus = params.corpus
+        tokens = read_tokenizer(directory).vocab_size
         counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
         # with another tokenizer than theirs, released emphasis marks would fall on other words
         if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:

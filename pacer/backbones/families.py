@@ -177,7 +177,8 @@ def check_lora_targets(directory: Path, targets: list[str] | None) -> None:
 def _unlike_llama(model: Any) -> str | None:
     """Return why a causal language model cannot be used, and what is needed instead; None if it
     can."""
-    config, layers = model.config, getattr(getattr(model, "model", None), "layers", ())
+    config = model.config
+    layers = getattr(getattr(model, "model", None), "layers", ())
     if not len(layers) or not all(
         hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers
     ):

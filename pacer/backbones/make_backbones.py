@@ -88,9 +88,8 @@ def make_standins(
         return
     data = load_data(config, records, images)
     cores = core_count()
-    shares = [[role] for role in wanted[: cores - 1]] + [
-        wanted[cores - 1 :]
-    ]  # the slowest get one process each
+    # the slowest get one process each
+    shares = [[role] for role in wanted[: cores - 1]] + [wanted[cores - 1 :]]
     _log.info(f"stand-ins to train: {', '.join(wanted)}")
     try:
         arguments = [share for share in shares if share], config, data, instruct, out
@@ -111,9 +110,8 @@ def _train_share(
 ) -> None:
     """Train and write the models of one process, with provenance; on one thread, as more threads
     round differently."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_DFL
-    )  # with Python's handler torch would take it for one that has finished
+    # with Python's handler torch would take it for one that has finished
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     from transformers.utils.logging import disable_progress_bar
 
     from pacer.backbones.standins import bert, language, vision  # not needed in the first process
@@ -122,7 +120,9 @@ def _train_share(
     Ticker.set_lock(RLock())  # tqdm's is a semaphore, too, which a stopped process leaves behind
     torch.set_num_threads(1)
     for role in shares[number]:
-        settings, seed, folder = getattr(config, f"{role}_standin"), config.seed, out / role
+        settings = getattr(config, f"{role}_standin")
+        seed = config.seed
+        folder = out / role
         match role:
             case "vision":
                 images = data.images(
@@ -130,7 +130,8 @@ def _train_share(
                 )
                 facts = vision.make_vision_standin(settings, images, seed, folder)
             case "language":
-                tokenizer, texts = data.tokenizer(settings.vocabulary), data.texts(settings.texts)
+                tokenizer = data.tokenizer(settings.vocabulary)
+                texts = data.texts(settings.texts)
                 more = data.recombined
                 facts = language.make_language_standin(
                     settings, tokenizer, texts, instruct, seed, folder, more

@@ -25,7 +25,8 @@ from pacer.core.stops import environment_without, signal_at_parents_end
 HEAP = "2G"
 #: Seconds after which METEOR is stopped: for its tables, which load in up to 20 on a free machine,
 #: and for each pair, which takes some milliseconds.
-STARTUP_SECONDS, SECONDS_PER_PAIR = 600.0, 0.5
+STARTUP_SECONDS = 600.0
+SECONDS_PER_PAIR = 0.5
 #: Number of counts per pair.
 COUNTS = 23
 #: Variables whose options would change the language, or the heap.

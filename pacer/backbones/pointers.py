@@ -43,7 +43,8 @@ def resolve(directory: str | Path) -> Path:
         raise BackboneError(f"{directory} is not a folder; run the `backbones` stage to create it")
     if not (directory / POINTER).is_file():
         return directory
-    pointer, listed_in = read_pointer(directory), directory / POINTER
+    pointer = read_pointer(directory)
+    listed_in = directory / POINTER
     target = Path(pointer.path)
     for name, expected in pointer.files.items():
         if not (target / name).is_file() or file_hash(target / name) != expected:
@@ -117,9 +118,8 @@ def read_pieces(kind: Any, directory: str | Path) -> Any:
     ]
     markers = [name for name in added if _MARKER.fullmatch(name)]
     if markers and tokenizer.is_fast:
-        tokenizer.backend_tokenizer.add_special_tokens(
-            markers
-        )  # those that split_special_tokens splits
+        # those that split_special_tokens splits
+        tokenizer.backend_tokenizer.add_special_tokens(markers)
     return tokenizer
 
 

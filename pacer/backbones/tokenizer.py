@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 SENTENCEPIECE = "tokenizer.model"
 #: Marks that continue other text, before the image of a prompt, and before and after the report of
 #: a target; a usable tokenizer merges none of them with the text before it.
-BEFORE_IMAGE, OPENING_TEXT, CLOSING_TEXT = " <Img>", "\n<REPORT>\n", "\n</REPORT>"
+BEFORE_IMAGE = " <Img>"
+OPENING_TEXT = "\n<REPORT>\n"
+CLOSING_TEXT = "\n</REPORT>"
 
 #: The character that sentencepiece models use for a space.
 _SPACE = "▁"
@@ -41,7 +43,8 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     """
     from transformers import AutoTokenizer
 
-    directory, reference = Path(directory), None
+    directory = Path(directory)
+    reference = None
     if (model := directory / SENTENCEPIECE).is_file():
         from sentencepiece import SentencePieceProcessor
 
@@ -84,7 +87,8 @@ def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]
     ``text`` has no separate ids.
     """
     for earlier in ("a.", "a"):
-        before, both = ids_of(tokenizer, earlier), ids_of(tokenizer, earlier + text)
+        before = ids_of(tokenizer, earlier)
+        both = ids_of(tokenizer, earlier + text)
         if both[: len(before)] == before:
             return both[len(before) :]
     raise ValueError(f"the tokenizer merges {text!r} with the text before it")

@@ -81,7 +81,8 @@ def train_adapted(
             RAGPT's bank. columns: other values of the phase.
     """
     assert inputs.start is not None
-    start, parent = inputs.start, read_record(inputs.start)
+    start = inputs.start
+    parent = read_record(inputs.start)
     record = CheckpointRecord(
         phase=baseline.name,
         step=settings.updates,

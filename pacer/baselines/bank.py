@@ -33,16 +33,16 @@ from pacer.model.batch import read_sources
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.training.run import mixed_precision
 
-_ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES = (
-    "entries.parquet",
-    "neighbours.parquet",
-    "bank.json",
-    "sources",
-)
+_ENTRIES = "entries.parquet"
+_NEIGHBOURS = "neighbours.parquet"
+_ABOUT = "bank.json"
+_SOURCES = "sources"
 #: Name of the tensor in a file of sources.
 _TENSOR = "tokens"
 #: Entries in one file, rows compressed at a time, and queries compared at a time.
-_BLOCK, _BATCH, _QUERIES = 256, 32, 1024
+_BLOCK = 256
+_BATCH = 32
+_QUERIES = 1024
 
 
 def bank_entries(records: pl.DataFrame) -> pl.DataFrame:
@@ -117,7 +117,8 @@ def build_bank(
         "images": len(images),
         "records": hash_json([entries["record_id"].to_list(), images.to_dicts()]),
     }
-    device, dtype = compute_device(), torch.bfloat16 if precision == "bf16" else torch.float32
+    device = compute_device()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     model = load_model(parent, backbones, dtype)[0].to(device)
     store = open_features(features, backbones, device)
 

@@ -120,7 +120,8 @@ class RAGPT(Adapted):
     are the parent's.
     """
 
-    name, settings_type = "ragpt", RAGPTSettings
+    name = "ragpt"
+    settings_type = RAGPTSettings
     only_in: ClassVar = {"added.lateral.": ("sn", "sw"), "added.prior.": ("sn", "mn")}
 
     def new_modules(self, settings: RAGPTSettings) -> nn.ModuleDict:
@@ -140,10 +141,8 @@ class RAGPT(Adapted):
         are unchanged."""
         slots = [compressed[:, 0]]
         for column, name in enumerate(("lateral", "prior")):
-            present, slot = (
-                (sources.lateral_rows, sources.prior_rows)[column],
-                compressed[:, column + 1],
-            )
+            present = (sources.lateral_rows, sources.prior_rows)[column]
+            slot = compressed[:, column + 1]
             missing = len(compressed) - (0 if present is None else len(present))
             if missing:
                 rows = sources.availability[:, column].int().argsort(stable=True)[:missing]
@@ -172,7 +171,8 @@ class RAGPT(Adapted):
         assert not frontal_only
         embedded = super().embed(batch)
         assert isinstance(embedded.sources, PromptedTokens)
-        inputs, prompts = embedded.inputs, embedded.sources.prompts
+        inputs = embedded.inputs
+        prompts = embedded.sources.prompts
         after = inputs[:, 1 + prompts.shape[1] :]
         return embedded._replace(
             inputs=torch.cat([inputs[:, :1], prompts.to(inputs.dtype), after], dim=1)
@@ -189,7 +189,8 @@ class RetrievedExamples(Examples):
 
     def __init__(self, *rest: Any, retrieval: Retrieval, places: int):
         super().__init__(*rest)
-        self.retrieval, self.places = retrieval, places
+        self.retrieval = retrieval
+        self.places = places
 
     def _prompt(self, record: RecordRow, commit: bool) -> PromptIds:
         return with_places(super()._prompt(record, commit), self.places)
@@ -208,7 +209,8 @@ class RetrievedGenerator(Generator):
 
     def __init__(self, model: RAGPT, *rest: Any, retrieval: Retrieval):
         super().__init__(model, *rest)
-        self.retrieval, self.places = retrieval, SOURCES * model.settings.prompt_tokens
+        self.retrieval = retrieval
+        self.places = SOURCES * model.settings.prompt_tokens
 
     def prompt_ids(self, record: RecordRow) -> PromptIds:
         """Return the text ids of the prefix, with places for the prompts."""

@@ -24,10 +24,9 @@ from pacer.core.contexts import WITH_SOURCE, availability
 from pacer.core.errors import DataError
 from pacer.model.batch import Batch, RecordRow, RefinedSources, TrainingBatch
 from pacer.model.interface import SourceTokens
-from pacer.training.examples import Examples, MicroBatch, RecordTable
+from pacer.training.examples import Examples, MicroBatch, RecordTable, TokenSequence
 from pacer.training.losses import EPSILON, LossWeights, Objective, objective
 from pacer.training.run import Inputs, OpenLog
-from pacer.training.trajectory import RouteSeed
 
 #: All equally likely draws of (more, fewer), in a fixed order.
 #:
@@ -83,21 +82,29 @@ class PairTable(RecordTable):
         third."""
         return np.concatenate([rows + part * len(self.pairs) for part in range(3)])
 
+    def record_of(self, number: int) -> int:
+        """Return the number of the record that has the texts of a row."""
+        if number < len(self):
+            return number
+        part, place = divmod(number - len(self), len(self.pairs))
+        return int(self.pairs[place, 0 if part == 0 else 1])
+
     def row(self, number: int) -> RecordRow:
         """Return all columns of a record, or of a part of a pair."""
+        record = super().row(self.record_of(number))
         if number < len(self):
-            return super().row(number)
+            return record
         part, place = divmod(number - len(self), len(self.pairs))
-        richer, poorer = (RecordTable.row(self, int(row)) for row in self.pairs[place])
         if part == 0:
-            return richer
-        context = (poorer if part == 1 else richer)["context"]
+            return record
+        richer = super().row(int(self.pairs[place, 0]))
+        context = (record if part == 1 else richer)["context"]
         lateral, prior = availability(context)
         sources = {
             "lateral": richer["lateral"] if lateral else None,
             "prior_report": richer["prior_report"] if prior else None,
         }
-        return poorer | {"context": context} | sources
+        return record | {"context": context} | sources
 
     def record_id(self, number: int) -> str:
         """Return the id of a record, or both ids of a pair."""
@@ -135,18 +142,21 @@ class PairedExamples(Examples):
         self.pair_table = PairTable(table)
         super().__init__(self.pair_table, *rest)
 
-    def lengths(self, rows: np.ndarray) -> np.ndarray:
+    def sequence(self, row: int, commit: bool) -> TokenSequence:
+        """Return the sequence of a record, which a part of a pair shares."""
+        return super().sequence(self.pair_table.record_of(row), commit)
+
+    def lengths(self, rows: np.ndarray, commits: np.ndarray) -> np.ndarray:
         """Return the lengths of records or of pairs; a pair is as long as its longest part."""
         if rows.min() < len(self.pair_table):
-            return super().lengths(rows)
-        parts = super().lengths(self.pair_table.pairs[rows - len(self.pair_table)].ravel())
-        return parts.reshape(len(rows), 2, 2).max(axis=1)
+            return super().lengths(rows, commits)
+        records = self.pair_table.pairs[rows - len(self.pair_table)]
+        return super().lengths(records.ravel(), commits.repeat(2)).reshape(-1, 2).max(axis=1)
 
-    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> PairedBatch:
-        """Return all parts of each pair, on the route drawn for the pair's visit; the third parts
-        have no weight."""
-        routes = self.routes(micro.rows, micro.visits, rho, seed)
-        batch = self.batch(self.pair_table.parts_of(micro.rows), routes * 3, lambda_q)
+    def training_batch(self, micro: MicroBatch, lambda_q: float) -> PairedBatch:
+        """Return all parts of each pair, on the pair's route; the third parts have no weight."""
+        rows = self.pair_table.parts_of(micro.rows)
+        batch = self.batch(rows, micro.commits.tolist() * 3, lambda_q)
         part = torch.arange(len(batch.ids)) // len(micro.rows)
         part_of_token = part[batch.at // batch.ids.shape[1]]
         trained = part_of_token < 2
@@ -186,9 +196,8 @@ class ResidualExperts(nn.Module):
     def mixture(self, tokens: Tensor, availability: Tensor) -> Tensor:
         """Return w [B, 3] for source tokens [B, 3, Q, d] (zeros if absent) and availability [B, 2]
         bool."""
-        observed = F.pad(
-            availability, (1, 0), value=True
-        )  # [B, 3]: the frontal is always available
+        # [B, 3]: the frontal is always available
+        observed = F.pad(availability, (1, 0), value=True)
         means = torch.where(observed.unsqueeze(-1), tokens.mean(2), 0)
         logits = self.gate_out(F.gelu(self.gate_in(self.gate_norm(means.flatten(1)))))
         return logits.float().masked_fill(~observed, -torch.inf).softmax(-1)
@@ -211,7 +220,8 @@ class SimMLM(Adapted):
     """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion. At first it computes
     as the parent."""
 
-    name, settings_type = "simmlm", SimMLMSettings
+    name = "simmlm"
+    settings_type = SimMLMSettings
     only_in: ClassVar = {
         f"added.{part}.{source}.": WITH_SOURCE[source]
         for part in ("norms", "down", "up")
@@ -256,7 +266,8 @@ def paired_objective(
         settings: ``alpha``, and ``batch_size``, which is twice the number of pairs in a micro-batch
             of all processes. named: as for :func:`~pacer.training.losses.objective`.
     """
-    result, sample = objective(model, batch, losses, **named), batch.at // batch.ids.shape[1]
+    result = objective(model, batch, losses, **named)
+    sample = batch.at // batch.ids.shape[1]
     nothing = result.nll.new_zeros(len(batch.ids))
     weight = nothing.index_add(0, sample, batch.ranked)
     per_sample = nothing.index_add(0, sample, batch.ranked * result.nll) / weight.clamp(min=EPSILON)

@@ -18,6 +18,7 @@ import typer
 from rich.filesize import decimal
 from rich.text import Text
 
+from pacer.cli.certify import certify
 from pacer.cli.models import decode, export, generate, import_llm_rg4, serve
 from pacer.cli.reporting import audit
 from pacer.cli.scoring import compare, findings, label, score, score_run, show
@@ -53,6 +54,7 @@ app = typer.Typer(
     "Run the pipeline itself with `dvc repro`. Every command accepts --traceback. For research "
     "use only.",
 )
+app.add_typer(certify, name="certify")
 app.add_typer(probe, name="probe")
 app.add_typer(study, name="study")
 

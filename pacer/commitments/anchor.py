@@ -113,6 +113,7 @@ class Anchor:
     negative: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
     attributes: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
+    doubtful: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         fields = (self.positive, self.negative, self.uncertain)

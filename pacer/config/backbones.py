@@ -81,7 +81,8 @@ class Backbones(Strict):
             raise ValueError(
                 "chexbert: not on the Hub; set provider: standin, or provider: local with a path"
             )
-        card, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
+        card = json.loads(CARD.read_text(encoding="utf-8"))["settings"]
+        values = self.model_dump()
         for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
             made_with = _training_settings(card, role)
             for key, value in _training_settings(values, role).items():

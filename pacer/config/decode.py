@@ -28,9 +28,8 @@ class Decode(Strict):
     min_new_tokens: Natural
     max_new_tokens: Tokens
     repetition_penalty: PositiveFloat
-    length_penalty: Annotated[
-        float, Field(ge=-10.0, le=10.0)
-    ]  # exponent of the length; bounded to keep scores finite
+    # exponent of the length; bounded to keep scores finite
+    length_penalty: Annotated[float, Field(ge=-10.0, le=10.0)]
     batch_size: Positive
     examples: Natural
     controls: list[Literal["another_patient", "no_lateral", "no_prior", "gold_list"]]

@@ -6,8 +6,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from pacer.config.strict import Fraction, Positive, PositiveFloat, Size, Strict
 
-#: How the depths of a patch are weighted, by name in ``refine.variant``: the class of
-#: :mod:`pacer.model` that does it.
+#: The subclass of :class:`pacer.model.refine.DepthRouter` for each value of ``refine.variant``.
 MIXERS = {
     "patchwise": "pacer.model.refine:Patchwise",  # the paper's
     "global": "pacer.model.refine:Global",  # one learned mixture for all patches and images
@@ -15,17 +14,16 @@ MIXERS = {
 
 
 def _known_variant(name: str) -> str:
-    if name not in (known := [*MIXERS, "endpoint"]):
-        raise ValueError(f"must be {', '.join(known[:-1])} or {known[-1]}")
+    if name != "endpoint" and name not in MIXERS:
+        raise ValueError(f"must be {', '.join(MIXERS)} or endpoint")
     return name
 
 
 class Prompt(Strict):
     before_tokens: Annotated[int, Field(ge=8)]
     unknown_view: Literal["upstream", "by_sections"]
-    truncation: Literal["context", "upstream"] = (
-        "context"  # absent in checkpoints of earlier versions
-    )
+    # absent in checkpoints of earlier versions
+    truncation: Literal["context", "upstream"] = "context"
 
 
 class Trajectory(Strict):

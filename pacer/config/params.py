@@ -24,7 +24,8 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import parse_yaml
 
 #: Folder of the profiles, and the key with which a file names the profile that it extends.
-CONFIGS, EXTENDS = Path("configs"), "extends"
+CONFIGS = Path("configs")
+EXTENDS = "extends"
 #: Profiles that an installed package has outside a clone: `share/` beside
 #: `lib/pythonX.Y/site-packages/`.
 INSTALLED = Path(__file__).parent / "../../../../../share/pacer/configs"
@@ -56,7 +57,8 @@ class Params(Strict):
 
     @model_validator(mode="after")
     def _across(self) -> Self:
-        tokens, marked = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
+        tokens = self.backbones.language_standin.vocabulary
+        marked = self.corpus.phantom.vocabulary
         trained_here = self.backbones.language.provider in ("bundled", "standin")
         if (
             trained_here
@@ -133,7 +135,8 @@ def profile_text(path: str | Path) -> str:
     """Return a complete parameter file as YAML: the profile that it extends, with its own values
     and comments. Raises a ConfigError if the file, or one that it extends, is missing or is not
     YAML."""
-    yaml, text = YAML(), io.StringIO()
+    yaml = YAML()
+    text = io.StringIO()
     yaml.width = 1000  # columns; no line of a profile is folded
     yaml.representer.add_representer(
         type(None), lambda self, _: self.represent_scalar("tag:yaml.org,2002:null", "null")

@@ -56,7 +56,8 @@ def read_mapping(path: str | Path, yaml: YAML | None = None) -> Any:
             "repository"
         ) from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        reason, mark = str(error), getattr(error, "problem_mark", None)
+        reason = str(error)
+        mark = getattr(error, "problem_mark", None)
         if mark:  # of a YAML error, whose full text quotes the file
             problem = str(getattr(error, "problem", ""))
             reason = f"line {mark.line + 1}: {problem.partition(' with value')[0]}"

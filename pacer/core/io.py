@@ -93,9 +93,8 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     temporary.touch()
-    permissions = (
-        temporary.stat().st_mode
-    )  # those of the user's umask; some libraries write files for the owner only
+    # those of the user's umask; some libraries write files for the owner only
+    permissions = temporary.stat().st_mode
     try:
         with _noted(target):
             yield temporary
@@ -329,7 +328,8 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
     """Rename a finished directory to ``out`` and remove the emptied scratch parent. An earlier
     output is put aside, and removed when the new one stands. ``durable`` as in
     :func:`atomic_path`."""
-    directory, out = Path(directory), Path(out)
+    directory = Path(directory)
+    out = Path(out)
     permissions = directory.stat().st_mode & 0o666  # as in atomic_path
     for file in directory.rglob("*"):
         if file.is_file() and not file.is_symlink():
@@ -349,9 +349,8 @@ def remove_scratch(out: Path) -> None:
         _remove_folders(scratch)
         for lock in scratch.glob("lock*"):
             lock.unlink(missing_ok=True)
-        with suppress(
-            OSError
-        ):  # another process has just begun to use it, or one of its files is still mapped
+        # another process has just begun to use it, or one of its files is still mapped
+        with suppress(OSError):
             scratch.rmdir()
 
 
@@ -378,8 +377,7 @@ def atomic_directory(out: str | Path) -> Generator[Path]:
         try:
             yield directory
         except BaseException:
-            remove_scratch(
-                Path(out)
-            )  # not after `publish`, when another process may have begun to use it
+            # not after `publish`, when another process may have begun to use it
+            remove_scratch(Path(out))
             raise
         publish(directory, out)

@@ -30,7 +30,8 @@ def printed_messages() -> Generator[None]:
     if any(isinstance(handler, _Printer) for handler in logger.handlers):
         yield
         return
-    printer, level = _Printer(), logger.level
+    printer = _Printer()
+    level = logger.level
     logger.addHandler(printer)
     logger.setLevel(logging.INFO)
     try:

@@ -80,7 +80,8 @@ def prefetch(
     if workers == 0:
         yield from map(make, items)
         return
-    source, waiting = iter(items), deque[Future[Result]]()
+    source = iter(items)
+    waiting = deque[Future[Result]]()
     pool = ThreadPoolExecutor(workers)
     try:
         while True:

@@ -71,7 +71,9 @@ def stoppable() -> Generator[None]:
     launcher) has died."""
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup
         signal_at_parents_end(signal.SIGTERM)
-    owner, _Stop.number, _Stop.received = os.getpid(), 0, False
+    owner = os.getpid()
+    _Stop.number = 0
+    _Stop.received = False
 
     def stop(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:  # a forked worker, which its parent ends
@@ -93,7 +95,8 @@ def stoppable() -> Generator[None]:
         signal.signal(signal.SIGINT, raise_again)
         start_timer(0.1, _thread.interrupt_main)
 
-    hook, sys.unraisablehook = sys.unraisablehook, report
+    hook = sys.unraisablehook
+    sys.unraisablehook = report
     # a shell script's background jobs ignore Ctrl-C
     handled = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in handled}

@@ -18,7 +18,8 @@ def explain(error: ValidationError, whole: str = "", *, of_parameters: bool = Fa
 
 
 def _explain(problem: Any, whole: str, of_parameters: bool) -> str:
-    key, value = ".".join(map(str, problem["loc"])) or whole, problem["input"]
+    key = ".".join(map(str, problem["loc"])) or whole
+    value = problem["input"]
     if problem["type"] == "missing":
         return f"{key} is missing"
     if problem["type"] == "extra_forbidden":

@@ -182,9 +182,8 @@ _TIME_OF_DAY = re.compile(r"\b[AaPp]\.[Mm]\.$")  # ends a sentence only before a
 _CLEANED_END = re.compile(r" \.(?= |$)")
 
 
-def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | None:
-    """Return the sentences of a raw text that are not ``unwanted``, joined by single spaces; None
-    if no text is left. If sentences are removed, the items of a list lose their numbers."""
+def raw_sentences(text: str) -> list[str]:
+    """Return the sentences of a raw text; the items of a list lose their numbers."""
     cased = text != text.lower()
     sentences: list[str] = []
     for piece in _SENTENCE_END.split(without_item_numbers(text).strip()):
@@ -192,6 +191,13 @@ def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | Non
             sentences[-1] += f" {piece}"
         else:
             sentences.append(piece)
+    return sentences
+
+
+def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | None:
+    """Return the sentences of a raw text that are not ``unwanted``, joined by single spaces; None
+    if no text is left. If sentences are removed, the items of a list lose their numbers."""
+    sentences = raw_sentences(text)
     wanted = [sentence for sentence in sentences if not unwanted(sentence)]
     joined = " ".join(_SENTENCE_END.split(text.strip()) if wanted == sentences else wanted)
     return joined if says_something(joined) else None

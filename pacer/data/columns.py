@@ -37,25 +37,31 @@ _NUMBER = re.compile(r"[\s+−-]*\d*[.,]?\d+(e[+-]?\d+)?\s*[%f]?\s*", re.IGNOREC
 _MOST_VALUES = 20
 
 
-def read_columns(path: str | Path, ids: Sequence[str]) -> pl.DataFrame:
-    """Read the columns of a table with ``record_id``, in the order of ``ids``, the scored records,
-    as Float64 or String, null for empty cells. Raises a DataError if the file cannot be read; an id
-    is missing, extra or repeated; a column holds anything but finite numbers or texts, or too many
-    different texts."""
+def read_columns(
+    path: str | Path, ids: Sequence[str], key: str = _ID, only: str = ""
+) -> pl.DataFrame:
+    """Read the columns of a table with ``record_id``, or another ``key``, in the order of ``ids``,
+    the scored records, as Float64 or String, null for empty cells. ``only``: the one column that is
+    read. Raises a DataError if the file cannot be read; a column is missing; an id is missing,
+    extra or repeated; a column holds anything but finite numbers or texts, or too many different
+    texts."""
     read = open_table(path)
     names = [name for name in read.columns if not is_index(name)]
     if len(set(names)) < len(names):
         raise DataError(f"{path} has duplicate column names")
-    if _ID not in names:
-        shown = shown_columns(names)
-        raise DataError(
-            f"{path} needs a column {_ID} with the ids of the scored records; it has {shown}"
-        )
+    for name, what in ((key, " with the ids of the scored records"), (only or key, "")):
+        if name not in names:
+            shown = shown_columns(names)
+            raise DataError(f"{path} needs a column {name}{what}; it has {shown}")
+    names = [key, only] if only else names
     table = pl.DataFrame([_series(name, read.values(name)) for name in names])
-    table = table.with_columns(pl.col(_ID).cast(pl.String))
+    table = table.rename({key: _ID}).with_columns(pl.col(_ID).cast(pl.String))
     check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
     table = pl.DataFrame({_ID: ids}).join(table, on=_ID, how="left", maintain_order="left")
-    return pl.DataFrame([_checked(column, table[_ID], path) for column in table.drop(_ID)])
+    columns = [_checked(column, table[_ID], path) for column in table.drop(_ID)]
+    if only and columns[0].dtype == pl.String:
+        raise DataError(f"{path}, column {only}: expected numbers")
+    return pl.DataFrame(columns)
 
 
 def _series(name: str, values: Sequence[Any]) -> pl.Series:

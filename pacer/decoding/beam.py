@@ -53,7 +53,7 @@ class BeamSearch:
         language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
         decode: beams, minimum and maximum tokens, penalties, batch size. eos: the token that ends a
             report. bias: on findings of commitments.
-        hypotheses: makes the state of the searches: :class:`Hypotheses`, or for openings
+        hypotheses: makes the state of the searches: :class:`Hypotheses`, or for forced prefixes
             :class:`pacer.decoding.candidates.Candidates`, whose results are lists of candidates.
     """
 
@@ -69,28 +69,30 @@ class BeamSearch:
             raise BackboneError(
                 f"beam search does not support {unknown}; set decode.engine: generate"
             )
-        self.language, self.decode, self.eos, self.bias, self.hypotheses = (
-            language,
-            decode,
-            eos,
-            bias,
-            hypotheses,
-        )
+        self.language = language
+        self.decode = decode
+        self.eos = eos
+        self.bias = bias
+        self.hypotheses = hypotheses
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included)
         when it ends. ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read
         when rows are free."""
-        waiting, search, places = enumerate(prefixes), _Search(self), self.decode.batch_size
-        refill, more = max(1, places // _REFILL), True
+        waiting = enumerate(prefixes)
+        more = True
+        search = _Search(self)
+        places = self.decode.batch_size
+        refill = max(1, places // _REFILL)
         while more or search.records:
             room = places - len(search.records)
             if more and (room >= refill or not search.records):
                 new = list(islice(waiting, room))
                 more = len(new) == room
                 if new:
-                    yield from search.admit(*zip(*new, strict=True))
+                    numbers = [number for number, _ in new]
+                    yield from search.admit(numbers, [prefix for _, prefix in new])
             if search.records:
                 yield from search.step()
 
@@ -98,8 +100,7 @@ class BeamSearch:
 def search_with(
     engine: Callable[..., Iterator], pairs: Iterable[tuple[Any, Any]]
 ) -> Iterator[tuple[Any, Any]]:
-    """Search from the first of each pair; yield the second, which is kept until then, and the
-    result."""
+    """Search from the prefix of each pair of prefix and label; yield the label and the result."""
     labels: dict[int, Any] = {}
 
     def prefixes() -> Iterator[Any]:
@@ -113,11 +114,13 @@ def search_with(
 
 @dataclass
 class _Record:
-    """A running record: its index (``number``) in the prefixes, ``tokens`` generated, nodes up to
-    the last one used."""
+    """A running record."""
 
+    #: Its index in the prefixes.
     number: int
+    #: Tokens generated so far.
     tokens: int = 0
+    #: Nodes of its row of the tree, up to the last node in use.
     nodes: int = 0
 
 
@@ -125,8 +128,11 @@ class _Search:
     """The running records: row i of the tree and of the hypotheses belongs to ``records[i]``."""
 
     def __init__(self, engine: BeamSearch):
-        config, decode = engine.language.config, engine.decode
-        places, self.language, device = decode.batch_size, engine.language, engine.language.device
+        config = engine.language.config
+        decode = engine.decode
+        places = decode.batch_size
+        self.language = engine.language
+        device = engine.language.device
         heads = config.num_attention_heads // config.num_key_value_heads
         self.hypotheses = engine.hypotheses(places, decode, engine.eos, device, engine.bias)
         self.tree = TokenTree(
@@ -140,7 +146,7 @@ class _Search:
         """Add records and generate their first tokens; return those that ended, in the form of
         :class:`BeamSearch`."""
         rows = slice(len(self.records), len(self.records) + len(numbers))
-        opened = self.hypotheses.start(rows, prefixes)
+        forced = self.hypotheses.start(rows, prefixes)
         inputs = [getattr(prefix, "inputs", prefix) for prefix in prefixes]
         lengths = torch.tensor([len(prefix) for prefix in inputs], device=self.prefix.device)
         # padded on the right, where causality hides the padding
@@ -150,15 +156,17 @@ class _Search:
             hidden = self._forward(inputs, torch.arange(inputs.shape[1])[None].to(lengths))
             last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
             logits = self.language.lm_head(last)
-        self.prefix[rows] = lengths - opened
-        tokens = opened.tolist()
+        self.prefix[rows] = lengths - forced
+        tokens = forced.tolist()
         self.records += map(_Record, numbers, tokens)
-        return self._finish_step(rows, *self.hypotheses.advance(rows, logits, max(tokens)))
+        parents, ends = self.hypotheses.advance(rows, logits, max(tokens))
+        return self._finish_step(rows, parents, ends)
 
     def step(self) -> list[tuple[int, Any]]:
         """Generate one more token for every beam; return the records that ended, as
         :meth:`admit`."""
-        active, longest = len(self.records), max(record.tokens for record in self.records)
+        active = len(self.records)
+        longest = max(record.tokens for record in self.records)
         rows = slice(active)
         tokens = self.hypotheses.last(active)
         positions = self.prefix[rows, None] + self.hypotheses.generated(rows) - 1
@@ -166,11 +174,12 @@ class _Search:
         with self.tree.stepping(active) as mask, autocast_to_weights(self.language):
             hidden = self._forward(embedded, positions, mask)
             logits = self.language.lm_head(hidden)
-        return self._finish_step(rows, *self.hypotheses.advance(rows, logits, longest))
+        parents, ends = self.hypotheses.advance(rows, logits, longest)
+        return self._finish_step(rows, parents, ends)
 
     def _forward(self, embedded: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         with attending(self.language.model, ATTENTION):
-            # the cache by its place: its name differs among versions of transformers
+            # the cache is passed by position: its name differs among versions of transformers
             return self.language.model(
                 None, mask, positions, self.tree, embedded, use_cache=True
             ).last_hidden_state
@@ -178,18 +187,18 @@ class _Search:
     def _finish_step(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
         """Branch the tree; remove the records that ended, and return them."""
         last_nodes = self.tree.branch(rows, parents)
-        ended, last_nodes = torch.stack(
-            [ends.long(), last_nodes]
-        ).tolist()  # only host sync in this step
+        # the only time that the host waits for the GPU in a step
+        ended, last_nodes = torch.stack([ends.long(), last_nodes]).tolist()
         for record, node in zip(self.records[rows], last_nodes, strict=True):
-            record.tokens, record.nodes = record.tokens + 1, node
+            record.tokens = record.tokens + 1
+            record.nodes = node
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]
         results = [(self.records[row].number, self.hypotheses.result(row)) for row in free]
         self._remove(free)
         return results
 
     def _remove(self, free: list[int]) -> None:
-        """Move the last rows into these ones: of a b c d, without b and c, remain a d."""
+        """Move the last rows into these ones: a b c d without b and c becomes a d."""
         left = len(self.records) - len(free)
         sources = [row for row in range(left, len(self.records)) if row not in free]
         moves = list(zip(sources, [row for row in free if row < left], strict=True))
@@ -209,7 +218,10 @@ class Generate:
     batch by batch."""
 
     def __init__(self, language: Any, decode: Decode, eos: int, bias: ListBias | None = None):
-        self.language, self.decode, self.eos, self.bias = language, decode, eos, bias
+        self.language = language
+        self.decode = decode
+        self.eos = eos
+        self.bias = bias
         # a checkpoint may have generation settings, which generate would add to those of `decode`
         language.generation_config = GenerationConfig()
 
@@ -220,9 +232,11 @@ class Generate:
         batch."""
         waiting = enumerate(prefixes)
         while batch := list(islice(waiting, self.decode.batch_size)):
-            numbers, inputs = zip(*batch, strict=True)
-            for number, tokens in zip(numbers, self._generate(list(inputs)), strict=True):
-                yield number, tokens[: tokens.index(self.eos) + 1] if self.eos in tokens else tokens
+            results = self._generate([inputs for _, inputs in batch])
+            for (number, _), tokens in zip(batch, results, strict=True):
+                if self.eos in tokens:
+                    tokens = tokens[: tokens.index(self.eos) + 1]
+                yield number, tokens
 
     def _generate(self, inputs: list[Tensor]) -> list[list[int]]:
         mask = [

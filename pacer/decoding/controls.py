@@ -35,8 +35,7 @@ def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
     """Return the records that have ``source`` (``lateral`` or ``prior_report``) without it, in
     their new contexts."""
     letter, absent = {"lateral": ("^m", "s"), "prior_report": ("w$", "n")}[source]
-    having = records.filter(pl.col(source).is_not_null())
-    return having.with_columns(
+    return records.filter(pl.col(source).is_not_null()).with_columns(
         pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source)
     )
 
@@ -47,6 +46,6 @@ CONTROLS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "another_patient": another_patient,
     "no_lateral": partial(without, "lateral"),
     "no_prior": partial(without, "prior_report"),
-    # a mark: the report is written for the commitment that rules read from its reference
+    # only marked: the report is written for the commitment that rules read from its reference
     "gold_list": lambda records: records.with_columns(gold_list=True),
 }

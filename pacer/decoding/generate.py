@@ -3,8 +3,8 @@ record.
 
 One search generates commitment and report; the repetition penalty covers all generated tokens.
 Configurations with Commit decode commitment-first, those without decode directly. A commitment that
-is not generated, read from the source tokens or given by a person, opens the generation, and counts
-as generated.
+is not generated, but read from the source tokens or written by a person, is a forced prefix of the
+generation, and its tokens count as generated.
 """
 
 import logging
@@ -26,11 +26,11 @@ from pacer.decoding.beam import BeamSearch, Generate, search_with, unknown_atten
 from pacer.decoding.candidates import (
     AgreeingSearch,
     Extraction,
+    ForcedPrefix,
     ListedSearch,
-    Opening,
+    drop_uncommitted_sentences,
     extract_report,
-    opened,
-    within,
+    force_prefix,
 )
 from pacer.decoding.hypotheses import ListBias
 from pacer.model.batch import Batch, FeatureSource, RecordRow, SourceStates, read_sources
@@ -46,22 +46,23 @@ ENGINES = {"beam": BeamSearch, "generate": Generate}
 
 
 class Request(NamedTuple):
-    """What a record asks for besides its sources: a ``commitment`` that the report is written for,
-    or that of its reference (``gold_list``)."""
+    """Columns of a record that determine the commitment of its report."""
 
+    #: The report is written for this commitment.
     commitment: Anchor | None = None
+    #: The report is written for the commitment of its reference.
     gold_list: bool = False
 
     @classmethod
     def of(cls, record: RecordRow) -> Self:
-        """Return the request of a record; a column that it lacks asks for nothing."""
+        """Return the request of a record; columns that it lacks have their default values."""
         return cls(**{name: record[name] for name in cls._fields if record.get(name) is not None})
 
 
 class Prefix(NamedTuple):
-    """The start of a generation: ``inputs`` [P, d], the calibrated prefix and the target's BOS; the
-    others as in :class:`Generated`."""
+    """The start of a generation. All but ``inputs`` are as in :class:`Generated`."""
 
+    #: [P, d], the calibrated prefix and the target's BOS.
     inputs: Tensor
     gate: float | None
     depth_weights: dict[str, Tensor]
@@ -70,16 +71,19 @@ class Prefix(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """Result for one record: raw ``text``, number of generated ``tokens`` (EOS included), ``gate``
-    (None without Calibrate), ``depth_weights`` [N, K] of the ``frontal`` and, if there is one, of
-    the ``lateral`` image, and the ``findings`` that were read, and their ``attributes`` (None
-    without a reader)."""
+    """The result for one record."""
 
+    #: Raw text.
     text: str
+    #: Number of generated tokens, EOS included.
     tokens: int
+    #: None without Calibrate.
     gate: float | None
+    #: [N, K] of the ``frontal`` image and, if there is one, of the ``lateral`` image.
     depth_weights: dict[str, Tensor]
+    #: The findings that were read; None without a reader.
     findings: Probabilities | None = None
+    #: The attributes that were read; None without a reader of attributes.
     attributes: AttributeChances | None = None
 
 
@@ -110,19 +114,16 @@ class Generator:
         device: torch.device | str = "cpu",
         reader: FindingsReader | None = None,
     ):
-        self.model, self.tokenizer, self.features, self.decode = (
-            model.to(device),
-            tokenizer,
-            features,
-            decode,
-        )
+        self.model = model.to(device)
+        self.tokenizer = tokenizer
+        self.features = features
+        self.decode = decode
         assert specification.prompt is not None, "a warm-up model"
-        self.prompt, self.device = specification.prompt, torch.device(device)
-        self.commit, self.attributes, self.reader = (
-            specification.commits,
-            specification.attributes,
-            reader,
-        )
+        self.prompt = specification.prompt
+        self.device = torch.device(device)
+        self.commit = specification.commits
+        self.attributes = specification.attributes
+        self.reader = reader
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
         if unknown and (decode.select == "agreement" or decode.commitment == "read"):
@@ -156,7 +157,8 @@ class Generator:
     def batch(self, record: RecordRow, sources: SourceStates | None = None) -> Batch:
         """Return a batch of one record's prefix and the target's BOS. sources: its features; None:
         they are read."""
-        prompt, bos = self.prompt_ids(record), self.tokenizer.bos_token_id
+        prompt = self.prompt_ids(record)
+        bos = self.tokenizer.bos_token_id
         prefix = prompt.prefix(bos, self.num_queries)
         return Batch(
             ids=torch.tensor([[*prefix, bos]]),
@@ -184,14 +186,22 @@ class Generator:
                 "checkpoint or the record's features are damaged; regenerate the damaged files"
             )
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
-        findings, described, fused = None, None, embedded.sources.fused[0]
+        findings = None
+        attributes = None
         if self.reader is not None:
+            fused = embedded.sources.fused[0]
             findings = self.reader(fused)
             if self.reader.attributes is not None:
-                states = batch.frontal, embedded.frontal, fused
-                described = self.reader.attributes(*states, prior=bool(batch.availability[0, 1]))
+                has_prior = bool(batch.availability[0, 1])
+                attributes = self.reader.attributes(
+                    batch.frontal, embedded.frontal, fused, prior=has_prior
+                )
         return Prefix(
-            inputs[0], None if gate is None else gate.item(), depth_weights, findings, described
+            inputs=inputs[0],
+            gate=None if gate is None else gate.item(),
+            depth_weights=depth_weights,
+            findings=findings,
+            attributes=attributes,
         )
 
     def stream(
@@ -204,26 +214,33 @@ class Generator:
         needed).
         """
 
+        def is_listed(numbered: tuple[int, RecordRow]) -> bool:
+            return self._is_listed(numbered[1])
+
         def read(numbered: tuple[int, RecordRow]) -> tuple[int, RecordRow, SourceStates]:
-            return *numbered, read_sources([numbered[1]], self.features)
+            place, record = numbered
+            return place, record, read_sources([record], self.features)
 
         def prefixes(
             group: Iterable[tuple[int, RecordRow]], listed: bool
-        ) -> Iterator[tuple[Any, tuple]]:
+        ) -> Iterator[tuple[Any, tuple[int, Generated]]]:
             for place, record, sources in prefetch(read, group, workers):
                 prefix = self.prefix(record, sources)
-                yield (
-                    self._opening(record, prefix) if listed else prefix.inputs,
-                    (place, prefix[1:]),
+                start = self._forced_prefix(record, prefix) if listed else prefix.inputs
+                unfinished = Generated(
+                    text="",
+                    tokens=0,
+                    gate=prefix.gate,
+                    depth_weights=prefix.depth_weights,
+                    findings=prefix.findings,
+                    attributes=prefix.attributes,
                 )
+                yield start, (place, unfinished)
 
-        for listed, group in groupby(
-            enumerate(records), lambda numbered: self._is_listed(numbered[1])
-        ):
-            for (place, others), tokens in search_with(
-                self._search(listed), prefixes(group, listed)
-            ):
-                yield place, Generated(self.text(tokens), len(tokens), *others)
+        for listed, group in groupby(enumerate(records), is_listed):
+            pairs = prefixes(group, listed)
+            for (place, unfinished), tokens in search_with(self._search(listed), pairs):
+                yield place, unfinished._replace(text=self.text(tokens), tokens=len(tokens))
 
     def _is_listed(self, record: RecordRow) -> bool:
         """Return whether the commitment of a record's report is not generated."""
@@ -233,31 +250,30 @@ class Generator:
         )
 
     def _search(self, listed: bool) -> Callable[..., Iterator]:
-        language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
+        language = self.model.language
+        decode = self.decode
+        eos = self.tokenizer.eos_token_id
         kinds = self.attributes
         agreeing = decode.select == "agreement" and self.commit
         if listed:
-            count = decode.candidates if agreeing else 1
-            return ListedSearch(
-                language, decode.model_copy(update={"candidates": count}), eos, self.text, kinds
-            )
-        bias = (
-            ListBias(self.tokenizer, decode.list_bias) if self.commit and decode.list_bias else None
-        )
-        return (
-            AgreeingSearch(language, decode, eos, self.text, kinds, bias=bias)
-            if agreeing
-            else ENGINES[decode.engine](language, decode, eos, bias)
-        )
+            if not agreeing:
+                decode = decode.model_copy(update={"candidates": 1})
+            return ListedSearch(language, decode, eos, self.text, kinds)
+        bias = None
+        if self.commit and decode.list_bias:
+            bias = ListBias(self.tokenizer, decode.list_bias)
+        if agreeing:
+            return AgreeingSearch(language, decode, eos, self.text, kinds, bias=bias)
+        return ENGINES[decode.engine](language, decode, eos, bias)
 
-    def _opening(self, record: RecordRow, prefix: Prefix) -> Opening:
-        """Return what the record's report is written after: its prefix, and the commitment given,
-        read, or of its reference. Raises a DataError if the commitment leaves no room for a
+    def _forced_prefix(self, record: RecordRow, prefix: Prefix) -> ForcedPrefix:
+        """Return the prefix of a record, continued by the commitment that the record requests, or
+        else the one that was read. Raises a DataError if the commitment leaves no room for a
         report."""
         request = Request.of(record)
         if request.gold_list:
-            told = read_attributes(record["report_raw"]) if self.attributes else {}
-            commitment = extract_anchor(record["report_raw"]).described(told, self.attributes)
+            attributes = read_attributes(record["report_raw"]) if self.attributes else {}
+            commitment = extract_anchor(record["report_raw"]).described(attributes, self.attributes)
         else:
             commitment = request.commitment
             if commitment is None:
@@ -272,11 +288,11 @@ class Generator:
                 "leaves no room for a report within decode.max_new_tokens "
                 f"({self.decode.max_new_tokens}); increase it"
             )
-        return opened(prefix.inputs, tokens, self.model.language.get_input_embeddings())
+        return force_prefix(prefix.inputs, tokens, self.model.language.get_input_embeddings())
 
     def extract(self, text: str) -> Extraction:
         """Extract commitment and report from a generated text. With ``decode.commitment: read``
-        sentences that affirm what is not in the list are left out."""
+        the sentences that the commitment does not support are left out."""
         extraction = extract_report(text, self.commit, self.attributes)
         if (
             self.decode.commitment == "generated"
@@ -284,7 +300,8 @@ class Generator:
             or extraction.fallback
         ):
             return extraction
-        return extraction._replace(report=within(extraction.report, extraction.anchor))
+        report = drop_uncommitted_sentences(extraction.report, extraction.anchor)
+        return extraction._replace(report=report)
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of generated tokens."""

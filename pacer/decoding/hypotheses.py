@@ -29,7 +29,7 @@ _MINUS_INFINITY = -1.0e9
 
 
 class ListBias:
-    """The ``bias`` for texts of a tokenizer."""
+    """A ``bias`` towards findings in the positive list of a commitment."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, bias: float):
         def ids(text: str) -> list[int]:
@@ -38,21 +38,25 @@ class ListBias:
         def with_mark(mark: str) -> list[int]:
             return [number for token, number in tokenizer.get_vocab().items() if mark in token]
 
-        self.bias, self.start = bias, ids("")
+        self.bias = bias
+        self.start = ids("")
         self.none = sorted({ids(text)[len(self.start)] for text in (" none", " none;")})
-        # a mark may be a token, or the end of a word's
-        self.commas, self.ends = with_mark(","), with_mark(";")
+        # a mark may be a token of its own, or the end of a word's token
+        self.commas = with_mark(",")
+        self.ends = with_mark(";")
 
     def __call__(self, scores: Tensor, tokens: Tensor, length: Tensor) -> Tensor:
         """Add the bias to the scores [n, K, V] of what follows the first ``length`` [n] of
         ``tokens`` [n, K, T]."""
-        size, longest = len(self.start), tokens.shape[-1]
+        size = len(self.start)
+        longest = tokens.shape[-1]
         if longest < size:
             return scores
-        start, none, ends = (
-            torch.tensor(one, device=tokens.device) for one in (self.start, self.none, self.ends)
-        )
-        places, length = torch.arange(longest, device=tokens.device), length[:, None]
+        start = torch.tensor(self.start, device=tokens.device)
+        none = torch.tensor(self.none, device=tokens.device)
+        ends = torch.tensor(self.ends, device=tokens.device)
+        places = torch.arange(longest, device=tokens.device)
+        length = length[:, None]
         ending = torch.isin(tokens, ends) | torch.isin(tokens, none) & (places == size)
         ended = (ending & (places >= size) & (places < length.unsqueeze(-1))).any(-1)
         listing = (tokens[..., :size] == start).all(-1) & (length >= size) & ~ended
@@ -64,15 +68,8 @@ class ListBias:
 
 
 class Hypotheses:
-    """Running and finished hypotheses of S rows. Each row has its C searches in turn: [S x C, ...]
-    below.
-
-    Attributes:
-        tokens: [., K, T] generated tokens of the running beams, padded with the first one. scores:
-            [., K], their sums of log-probabilities. length: [.] tokens generated so far.
-        best: [., K, T], best_scores [., K], best_length [., K]: finished hypotheses, best first;
-            empty entries have the score "minus infinity".
-        done: [.] bool, ended searches, whose best hypotheses further steps leave as they are.
+    """Running and finished hypotheses of S rows. The C searches of a row follow each other in the
+    first dimension of all tensors, S x C.
 
     Args:
         noise: [C, T, M] for the tokens of each search of a row. None: one search, the definition.
@@ -88,22 +85,31 @@ class Hypotheses:
         bias: ListBias | None = None,
         noise: Tensor | None = None,
     ):
-        beams, most = decode.num_beams, decode.max_new_tokens
-        self.decode, self.eos, self.most = decode, eos, most
-        self.bias, self.noise, self.count = bias, noise, 1 if noise is None else len(noise)
+        beams = decode.num_beams
+        most = decode.max_new_tokens
+        self.decode = decode
+        self.eos = eos
+        self.most = most
+        self.bias = bias
+        self.noise = noise
+        self.count = 1 if noise is None else len(noise)
         searches = rows * self.count
         # the definition divides by a Python float
-        self.powers = torch.tensor(
-            [0.0, *(float(t) ** decode.length_penalty for t in range(1, most + 1))],
-            dtype=torch.float32,
-            device=device,
-        )
+        powers = [0.0] + [float(length) ** decode.length_penalty for length in range(1, most + 1)]
+        self.powers = torch.tensor(powers, dtype=torch.float32, device=device)
+        #: [S x C, K, T], generated tokens of the running beams, padded with the first token.
         self.tokens = torch.zeros(searches, beams, most, dtype=torch.long, device=device)
+        #: [S x C, K], the sums of their log-probabilities.
         self.scores = torch.zeros(searches, beams, device=device)
+        #: [S x C], tokens generated so far.
         self.length = torch.zeros(searches, dtype=torch.long, device=device)
+        #: [S x C, K, T], finished hypotheses, best first.
         self.best = torch.zeros_like(self.tokens)
+        #: [S x C, K], their scores; "minus infinity" for empty entries.
         self.best_scores = torch.zeros_like(self.scores)
+        #: [S x C, K].
         self.best_length = torch.zeros(searches, beams, dtype=torch.long, device=device)
+        #: [S x C] bool, ended searches, whose finished hypotheses no longer change.
         self.done = torch.zeros(searches, dtype=torch.bool, device=device)
 
     @property
@@ -119,8 +125,10 @@ class Hypotheses:
         """Reset these rows; return their numbers of tokens [n]. Only the first beam of a search may
         continue, because the others would repeat it."""
         searches = self.searches(rows)
-        self.length[searches], self.done[searches] = 0, False
-        self.scores[searches], self.scores[searches, 1:] = 0.0, _MINUS_INFINITY
+        self.length[searches] = 0
+        self.done[searches] = False
+        self.scores[searches] = 0.0
+        self.scores[searches, 1:] = _MINUS_INFINITY
         self.best_scores[searches] = _MINUS_INFINITY
         return self.generated(rows)[:, 0]
 
@@ -140,11 +148,8 @@ class Hypotheses:
 
     def generated(self, rows: slice) -> Tensor:
         """Return the number of tokens of each beam of these rows [n, C x K]."""
-        return (
-            self.length[self.searches(rows)]
-            .repeat_interleave(self.decode.num_beams)
-            .view(-1, self.beams)
-        )
+        lengths = self.length[self.searches(rows)]
+        return lengths.repeat_interleave(self.decode.num_beams).view(-1, self.beams)
 
     def last(self, rows: int) -> Tensor:
         """Return the newest token of each beam of the first ``rows`` rows [rows, C x K]."""
@@ -168,11 +173,11 @@ class Hypotheses:
                 upper bound on the tokens that a row has so far; 0 at the start.
         """
         greedy = self.decode.num_beams == 1 and self.noise is None
-        n, beams = len(logits), self.decode.num_beams
+        n = len(logits)
+        beams = self.decode.num_beams
         logits = logits.float().expand(-1, self.beams, -1).reshape(n * self.count, beams, -1)
-        parents, ended = (self._greedy if greedy else self._beams)(
-            self.searches(rows), logits, longest
-        )
+        step = self._greedy if greedy else self._beams
+        parents, ended = step(self.searches(rows), logits, longest)
         first = torch.arange(0, self.beams, beams, device=parents.device)
         parents = parents.view(n, self.count, beams) + first[:, None]
         return parents.view(n, self.beams), ended.view(n, self.count).all(1)
@@ -183,7 +188,8 @@ class Hypotheses:
             self.tokens[rows] = tokens.unsqueeze(-1)
         self.tokens[rows].scatter_(2, self.length[rows, None, None], tokens.unsqueeze(-1))
         self.length[rows] += 1
-        self.best[rows], self.best_length[rows] = self.tokens[rows], self.length[rows, None]
+        self.best[rows] = self.tokens[rows]
+        self.best_length[rows] = self.length[rows, None]
         ended = (tokens[:, 0] == self.eos) | (self.length[rows] == self.most)
         return torch.zeros_like(tokens), ended
 
@@ -195,18 +201,18 @@ class Hypotheses:
             with the finished hypotheses so far, the best K by score / tokens ** penalty
         A search is done when no running beam can overtake its worst finished hypothesis.
         """
-        beams, vocabulary = self.decode.num_beams, logits.shape[-1]
-        scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[
-            rows
-        ].unsqueeze(-1)
+        beams = self.decode.num_beams
+        vocabulary = logits.shape[-1]
+        scores = self._process(rows, F.log_softmax(logits, dim=-1), longest)
+        scores = scores + self.scores[rows].unsqueeze(-1)
         place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full
         top, ranked, places = self._best_continuations(scores.flatten(1), place)
-        parents, new = places // vocabulary, places % vocabulary
-        tokens = (
-            _pick(self.tokens[rows], parents)
-            if longest
-            else new.unsqueeze(-1).repeat(1, 1, self.most)
-        )
+        parents = places // vocabulary
+        new = places % vocabulary
+        if longest:
+            tokens = _pick(self.tokens[rows], parents)
+        else:
+            tokens = new.unsqueeze(-1).repeat(1, 1, self.most)
         tokens.scatter_(2, place[:, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
         self.length[rows] += ~self.done[rows]
         ends = (new == self.eos) | (self.length[rows, None] == self.most)
@@ -235,16 +241,17 @@ class Hypotheses:
     def _finish(self, rows: slice, tokens: Tensor, scores: Tensor, ends: Tensor) -> None:
         """Add the continuations that end, of the first K, to the finished hypotheses, and mark
         searches as done. ``tokens``: [n, 2K, T]. ``scores``, ``ends``: [n, 2K]."""
-        beams, length = self.decode.num_beams, self.length[rows, None]
+        beams = self.decode.num_beams
+        length = self.length[rows, None]
         power = self.powers[length]
-        finished = scores / power + (~ends | self.done[rows, None]) * _MINUS_INFINITY
+        excluded = ~ends | self.done[rows, None]
+        finished = scores / power + excluded * _MINUS_INFINITY
         finished[:, beams:] += _MINUS_INFINITY  # these may only continue
         merged = torch.cat([self.best_scores[rows], finished], 1)
         order = merged.topk(beams)[1]
         self.best[rows] = _pick(torch.cat([self.best[rows], tokens], 1), order)
-        self.best_length[rows] = _pick(
-            torch.cat([self.best_length[rows], length.expand(-1, 2 * beams)], 1), order
-        )
+        lengths = torch.cat([self.best_length[rows], length.expand(-1, 2 * beams)], 1)
+        self.best_length[rows] = _pick(lengths, order)
         self.best_scores[rows] = _pick(merged, order)
         # no running beam can overtake the worst finished one, judged at the current length
         cannot_improve = ~(self.scores[rows].amax(1) / power[:, 0] > self.best_scores[rows].amin(1))
@@ -256,12 +263,12 @@ class Hypotheses:
         log-probabilities (beams); modified."""
         early = self.length[rows] < self.decode.min_new_tokens
         scores[..., self.eos].masked_fill_(early.unsqueeze(1), -torch.inf)
-        penalty, generated = self.decode.repetition_penalty, self.tokens[rows, :, :longest]
+        penalty = self.decode.repetition_penalty
+        generated = self.tokens[rows, :, :longest]
         if longest and penalty != 1.0:
             before = scores.gather(2, generated)
-            scores = scores.scatter(
-                2, generated, torch.where(before < 0, before * penalty, before / penalty)
-            )
+            penalised = torch.where(before < 0, before * penalty, before / penalty)
+            scores = scores.scatter(2, generated, penalised)
         return scores if self.bias is None else self.bias(scores, generated, self.length[rows])
 
 

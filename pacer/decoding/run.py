@@ -122,47 +122,50 @@ def decode_records(
         checkpoint, backbones, features, config, torch.device(state.device or "cpu")
     )
     weights = weights_hash(checkpoint)
-    search = config.model_dump(exclude=set(CHANGEABLE))
-    read_by = None if generator.reader is None else generator.reader.hash
-    inputs = [
-        (checkpoint / RECORD).read_text(),
-        weights,
-        search,
-        cases.to_dicts(),
-        content_hash(features),
-    ]
-    fingerprint = hash_json([*inputs, read_by])
+    fingerprint = hash_json(
+        [
+            (checkpoint / RECORD).read_text(),
+            weights,
+            config.model_dump(exclude=set(CHANGEABLE)),
+            cases.to_dicts(),
+            content_hash(features),
+            None if generator.reader is None else generator.reader.hash,
+        ]
+    )
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
-        lines, final = directory / "lines", directory / "out"
+        lines = directory / "lines"
+        final = directory / "out"
         if main:
             lines.mkdir(exist_ok=True)
         state.wait_for_everyone()
         finished = _decode(generator, runs, lines, state)
         if main:
-            if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
+            empty = sum(not line["report"] for (run, _), line in finished.items() if run == "")
+            if empty:
                 _log.info(
                     f"decode: empty reports (no sentence agreed with the commitment): {empty:,}"
                 )
             _collect(finished, runs, final)
-            # safetensors' own writer creates files that only the owner can read
             routing = {
-                f"{row['record_id']}/{view}": weights.float().contiguous()
+                f"{row['record_id']}/{view}": depth_weights.float().contiguous()
                 for row in shown
-                for view, weights in generator.prefix(row).depth_weights.items()
+                for view, depth_weights in generator.prefix(row).depth_weights.items()
             }
+            # safetensors' own writer creates files that only their owner can read
             (final / "routing.safetensors").write_bytes(save(routing))
-            counts = {name or "main": len(part) for name, part in runs.items()}
-            origin = {"weights": weights, "examples": examples, "records": counts} | dict(
-                about or {}
-            )
-            write_json(final / "manifest.json", _manifest(generator, record, backbones) | origin)
+            manifest = _manifest(generator, record, backbones)
+            manifest["weights"] = weights
+            manifest["examples"] = examples
+            manifest["records"] = {name or "main": len(part) for name, part in runs.items()}
+            manifest |= about or {}
+            write_json(final / "manifest.json", manifest)
             publish(final, out)
         state.wait_for_everyone()
 
 
 def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -> dict[str, Any]:
-    """Return what the manifest says about the model and the search."""
+    """Return the manifest's entries on the model and the search."""
     manifest = {
         "split": generator.decode.split,
         "checkpoint": record.phase,
@@ -177,7 +180,9 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
         "frozen": record.frozen,
         "trained_with": record.versions,
     }
-    return manifest if record.baseline is None else manifest | {"baseline": record.baseline}
+    if record.baseline is not None:
+        manifest["baseline"] = record.baseline
+    return manifest
 
 
 def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
@@ -198,8 +203,8 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
 
 
 def with_trained_views(records: pl.DataFrame, views: Collection[str]) -> pl.DataFrame:
-    """Return the records with the views that a model was never trained with as unknown, and say so;
-    ``views``: those of its training, none if they are not known."""
+    """Return the records; views that a model was never trained with become unknown, with a warning.
+    ``views``: those of its training; empty if they are not known."""
     untrained = set(records["view"]) - {"other", *views} if views else set()
     for view in sorted(untrained):
         number = records.filter(view=view).height
@@ -228,7 +233,7 @@ def _decode(
     ):
         for place, result in generator.stream([row for _, row in mine], _READERS):
             name, row = mine[place]
-            journal.append({"run": name, **_line(row["record_id"], result, generator)})
+            journal.append({"run": name} | _line(row["record_id"], result, generator))
             ticker.advance()
     state.wait_for_everyone()
     return _finished(lines)
@@ -236,7 +241,7 @@ def _decode(
 
 def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, object]:
     report, anchor, fallback = generator.extract(result.text)
-    return {
+    line: dict[str, object] = {
         "record_id": record_id,
         "generated": result.text,
         "anchor": None if anchor is None else anchor.as_dict(),
@@ -246,7 +251,10 @@ def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, 
         "tokens": result.tokens,
         "findings": None if result.findings is None else result.findings.as_dict(),
         "agreement": None if fallback else agreement(anchor, report),
-    } | ({} if result.attributes is None else {"attributes": result.attributes.as_dict()})
+    }
+    if result.attributes is not None:
+        line["attributes"] = result.attributes.as_dict()
+    return line
 
 
 def _finished(folder: Path) -> dict[tuple[str, str], dict]:
@@ -262,7 +270,7 @@ def _collect(
     """Write prediction files in the records' order."""
     context_of = dict(runs[""].select("record_id", "context").iter_rows())
     for name, part in runs.items():
-        # records of a control go to the file of the context of the record that they are made from
+        # a twin goes to the file of the context of the record that it is made from
         by_context = defaultdict(list)
         for record_id in part["record_id"]:
             by_context[context_of[record_id]].append(finished[name, record_id])
@@ -271,16 +279,13 @@ def _collect(
 
 
 def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[RecordRow]]:
-    """Return the studies to show in the report: those with the most contexts, then by id; and a
-    record of each, whose depth weights are kept. An image has the same weights in every context, so
-    the record with the most images will do.
+    """Return the studies to show in the report: those with the most contexts, then by id; and for
+    each a record whose depth weights are stored. An image has the same weights in every context, so
+    the record with the most images is enough.
     """
     per_study = cases.group_by("study_id").agg(pl.col("context").n_unique().alias("contexts"))
-    studies = (
-        per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"]
-        .head(count)
-        .to_list()
-    )
+    ranked = per_study.sort(["contexts", "study_id"], descending=[True, False])
+    studies = ranked["study_id"].head(count).to_list()
     # the sort is stable: among records with equally many images, the first is kept
     most_images = cases.filter(pl.col("study_id").is_in(studies)).sort(
         pl.col("lateral").is_null(), maintain_order=True

@@ -9,6 +9,7 @@ Shapes: S rows (records), K beams, H heads, G key-value heads, L nodes per row, 
 prefix positions.
 """
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -34,19 +35,19 @@ class TokenTree:
 
     Args:
         rows: S. beams: K. layers: of the model. heads: query heads per key-value head, H / G.
-
-    Attributes:
-        ancestors: [S, K, L] bool, the nodes that each beam attends to. slots: [S, K] the nodes of
-            the newest tokens.
-        used: nodes up to the last one in use, over the rows in use.
     """
 
     def __init__(self, rows: int, beams: int, layers: int, heads: int, device: torch.device):
-        self.beams, self.layers, self.heads = beams, layers, heads
+        self.beams = beams
+        self.layers = layers
+        self.heads = heads
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
+        #: [S, K, L] bool, the nodes that each beam attends to.
         self.ancestors = torch.zeros(rows, beams, 0, dtype=torch.bool, device=device)
+        #: [S, K], the nodes of the newest tokens.
         self.slots = torch.zeros(rows, beams, dtype=torch.long, device=device)
+        #: Nodes up to the last node in use, over the rows in use.
         self.used = 0
         self._filling: slice | None = None
         self._rows = 0
@@ -59,7 +60,7 @@ class TokenTree:
     @property
     def width(self) -> int:
         """W, the nodes that a step attends to."""
-        return -(-self.used // _BLOCK) * _BLOCK
+        return _whole_blocks(self.used)
 
     @contextmanager
     def filling(self, rows: slice, lengths: Tensor, longest: int) -> Generator[None]:
@@ -101,11 +102,11 @@ class TokenTree:
         ancestors = ancestors.gather(1, parents.unsqueeze(-1).expand_as(ancestors))
         free_so_far = (~ancestors.any(1)).cumsum(-1)
         wanted = torch.arange(1, self.beams + 1, device=parents.device).repeat(len(parents), 1)
-        slots = torch.searchsorted(
-            free_so_far, wanted
-        )  # the first K nodes without descending beams
+        # the first K nodes without descending beams
+        slots = torch.searchsorted(free_so_far, wanted)
         ancestors.scatter_(2, slots.unsqueeze(-1), True)
-        self.ancestors[rows], self.slots[rows] = ancestors, slots
+        self.ancestors[rows] = ancestors
+        self.slots[rows] = slots
         numbers = torch.arange(1, self.capacity + 1, device=parents.device)
         return (ancestors.any(1) * numbers).amax(-1)
 
@@ -130,10 +131,8 @@ class TokenTree:
             self.values.append(value.new_zeros(shape))
         keys, values = self.keys[layer], self.values[layer]
         if self._filling is not None:
-            keys[self._filling, :, : key.shape[2]], values[self._filling, :, : key.shape[2]] = (
-                key,
-                value,
-            )
+            keys[self._filling, :, : key.shape[2]] = key
+            values[self._filling, :, : key.shape[2]] = value
             return key, value
         places = self.slots[: self._rows, None, :, None].expand_as(key)
         keys, values = keys[: self._rows], values[: self._rows]
@@ -145,11 +144,15 @@ class TokenTree:
         """Make room for ``nodes`` nodes per row, copying one layer at a time."""
         if nodes <= self.capacity:
             return
-        more = -(-max(nodes, self.capacity * 5 // 4) // _BLOCK) * _BLOCK - self.capacity
+        more = _whole_blocks(max(nodes, self.capacity * 5 // 4)) - self.capacity
         self.ancestors = F.pad(self.ancestors, (0, more))
         for tensors in (self.keys, self.values):
             for layer, tensor in enumerate(tensors):
                 tensors[layer] = F.pad(tensor, (0, 0, 0, more))
+
+
+def _whole_blocks(nodes: int) -> int:
+    return math.ceil(nodes / _BLOCK) * _BLOCK
 
 
 def tree_attention(

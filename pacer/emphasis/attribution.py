@@ -43,7 +43,9 @@ class Attributor:
     are longer than 64 pieces."""
 
     def __init__(self, labeller: CheXbert, steps: int, batch_size: int):
-        self.labeller, self.steps, self.batch_size = labeller, steps, batch_size
+        self.labeller = labeller
+        self.steps = steps
+        self.batch_size = batch_size
         self.network = labeller.network.requires_grad_(False)
         self.embedding = self.network.bert.get_input_embeddings()
         self.method = IntegratedGradients(self.chosen)
@@ -58,7 +60,8 @@ class Attributor:
 
     def __call__(self, reports: Sequence[str]) -> list[Attribution]:
         """Read and attribute cleaned reports, in the given order."""
-        tokenizer, device = self.labeller.tokenizer, self.labeller.device
+        tokenizer = self.labeller.tokenizer
+        device = self.labeller.device
         pieces = tokenizer(
             list(reports),
             truncation=True,
@@ -66,7 +69,8 @@ class Attributor:
             padding=True,
             return_tensors="pt",
         )
-        tokens, mask = pieces["input_ids"].to(device), pieces["attention_mask"].to(device)
+        tokens = pieces["input_ids"].to(device)
+        mask = pieces["attention_mask"].to(device)
         with torch.no_grad():
             labels = self.network.classes(tokens, mask)[:, :_COUNTED]
         rows, observations = ((labels == POSITIVE) | (labels == UNCERTAIN)).nonzero(as_tuple=True)

@@ -26,7 +26,8 @@ CACHE = "attributions.jsonl"
 #: The splits that training reads.
 _TRAINED = SPLITS[:2]
 #: Number of reports attributed and cached together; number of records tokenised together.
-_GROUP, _SLICE = 16, 4096
+_GROUP = 16
+_SLICE = 4096
 
 
 class Audit:
@@ -74,8 +75,10 @@ class Audit:
         totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for (split, _), counts in self.counts.items():
             totals[split].update(counts)
-        train, both = totals["train"], totals["train"] + totals["val"]
-        doubt, source = self.doubt(), self.config.source
+        train = totals["train"]
+        both = totals["train"] + totals["val"]
+        doubt = self.doubt()
+        source = self.config.source
         marked = doubt or f"{share(train['marked_sentences'], train['sentences'])} sentences"
         yield Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")
         changed = counted(
@@ -84,7 +87,9 @@ class Audit:
         if changed:
             yield Check("Records whose released emphasis was changed", changed, not both["dropped"])
         for split, pairs in self.agreement.items():
-            agreeing, computed, released = pairs[True, True], pairs[True, False], pairs[False, True]
+            agreeing = pairs[True, True]
+            computed = pairs[True, False]
+            released = pairs[False, True]
             precision, recall = (
                 agreeing / max(agreeing + wrong, 1) for wrong in (computed, released)
             )
@@ -133,7 +138,9 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
         scores = _attributed(
             config, trained["report"].unique(), backbones / "chexbert", out / CACHE
         )
-    tokenizer, audit, marks = read_tokenizer(resolve(backbones / "language")), Audit(config), []
+    tokenizer = read_tokenizer(resolve(backbones / "language"))
+    audit = Audit(config)
+    marks = []
     for part in trained.iter_slices(_SLICE):
         tokens = tokenizer(
             part["report"].to_list(), add_special_tokens=False, return_offsets_mapping=True
@@ -141,7 +148,8 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
         for row, ids, offsets in zip(
             part.iter_rows(named=True), tokens["input_ids"], tokens["offset_mapping"]
         ):
-            ends, token_ends = sentence_ends(row["report"]), [end for _, end in offsets]
+            ends = sentence_ends(row["report"])
+            token_ends = [end for _, end in offsets]
             released = _released(row, ids, tokenizer, audit)
             chosen = released if config.source == "corpus" else None
             if config.source == "computed":
@@ -206,7 +214,8 @@ def _released(
     ``ids``."""
     if row["emphasis"] is None:
         return None
-    counts, marks = audit.counts[row["split"], row["context"]], row["emphasis"]
+    counts = audit.counts[row["split"], row["context"]]
+    marks = row["emphasis"]
     counts["not_binary"] += any(value not in (0, 1) for value in marks)
     if row["emphasis_text"] is not None:
         longer = tokenizer(row["emphasis_text"], add_special_tokens=False)["input_ids"]

@@ -106,8 +106,10 @@ def build_store(
         PacerError: the disk is too small for the store, or another run is making it.
     """
     state = process_state()
-    main, device = state.is_main_process, torch.device(state.device or "cpu")
-    vision, text = backbones / "vision", backbones / "text"
+    main = state.is_main_process
+    device = torch.device(state.device or "cpu")
+    vision = backbones / "vision"
+    text = backbones / "text"
     encoders = {"vision": fingerprint(vision), "text": fingerprint(text)}
     settings = config.model_dump(include={"mode", "depths", "dtype", "precision"})
     encoding = Encoding(encoders=encoders, rounding=ROUNDING_VERSION, **settings)
@@ -226,7 +228,9 @@ class _Images:
         self, config: Features, vision: Path, paths: Mapping[str, str], device: torch.device
     ):
         self.encoder = ImageEncoder(resolve(vision), config.depths, device, config.precision)
-        self.config, self.paths, self.workers = config, paths, max(config.workers, 1)
+        self.config = config
+        self.paths = paths
+        self.workers = max(config.workers, 1)
         self.looks: dict[str, Look] = {}
         # a shard of pixels is one batch, because its rows have one shape: three planes if any of
         # its images has colour
@@ -261,11 +265,9 @@ class _Priors:
         self, config: Features, text: Path, texts: Mapping[str, str], device: torch.device
     ):
         self.encoder = TextEncoder(resolve(text), config.prior_tokens, device, config.precision)
-        self.dtype, self.load, self.batch_size = (
-            DTYPES[config.dtype],
-            texts.__getitem__,
-            config.batch_size,
-        )
+        self.dtype = DTYPES[config.dtype]
+        self.load = texts.__getitem__
+        self.batch_size = config.batch_size
 
     def encode(self, batch: dict[str, str]) -> Tensors:
         states, mask = self.encoder.encode(list(batch.values()))
@@ -321,7 +323,8 @@ def _encode(
 def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text: Path) -> Sizes:
     """Return the bytes of an entry, from the configurations of the encoders; prepared images are
     assumed to be grey."""
-    encoder, value = vision_config(resolve(vision)), DTYPES[config.dtype].itemsize
+    encoder = vision_config(resolve(vision))
+    value = DTYPES[config.dtype].itemsize
     patches = math.prod(patch_grid(encoder, *preparation.size))
     states = len(config.depths) * patches * encoder.hidden_size * value
     prior = config.prior_tokens * (

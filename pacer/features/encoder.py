@@ -177,7 +177,9 @@ class ImageEncoder:
         self.preparation = Preparation(directory)
         self.model = load_vision(directory).eval().requires_grad_(False).to(device)
         self.grid = patch_grid(self.model.config, *self.preparation.size)
-        self.depths, self.device, self.precision = list(depths), torch.device(device), precision
+        self.depths = list(depths)
+        self.device = torch.device(device)
+        self.precision = precision
         # else the convolution that cuts patches would be the only float32 product in TF32
         torch.backends.cudnn.allow_tf32 = False
 
@@ -210,7 +212,9 @@ class TextEncoder:
     ):
         model, self.tokenizer = load_text(directory)
         self.model: Any = model.eval().requires_grad_(False).to(device)
-        self.tokens, self.device, self.precision = tokens, torch.device(device), precision
+        self.tokens = tokens
+        self.device = torch.device(device)
+        self.precision = precision
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -272,10 +276,10 @@ class OnlineStates:
     """
 
     def __init__(self, store: FeatureStore, encoder: ImageEncoder):
-        self.store, self.encoder = store, encoder
-        self._one_at_a_time = (
-            Lock()
-        )  # threads encoding at the same time would only slow each other down
+        self.store = store
+        self.encoder = encoder
+        # threads encoding at the same time would only slow each other down
+        self._one_at_a_time = Lock()
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """Return states [B, K, N, d] of several images on the CPU, in the stored type; repeats

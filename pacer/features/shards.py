@@ -86,7 +86,8 @@ def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]
 def _write_header(file: BufferedWriter, entries: Sequence[Entry], batch: Tensors) -> dict[str, int]:
     """Write the header of a shard; return the offset of each tensor in the file."""
     header: dict[str, object] = {"__metadata__": {"entries": json.dumps(entries)}}
-    begins, end = {}, 0
+    begins = {}
+    end = 0
     for name, tensor in batch.items():
         begins[name], end = end, end + len(entries) * tensor[0].nbytes
         shape = [len(entries), *tensor.shape[1:]]
@@ -166,9 +167,8 @@ def _entries(path: Path) -> list[tuple[str, str]]:
 
 def _link(path: Path, target: Path) -> None:
     try:
-        if (
-            path.is_symlink() or path.stat().st_nlink > 1
-        ):  # a file in DVC's cache, whose permissions must stay
+        # a file in DVC's cache, whose permissions must stay
+        if path.is_symlink() or path.stat().st_nlink > 1:
             raise FileExistsError
         os.link(path, target)
     except OSError:  # another file system, no hard links, or a damaged file of the same name

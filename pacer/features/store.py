@@ -21,7 +21,9 @@ from pacer.config.strict import Strict, validated
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
 
-IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
+IMAGES = "images.parquet"
+PRIORS = "priors.parquet"
+MANIFEST = "manifest.json"
 
 #: Increased by every change after which the same states are stored as other bytes; part of each
 #: entry's key.

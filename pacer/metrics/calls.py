@@ -28,12 +28,13 @@ from pacer.metrics.columns import metrics_of
 from pacer.metrics.ledger import mentions
 from pacer.metrics.options import DEFAULTS, Function, Pairing, Scoring
 from pacer.metrics.pair import pair_reports
+from pacer.metrics.reward import reward
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin, Signature
 from pacer.metrics.statistics.comparison import compare
 from pacer.metrics.system import Scores
 
-__all__ = ["Scores", "compare", "label", "score"]
+__all__ = ["Scores", "compare", "label", "reward", "score"]
 
 
 def score(

@@ -5,7 +5,7 @@ Numbers become scores, in tables and comparisons too; the texts of a file become
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from importlib.metadata import entry_points, packages_distributions, version
+from importlib.metadata import EntryPoint, entry_points, packages_distributions, version
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -36,14 +36,16 @@ def check_names(names: Sequence[str], taken: Collection[str]) -> None:
 
 
 def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Function]:
-    """Return functions by name; those that are only named are of installed packages, their
-    :data:`ENTRY_POINTS`. Raises a ConfigError if no package offers a metric of this name, or it
-    cannot be imported."""
+    """Return functions by name; those that are only named are ``module:function``, or one of the
+    :data:`ENTRY_POINTS` of installed packages. Raises a ConfigError if no package offers a metric
+    of this name, or it cannot be imported."""
     if isinstance(given, Mapping):
         return dict(given)
     offered = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     functions: dict[str, Function] = {}
     for name in [given] if isinstance(given, str) else given:
+        if ":" in name:
+            offered[name] = EntryPoint(name, name, ENTRY_POINTS)
         if name not in offered:
             known = ", ".join(offered) or "none"
             raise ConfigError(f"metrics: {ENTRY_POINTS} has no entry point {name}; known: {known}")

@@ -144,6 +144,12 @@ class _NumberedWords:
 
 def cider(cases: pl.DataFrame) -> float | None:
     """Return CIDEr, 0 to 10; None without two different references, by whose n-grams it weights."""
+    values = cider_by_case(cases)
+    return None if values is None else float(np.mean(values))
+
+
+def cider_by_case(cases: pl.DataFrame) -> np.ndarray | None:
+    """Return CIDEr of each case ``[n]``; None as for :func:`cider`."""
     references, hypotheses = cases["reference"], cases["hypothesis"]
     if all(text.split() == references[0].split() for text in references):
         return None
@@ -151,7 +157,7 @@ def cider(cases: pl.DataFrame) -> float | None:
     bigrams = np.maximum(texts.lengths - 1, 0)
     penalty = np.exp(-(np.diff(bigrams, axis=1)[:, 0] ** 2) / (2 * _CIDER_SIGMA**2))
     similar = [_similarity(texts, order) for order in range(1, _ORDERS + 1)]
-    return float(np.mean(np.mean(similar, axis=0) * penalty * 10))
+    return np.mean(similar, axis=0) * penalty * 10
 
 
 def _similarity(texts: _NumberedWords, order: int) -> np.ndarray:

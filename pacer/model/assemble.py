@@ -21,7 +21,7 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
-from pacer.model.refine import DepthRouter
+from pacer.model.refine import router_class
 
 FROZEN = ("vision", "language", "text")
 
@@ -35,8 +35,8 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
     """Read the vision encoder's final LayerNorm. Raises a BackboneError as
     :func:`~pacer.backbones.families.load_vision` does."""
-    # transformers draws the weights of an unused head that the files lack; the trained parts must
-    # not depend on that
+    # transformers initialises an unused head that the files lack at random, which must not change
+    # the random numbers that the trained parts start from
     with torch.random.fork_rng(devices=[]):
         return final_norm(load_vision(vision))
 
@@ -72,15 +72,17 @@ def from_modules(
     """Build new trainable parts around frozen modules, as :func:`build_model`. The meta device
     allocates nothing. Raises a ConfigError if ``interface.num_heads`` or ``lora.targets`` do not
     fit the frozen models."""
-    d_model, d_vision = language.config.hidden_size, endpoint_norm.normalized_shape[0]
+    d_model = language.config.hidden_size
+    d_vision = endpoint_norm.normalized_shape[0]
     if d_vision % specification.interface.num_heads:
         heads = specification.interface.num_heads
         raise ConfigError(
             f"interface.num_heads ({heads}) must divide the width of the vision encoder "
             f"({d_vision})"
         )
-    router = DepthRouter(
-        len(specification.features.depths), d_vision, **specification.refine.model_dump()
+    refine = specification.refine
+    router = router_class(refine.variant)(
+        len(specification.features.depths), d_vision, **refine.model_dump(exclude={"variant"})
     )
     interface = SourceInterface(d_vision, d_text, d_model, **specification.interface.model_dump())
     calibrator = None

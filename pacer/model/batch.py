@@ -1,7 +1,7 @@
 """Batches of model inputs: the states of their sources, token ids, and what is learnt from them.
 
 Everything that the host must know, such as counts, is computed here on the CPU and travels with the
-batch, so that no step waits for a GPU to say it. Shapes: B samples, T positions, K depths, N
+batch, so that no step has to wait for the GPU. Shapes: B samples, T positions, K depths, N
 patches, n predicted tokens, d widths.
 """
 
@@ -20,22 +20,22 @@ RecordRow = dict[str, Any]
 
 @dataclass(kw_only=True)
 class Sources:
-    """The sources of a batch, of images either depth states or refined ones. The tensors are moved
-    together.
+    """The sources of a batch: images as depth states or as refined states, and previous reports.
+    The tensors are moved together."""
 
-    Attributes:
-        availability: [B, 2] bool (lateral, prior).
-        frontal: [B, ...]. lateral: [n_l, ...], of the rows ``lateral_rows`` [n_l]; or None.
-        prior: [n_p, L, d_text] and prior_mask [n_p, L] bool, of the rows ``prior_rows`` [n_p]; or
-            None.
-    """
-
+    #: [B, 2] bool (lateral, prior).
     availability: Tensor
+    #: [B, ...].
     frontal: Tensor
+    #: [n_l, ...], or None if no row has a lateral view.
     lateral: Tensor | None = None
+    #: [n_l], the rows that have a lateral view.
     lateral_rows: Tensor | None = None
+    #: [n_p, L, d_text], or None if no row has a previous report.
     prior: Tensor | None = None
+    #: [n_p, L] bool.
     prior_mask: Tensor | None = None
+    #: [n_p], the rows that have a previous report.
     prior_rows: Tensor | None = None
 
     def to(self, device: torch.device) -> Self:
@@ -48,13 +48,11 @@ class Sources:
         return self._each(Tensor.pin_memory) if device.type == "cuda" else self
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        values = vars(self).items()
-        return type(self)(
-            **{
-                name: change(value) if isinstance(value, Tensor) else value
-                for name, value in values
-            }
-        )
+        changed = {
+            name: change(value) if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
+        return type(self)(**changed)
 
 
 class SourceStates(Sources):
@@ -82,13 +80,14 @@ def read_sources(records: Sequence[RecordRow], features: FeatureSource) -> Sourc
     available = torch.tensor([availability(record["context"]) for record in records])
     lateral_rows, prior_rows = (column.nonzero().squeeze(1) for column in available.unbind(1))
 
-    def of(column: str, rows: Tensor) -> list[str]:
+    def required(column: str, rows: Tensor) -> list[str]:
         names = [records[row][column] for row in rows.tolist()]
         if None in names:
             raise ValueError(f"a record's context requires {column}, which the record lacks")
         return names
 
-    laterals, priors = of("lateral", lateral_rows), of("prior_report", prior_rows)
+    laterals = required("lateral", lateral_rows)
+    priors = required("prior_report", prior_rows)
     prior, prior_mask = features.prior_states(priors) if priors else (None, None)
     return SourceStates(
         availability=available,
@@ -103,43 +102,42 @@ def read_sources(records: Sequence[RecordRow], features: FeatureSource) -> Sourc
 
 @dataclass(kw_only=True)
 class Batch(SourceStates):
-    """One micro-batch of model inputs, right-padded; every sample is contiguous.
+    """One micro-batch of model inputs, right-padded; every sample is contiguous."""
 
-    Attributes:
-        ids: [B, T] token ids; zeros at the visual positions and in the padding.
-        visual_start: [B] first visual position. length: [B].
-        prefix_length: [B] positions left of ``||``. longest_prefix: the largest of them.
-    """
-
+    #: [B, T] token ids; zeros at the visual positions and in the padding.
     ids: Tensor
+    #: [B], first visual position.
     visual_start: Tensor
+    #: [B], positions left of ``||``.
     prefix_length: Tensor
+    #: The largest of ``prefix_length``.
     longest_prefix: int
+    #: [B], positions without the padding.
     length: Tensor
 
     @property
     def prefix_mask(self) -> Tensor:
         """m [B, P]: valid positions left of ``||``, up to the longest prefix P."""
-        return torch.arange(
-            self.longest_prefix, device=self.ids.device
-        ) < self.prefix_length.unsqueeze(1)
+        positions = torch.arange(self.longest_prefix, device=self.ids.device)
+        return positions < self.prefix_length.unsqueeze(1)
 
 
 @dataclass(kw_only=True)
 class TrainingBatch(Batch):
-    """A batch to learn from: its n predicted tokens, which are those of the targets but BOS, sample
-    by sample.
+    """A batch to learn from. It has n predicted tokens: those of the targets except BOS, sample by
+    sample."""
 
-    Attributes:
-        at: [n] their places in the flattened ``ids``. omega, s: [n] their weights. omega_cons: [n]
-        bool, of which ``consistent`` are true. kappa: [B] weight of the ignored BOS.
-    """
-
+    #: [n], their places in the flattened ``ids``.
     at: Tensor
+    #: [n], their weights in the trajectory objective.
     omega: Tensor
+    #: [n], their weights in L_TLW.
     s: Tensor
+    #: [n] bool, whether they are in Omega_cons.
     omega_cons: Tensor
+    #: [B], weight of the ignored BOS.
     kappa: Tensor
+    #: Number of tokens in Omega_cons.
     consistent: int
 
     @property

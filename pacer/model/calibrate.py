@@ -59,7 +59,8 @@ class PrefixCalibrator(nn.Module):
         gate_bias: float = -2.2,
     ):
         super().__init__()
-        d_availability, d_gate = d_availability or d_model, d_gate or d_model
+        d_availability = d_availability or d_model
+        d_gate = d_gate or d_model
         self.gate_inputs = gate_inputs
         self.availability = nn.Embedding(4, d_availability)
         self.gate_in = nn.Linear(2 * d_model + d_availability, d_gate)
@@ -91,18 +92,16 @@ class PrefixCalibrator(nn.Module):
         mask = prefix_mask.unsqueeze(-1)
         valid = torch.where(mask, prefix, 0)  # padding has no effect, whatever it holds
         h = valid.sum(1) / mask.sum(1)
-        observed = F.pad(
-            availability, (1, 0), value=True
-        )  # [B, 3]: the frontal is always available
+        # [B, 3]: the frontal view is always available
+        observed = F.pad(availability, (1, 0), value=True)
         means = torch.where(observed.unsqueeze(-1), source_tokens.mean(2), 0).to(prefix.dtype)
         z = means.sum(1) / observed.sum(1, keepdim=True)
         e = self.availability(self.row(*availability.long().unbind(1)))
         if "z" not in self.gate_inputs:
             z = torch.zeros_like(z)
         if "e" not in self.gate_inputs:
-            e = (
-                e * 0
-            )  # the embedding keeps a gradient, of zero, so all variants train the same tensors
+            # a zero gradient for the embedding, so that all variants train the same tensors
+            e = e * 0
         gate = torch.sigmoid(
             self.gate_out(F.gelu(self.gate_in(torch.cat([h, z, e], dim=-1)))).squeeze(-1)
         )

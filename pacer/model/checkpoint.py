@@ -22,7 +22,8 @@ from pacer.config.model import Calibrator, Commit, Interface, Lora, Prompt, Refi
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, read_json, write_json
 
-WEIGHTS, RECORD = "model.safetensors", "config.json"
+WEIGHTS = "model.safetensors"
+RECORD = "config.json"
 PACKAGES = ("torch", "transformers", "peft", "safetensors")
 
 
@@ -65,21 +66,20 @@ class ModelSpecification(Strict):
 
 def specification_of(phase: str, params: Params) -> ModelSpecification:
     """Return the specification of the model of phase ``warmup``, ``parent`` or ``calibrate``."""
-    instructed = (
-        {}
-        if phase == "warmup"
-        else {name: getattr(params, name) for name in ("lora", "prompt", "commit")}
-    )
-    calibrated = phase == "calibrate" and params.calibrate.trains == "calibrator"
+    calibrator = None
+    if phase == "calibrate" and params.calibrate.trains == "calibrator":
+        settings = params.calibrate.model_dump(include=set(Calibrator.model_fields))
+        calibrator = Calibrator(**settings)
+    instructed = phase != "warmup"
     return ModelSpecification(
         features=TappedDepths(depths=params.features.depths),
         refine=params.refine,
         interface=params.interface,
         trajectory=params.trajectory,
-        **instructed,
-        calibrate=Calibrator(**params.calibrate.model_dump(include=set(Calibrator.model_fields)))
-        if calibrated
-        else None,
+        lora=params.lora if instructed else None,
+        prompt=params.prompt if instructed else None,
+        commit=params.commit if instructed else None,
+        calibrate=calibrator,
     )
 
 
@@ -92,24 +92,22 @@ class ParentReference(Strict):
 
 
 class CheckpointRecord(Strict):
-    """The description of a checkpoint.
+    """The description of a checkpoint."""
 
-    Attributes:
-        phase: warmup | parent | calibrate, or the name of a baseline. step: number of optimiser
-            updates.
-        frozen: fingerprint of each frozen model. versions: of the packages at training time.
-        precision: type of the frozen language model in training and in decoding.
-        baseline: ``settings`` of what a baseline adds to its parent, and the hash of its other
-            inputs (``made_with``); None: not a baseline.
-    """
-
+    #: warmup | parent | calibrate, or the name of a baseline.
     phase: str
+    #: Number of optimiser updates.
     step: Natural
     model: ModelSpecification
+    #: Fingerprint of each frozen model.
     frozen: dict[str, str]
     parent: ParentReference | None
+    #: Versions of the packages at training time.
     versions: dict[str, str]
+    #: Type of the frozen language model in training and in decoding.
     precision: Literal["float32", "bfloat16"] = "float32"
+    #: ``settings`` of what a baseline adds to its parent, and the hash of its other inputs
+    #: (``made_with``); None: not a baseline.
     baseline: dict[str, Any] | None = None
 
     def write(self, directory: Path) -> None:
@@ -134,9 +132,8 @@ def save_checkpoint(
     }
     safetensors.torch.save_file(contiguous, target / WEIGHTS, metadata={"format": "pt"})
     record.write(target)
-    shutil.copymode(
-        target / RECORD, target / WEIGHTS
-    )  # safetensors creates files that only the owner can read
+    # safetensors creates files that only their owner can read
+    shutil.copymode(target / RECORD, target / WEIGHTS)
 
 
 def checkpoint_hash(directory: str | Path) -> str:

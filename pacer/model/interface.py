@@ -1,7 +1,7 @@
 """The source interface: each source compressed to Q tokens, and the three slots fused (after
 LLM-RG4)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,10 +14,11 @@ from pacer.model.batch import RefinedSources
 
 @dataclass(frozen=True)
 class SourceTokens:
-    """The interface's output: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where
-    absent), and ``fused`` [B, Q, d]."""
+    """The interface's output."""
 
+    #: [B, 3, Q, d]: frontal, lateral, prior; zeros where absent.
     tokens: Tensor
+    #: [B, Q, d].
     fused: Tensor
 
 
@@ -41,15 +42,15 @@ class SourceCompressor(nn.Module):
         dropout: float,
     ):
         super().__init__()
-        widths = {} if d_source == d_query else {"kdim": d_source, "vdim": d_source}
         self.attention = nn.MultiheadAttention(
             d_query,
             num_heads,
             dropout,
             add_bias_kv=True,
             add_zero_attn=True,
+            kdim=d_source,
+            vdim=d_source,
             batch_first=True,
-            **widths,
         )
         self.attention_norm = nn.LayerNorm(d_query)
         self.mix = nn.Linear(d_query, d_query)
@@ -127,9 +128,9 @@ class SourceInterface(nn.Module):
         """Copy the frontal compressor into a source's, and the frontal fusion block at half weight
         into the source's.
 
-        Both views come from the same encoder, so what the warm-up learnt about the frontal view
+        Both views come from the same encoder, so what the warm-up has learnt about the frontal view
         also fits the lateral. The prior's attention reads text states, so it is not copied and
-        learns from scratch. The layers behind it map compressed findings to the language model's
+        learns from scratch. The layers after it map compressed findings to the language model's
         words, which the warm-up has learnt for every source.
         """
         for name, module in getattr(self, source).named_children():
@@ -159,16 +160,16 @@ class SourceInterface(nn.Module):
         """Compress the sources of a batch, project them to the model's width, and fuse them.
 
         Args:
-            filled: compressed sources [B, 3, Q, d_v] of which every row has all, in the place of
-                those of ``sources``.
+            filled: compressed sources [B, 3, Q, d_v] to use instead of those of ``sources``; every
+                row has all three.
             mix: changes the source tokens before they are fused; keeps their shape.
         """
         if filled is None:
-            tokens = self._project(
-                self.compress(sources), [sources.lateral_rows, sources.prior_rows]
-            )
+            compressed = self.compress(sources)
+            tokens = self._project(compressed, sources.lateral_rows, sources.prior_rows)
         else:
-            tokens = self._project(filled, [torch.arange(len(filled), device=filled.device)] * 2)
+            everywhere = torch.arange(len(filled), device=filled.device)
+            tokens = self._project(filled, everywhere, everywhere)
         if mix is not None:
             tokens = mix(tokens)
         fused = self.fusion_norm(self.fusion(tokens.transpose(1, 2).flatten(2)))
@@ -177,40 +178,37 @@ class SourceInterface(nn.Module):
     def compress(self, sources: RefinedSources) -> Tensor:
         """Compress all sources to [B, 3, Q, d_v], zeros where absent."""
         frontal = self.compress_frontal(sources.frontal)
-        hidden = (
-            ~sources.prior_mask
-            if self.mask_prior_padding and sources.prior_mask is not None
-            else None
-        )
-        lateral = prior = None
+        lateral = torch.zeros_like(frontal)
         if sources.lateral_rows is not None:
-            lateral = self.lateral(frontal.index_select(0, sources.lateral_rows), sources.lateral)
+            queries = frontal.index_select(0, sources.lateral_rows)
+            present = self.lateral(queries, sources.lateral)
+            lateral = _put(lateral, sources.lateral_rows, present)
+        prior = torch.zeros_like(frontal)
         if sources.prior_rows is not None:
-            prior = self.prior(frontal.index_select(0, sources.prior_rows), sources.prior, hidden)
-        return _slots(frontal, (lateral, sources.lateral_rows), (prior, sources.prior_rows))
+            queries = frontal.index_select(0, sources.prior_rows)
+            hidden = None
+            if self.mask_prior_padding and sources.prior_mask is not None:
+                hidden = ~sources.prior_mask
+            present = self.prior(queries, sources.prior, hidden)
+            prior = _put(prior, sources.prior_rows, present)
+        return torch.stack([frontal, lateral, prior], dim=1)
 
-    def _project(self, compressed: Tensor, rows_of: Sequence[Tensor | None]) -> Tensor:
-        """Project compressed sources [B, 3, Q, d_v] to Z_s [B, 3, Q, d], zeros where absent;
-        ``rows_of`` gives the rows that have a lateral view, and those that have a previous
-        report."""
-        present = [
-            None if rows is None else module.to_model(compressed[:, place].index_select(0, rows))
-            for place, (module, rows) in enumerate(
-                zip((self.lateral, self.prior), rows_of, strict=True), 1
-            )
-        ]
-        return _slots(self.frontal.to_model(compressed[:, 0]), *zip(present, rows_of, strict=True))
+    def _project(
+        self, compressed: Tensor, lateral_rows: Tensor | None, prior_rows: Tensor | None
+    ) -> Tensor:
+        """Project compressed sources [B, 3, Q, d_v] to Z_s [B, 3, Q, d], zeros where absent."""
+        frontal = self.frontal.to_model(compressed[:, 0])
+        slots = [frontal]
+        others = ((self.lateral, lateral_rows), (self.prior, prior_rows))
+        for place, (module, rows) in enumerate(others, start=1):
+            slot = torch.zeros_like(frontal)
+            if rows is not None:
+                present = module.to_model(compressed[:, place].index_select(0, rows))
+                slot = _put(slot, rows, present)
+            slots.append(slot)
+        return torch.stack(slots, dim=1)
 
 
-def _slots(frontal: Tensor, *others: tuple[Tensor | None, Tensor | None]) -> Tensor:
-    """Stack the slots of the sources, [B, 3, ...]; each other source is given by its values and
-    rows."""
-    slots = [frontal]
-    for values, rows in others:
-        slot = torch.zeros_like(frontal)
-        slots.append(
-            slot
-            if values is None or rows is None
-            else slot.index_put((rows,), values.to(slot.dtype))
-        )
-    return torch.stack(slots, dim=1)
+def _put(slot: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    """Return the slot of a source [B, ...] with these values [n, ...] in its rows [n]."""
+    return slot.index_put((rows,), values.to(slot.dtype))

@@ -59,35 +59,27 @@ FROZEN = ("visual_encoder.", "text_encoder.", "llama_model.", "embed_tokens.", "
 #: The only classes, besides tensors, in the released files.
 _HARMLESS: list[Any] = [
     argparse.Namespace,
-    *(
-        (dict, f"{module}.AttributeDict")
-        for module in (
-            "lightning.fabric.utilities.data",
-            "lightning_fabric.utilities.data",
-            "pytorch_lightning.utilities.parsing",
-            "lightning.pytorch.utilities.parsing",
-        )
-    ),
+    (dict, "lightning.fabric.utilities.data.AttributeDict"),
+    (dict, "lightning_fabric.utilities.data.AttributeDict"),
+    (dict, "pytorch_lightning.utilities.parsing.AttributeDict"),
+    (dict, "lightning.pytorch.utilities.parsing.AttributeDict"),
 ]
 
 
 @dataclass(frozen=True)
 class UpstreamWeights:
-    """LLM-RG4's weights under PACER's names.
+    """LLM-RG4's weights under PACER's names."""
 
-    Attributes:
-        interface: state of a :class:`~pacer.model.interface.SourceInterface`.
-        lora: state of the LoRA matrices, named below the language model
-            (``model.layers.0...lora_A.default.weight``).
-        unused: sorted names in the file that PACER does not use and that belong to no frozen model.
-        alpha: of LoRA, None if the file does not say. step: number of updates, 0 if it does not
-            say.
-    """
-
+    #: State of a :class:`~pacer.model.interface.SourceInterface`.
     interface: dict[str, Tensor]
+    #: State of the LoRA matrices, named below the language model
+    #: (``model.layers.0...lora_A.default.weight``).
     lora: dict[str, Tensor]
+    #: Sorted names in the file that PACER does not use and that belong to no frozen model.
     unused: tuple[str, ...]
+    #: LoRA's alpha; None if the file does not contain it.
     alpha: int | None
+    #: Number of updates; 0 if the file does not contain it.
     step: int
 
 
@@ -99,11 +91,12 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     Args:
         source: a ``.pth`` or ``.ckpt`` file, or the content of one, or a plain state dict.
     """
-    origin, content = (
-        ("the state dict", source)
-        if isinstance(source, Mapping)
-        else (str(source), _load(Path(source)))
-    )
+    if isinstance(source, Mapping):
+        origin = "the state dict"
+        content = source
+    else:
+        origin = str(source)
+        content = _load(Path(source))
     state = _state(content, origin)
     names = interface_names()
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
@@ -118,17 +111,15 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     interface = {ours: state[theirs] for ours, theirs in names.items()}
     interface["queries"] = interface["queries"].squeeze(0)
     adapted = [name for name in state if name.startswith(_LANGUAGE) and ".lora_" in name]
-    lora = {
-        re.sub(r"(lora_[AB])\.weight", r"\1.default.weight", name.removeprefix(_LANGUAGE)): state[
-            name
-        ]
-        for name in adapted
-    }
+    lora = {}
+    for name in adapted:
+        inside = name.removeprefix(_LANGUAGE)
+        lora[re.sub(r"(lora_[AB])\.weight", r"\1.default.weight", inside)] = state[name]
     used = {*names.values(), *adapted}
     if unsound := sorted(name for name in used if not _is_sound(state[name])):
         raise CheckpointError(
-            f"{origin} is damaged: {', '.join(unsound[:5])} must be numbers with decimals, all "
-            "finite; download it again"
+            f"{origin} is damaged: {', '.join(unsound[:5])} must be finite floating-point "
+            "numbers; download it again"
         )
     unused = tuple(
         sorted(name for name in state if name not in used and not name.startswith(FROZEN))
@@ -137,9 +128,11 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     settings = vars(config) if isinstance(config, argparse.Namespace) else config
     if not isinstance(settings, Mapping):
         raise CheckpointError(
-            f"{origin} is damaged: its settings are of type {type(settings).__name__}, not named"
+            f"{origin} is damaged: its settings are of type {type(settings).__name__}, not a "
+            "mapping"
         )
-    alpha, step = settings.get("llm_alpha"), content.get("step", content.get("global_step", 0))
+    alpha = settings.get("llm_alpha")
+    step = content.get("step", content.get("global_step", 0))
     for name, number in (("llm_alpha", alpha or 0), ("step", step)):
         if type(number) is not int or number < 0:
             raise CheckpointError(f"{origin} is damaged: its {name} is not a whole number")
@@ -147,7 +140,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
 
 
 def _is_sound(weights: Tensor) -> bool:
-    """Whether weights are finite numbers with decimals, stored one by one."""
+    """Whether weights are finite floating-point numbers in a dense tensor."""
     is_plain = weights.layout == torch.strided and not weights.is_meta
     return is_plain and weights.is_floating_point() and bool(weights.isfinite().all())
 
@@ -206,7 +199,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
     The parent checkpoint decodes as LLM-RG4 does: direct reports from the encoder's endpoint, long
     prompts cut at the end. As ``parent.start`` it initialises source interface, fusion and LoRA;
     Refine starts as the identity. Raises a CheckpointError if the file is not such a checkpoint, or
-    does not fit the parameters; the message lists how.
+    does not fit the parameters; the message lists the differences.
 
     Args:
         params: ``interface`` and ``lora`` must match the weights; other groups only go into the
@@ -214,7 +207,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
         backbones: the frozen models that the weights were trained with.
     """
     weights = import_llm_rg4(source)
-    if weights.alpha not in (None, params.lora.alpha):  # no shape tells it
+    if weights.alpha not in (None, params.lora.alpha):  # no shape depends on it
         raise CheckpointError(
             f"{source}: lora.alpha is {params.lora.alpha}, but the file has {weights.alpha}"
         )

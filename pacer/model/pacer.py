@@ -5,7 +5,6 @@ Shapes: B samples, T positions, P prefix positions, Q visual tokens, K depths, N
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,13 +18,13 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from pacer.backbones.families import lora_targets
 from pacer.core.contexts import CONTEXTS, WITH_SOURCE, availability
-from pacer.model.batch import Batch, RefinedSources, Sources, SourceStates, TrainingBatch
+from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
 
-#: transformers' attention, under a name for which it makes no mask. Before it makes one, it asks
-#: whether samples are packed, and the host waits for the GPU's answer. Without a mask it is causal.
+#: A name for transformers' attention under which it makes no mask; attention without a mask is
+#: causal. To make one, transformers checks whether samples are packed, and so waits for the GPU.
 _CAUSAL = "pacer_causal"
 AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
 
@@ -54,11 +53,10 @@ class Pacer(nn.Module):
         state to the endpoint. router, interface: Refine and the source interface. calibrator: None
         until the calibrate phase.
 
-    Attributes:
-        only_in: contexts by the prefixes of those parameters that a record of another context does
-            not use.
     """
 
+    #: Contexts of the records that use the parameters whose names begin so; records of all contexts
+    #: use the others.
     only_in: ClassVar[dict[str, tuple[str, ...]]] = {
         "interface.lateral.": WITH_SOURCE[1],
         "interface.prior.": WITH_SOURCE[2],
@@ -75,7 +73,9 @@ class Pacer(nn.Module):
         super().__init__()
         self.language: Any = language.requires_grad_(False)
         self.endpoint_norm = endpoint_norm.requires_grad_(False)
-        self.router, self.interface, self.calibrator = router, interface, calibrator
+        self.router = router
+        self.interface = interface
+        self.calibrator = calibrator
 
     def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str] | None) -> None:
         """Add LoRA to the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's
@@ -137,13 +137,20 @@ class Pacer(nn.Module):
     def refine_sources(self, batch: SourceStates) -> tuple[RefinedSources, DepthWeights]:
         """Refine the images of a batch: return what the interface reads, and the depth weights."""
         frontal, weights = self.refine(batch.frontal)
-        depth_weights, lateral = {"frontal": weights}, None
+        depth_weights = {"frontal": weights}
+        lateral = None
         if batch.lateral is not None:
-            lateral, depth_weights["lateral"] = self.refine(batch.lateral)
-        sources = {field.name: getattr(batch, field.name) for field in fields(Sources)}
-        sources |= {"frontal": frontal, "lateral": lateral}
-        sources["prior"] = None if batch.prior is None else batch.prior.to(frontal.dtype)
-        return RefinedSources(**sources), depth_weights
+            lateral, weights = self.refine(batch.lateral)
+            depth_weights["lateral"] = weights
+        return RefinedSources(
+            availability=batch.availability,
+            frontal=frontal,
+            lateral=lateral,
+            lateral_rows=batch.lateral_rows,
+            prior=None if batch.prior is None else batch.prior.to(frontal.dtype),
+            prior_mask=batch.prior_mask,
+            prior_rows=batch.prior_rows,
+        ), depth_weights
 
     def source_tokens(self, refined: RefinedSources, batch: Batch) -> SourceTokens:
         """Return the source tokens of a batch and their fusion, from its refined sources."""
@@ -158,10 +165,12 @@ class Pacer(nn.Module):
         text = self.language.get_input_embeddings()(batch.ids)
         if frontal_only:
             frontal, weights = self.refine(batch.frontal)
-            sources, depth_weights = self.interface.frontal_only(frontal), {"frontal": weights}
+            sources = self.interface.frontal_only(frontal)
+            depth_weights = {"frontal": weights}
         else:
             refined, depth_weights = self.refine_sources(batch)
-            sources, frontal = self.source_tokens(refined, batch), refined.frontal
+            sources = self.source_tokens(refined, batch)
+            frontal = refined.frontal
         visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
         # keep the interface's type: Calibrate's residual is smaller than a visual token's rounding
@@ -191,11 +200,9 @@ class Pacer(nn.Module):
         """Return the last hidden states [B, T, d]. With right padding and causality, no attention
         mask is needed."""
         config = self.language.config
-        masked = (
-            config._attn_implementation != "sdpa"
-            or getattr(config, "sliding_window", None) is not None
-        )
-        attention = config._attn_implementation if masked else _CAUSAL
+        attention = config._attn_implementation
+        if attention == "sdpa" and getattr(config, "sliding_window", None) is None:
+            attention = _CAUSAL
         with attending(self.language.model, attention), autocast_to_weights(self.language):
             return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
@@ -203,20 +210,21 @@ class Pacer(nn.Module):
         """Return the states [n, d] that predict the tokens at ``batch.at``, each from one position
         to the left.
 
-        Behind the last attention nothing else is used, so the last block's MLP, which works on each
-        position by itself, computes only these.
+        After the last attention only these positions are used, so the last block's MLP, which
+        treats each position separately, computes only these.
         """
-        rows, block = batch.at - 1, self.language.model.layers[-1].mlp
+        rows = batch.at - 1
+        mlp = self.language.model.layers[-1].mlp
 
-        def picked(_: nn.Module, given: tuple[Tensor]) -> Tensor:
-            return given[0].flatten(0, 1).index_select(0, rows)
+        def select(_: nn.Module, arguments: tuple[Tensor]) -> Tensor:
+            return arguments[0].flatten(0, 1).index_select(0, rows)
 
-        def put_back(_: nn.Module, given: tuple[Tensor], output: Tensor) -> Tensor:
+        def put_back(_: nn.Module, arguments: tuple[Tensor], output: Tensor) -> Tensor:
             whole = output.new_zeros(inputs.shape[0] * inputs.shape[1], output.shape[1])
             # index_copy would keep its source for the backward pass
             return whole.index_put((rows,), output).view(*inputs.shape[:2], -1)
 
-        with block.register_forward_pre_hook(picked), block.register_forward_hook(put_back):
+        with mlp.register_forward_pre_hook(select), mlp.register_forward_hook(put_back):
             return self.hidden(inputs).flatten(0, 1).index_select(0, rows)
 
 
@@ -224,7 +232,8 @@ class Pacer(nn.Module):
 def attending(model: Any, attention: str) -> Generator[None]:
     """In this context, the model's layers use the attention that is registered in transformers
     under this name."""
-    usual, model.config._attn_implementation = model.config._attn_implementation, attention
+    usual = model.config._attn_implementation
+    model.config._attn_implementation = attention
     try:
         yield
     finally:

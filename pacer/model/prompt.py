@@ -44,10 +44,14 @@ def task(view: str, sections: str, unknown_view: UnknownView = "upstream") -> st
     """Return the task sentence for a view (AP | PA | other) and the sections of the target. For an
     unknown view, upstream always asks for the findings, on a separate line; ``by_sections`` asks
     for the sections that exist."""
-    start, image = "", f"{_VIEWS.get(view, '')}chest X-ray visual feature"
-    if view not in _VIEWS:
-        start, image = "\n", "chest X-ray examination"
-        sections = "findings" if unknown_view == "upstream" else sections
+    if view in _VIEWS:
+        start = ""
+        image = f"{_VIEWS[view]}chest X-ray visual feature"
+    else:
+        start = "\n"
+        image = "chest X-ray examination"
+        if unknown_view == "upstream":
+            sections = "findings"
     if sections == "findings+impression":
         return f"{start}Write radiological finding and impression for this {image}"
     return f"{start}Write radiological {sections.removesuffix('s')} section of report for {image}"
@@ -63,11 +67,11 @@ def instruction(
     unknown_view: UnknownView = "upstream",
 ) -> tuple[str, str]:
     """Return the instruction's text before and after the visual tokens."""
-    context = [
-        f"{name}: {text}"
-        for name, text in (("INDICATION", indication), ("HISTORY", history))
-        if text
-    ]
+    context = []
+    if indication:
+        context.append(f"INDICATION: {indication}")
+    if history:
+        context.append(f"HISTORY: {history}")
     before = f"{BEFORE_START}{' '.join(context)}{BEFORE_IMAGE}"
     suffix = f".{COMMIT_SUFFIX}{AFTER_END.removeprefix('.')}" if commit else AFTER_END
     return before, f"{AFTER_START}{task(view, sections, unknown_view)}{suffix}"
@@ -89,8 +93,14 @@ def build_prompt(
     and the closing ``<Img>`` marker stays. With ``truncation`` ``upstream`` the last tokens are
     dropped, the marker included, as LLM-RG4's tokenizer does.
     """
-    known = {name: record[name] for name in ("view", "sections", "indication", "history")}
-    before_text, after_text = instruction(**known, commit=commit, unknown_view=unknown_view)
+    before_text, after_text = instruction(
+        view=record["view"],
+        sections=record["sections"],
+        indication=record["indication"],
+        history=record["history"],
+        commit=commit,
+        unknown_view=unknown_view,
+    )
     before = ids_of(tokenizer, before_text)
     if len(before) > before_tokens:
         marker = continuation_ids(tokenizer, BEFORE_IMAGE) if truncation == "context" else []

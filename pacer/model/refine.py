@@ -1,51 +1,16 @@
 """Refine: endpoint-preserving patchwise depth routing (paper, section "Refine").
 
-A mixer, which ``MIXERS`` in ``pacer/config/model.py`` lists by name, is a class with two functions.
-``parts`` makes its trained tensors and modules for K depths of width d_r, which become attributes
-of the router. ``weights`` computes the depth weights [B, N, K] of each patch from its aligned
-states [B, N, K, d_r]: nonnegative, with sum one. At the start every depth must have a weight, or it
-could never get one: what it adds to the mixture is all that trains it.
+``MIXERS`` in ``pacer/config/model.py`` lists the subclasses of :class:`DepthRouter` by their name
+in ``refine.variant``.
 """
 
 import math
 from importlib import import_module
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pacer.config.model import MIXERS
-
-
-class Patchwise:
-    """The paper's: ``softmax_k(w . u[b,k,n] + beta_k)``, with w and beta zero at the start."""
-
-    @staticmethod
-    def parts(num_depths: int, d_routing: int) -> dict[str, nn.Parameter | nn.Module]:
-        """Return w ``route_vector`` [d_r] and beta ``depth_bias`` [K]."""
-        return {
-            "route_vector": nn.Parameter(torch.zeros(d_routing)),
-            **Global.parts(num_depths, d_routing),
-        }
-
-    @staticmethod
-    def weights(router: Any, aligned: Tensor) -> Tensor:
-        """Score each state of each patch."""
-        return (router.depth_bias + aligned @ router.route_vector).softmax(dim=-1)
-
-
-class Global:
-    """``softmax_k(beta_k)``, the same for all patches and samples."""
-
-    @staticmethod
-    def parts(num_depths: int, d_routing: int) -> dict[str, nn.Parameter | nn.Module]:
-        """Return beta ``depth_bias`` [K]."""
-        return {"depth_bias": nn.Parameter(torch.zeros(num_depths))}
-
-    @staticmethod
-    def weights(router: Any, aligned: Tensor) -> Tensor:
-        """Repeat the softmax of the biases."""
-        return router.depth_bias.expand(aligned.shape[:-1]).softmax(dim=-1)
 
 
 class DepthRouter(nn.Module):
@@ -66,14 +31,13 @@ class DepthRouter(nn.Module):
     W_o and b_o are zero, norms are (1, 0), eta = logit(init_scale / max_scale). So at the start
     ``refined == endpoint`` exactly.
 
-    Variants: the mixers compute pi, ``patchwise`` as above, others in their own way; ``endpoint``
-    returns the endpoint and has no parameters.
+    A subclass computes pi in its own way: ``add_parts`` adds the tensors and modules that this
+    takes, ``weights`` uses them.
 
     Args:
         num_depths: K, number of tapped depths.
         d_vision: d_v, encoder width.
         d_routing: d_r, routing width; ``None``: d_v.
-        variant: see above.
         max_scale: upper bound of alpha_D.
         init_scale: alpha_D at the start, in (0, max_scale).
     """
@@ -84,14 +48,12 @@ class DepthRouter(nn.Module):
         d_vision: int,
         d_routing: int | None = None,
         *,
-        variant: str = "patchwise",
         max_scale: float = 0.5,
         init_scale: float = 0.1,
     ):
         super().__init__()
-        self.variant, self.max_scale, self.num_depths = variant, max_scale, num_depths
-        if variant == "endpoint":
-            return
+        self.num_depths = num_depths
+        self.max_scale = max_scale
         d_routing = d_routing or d_vision
         self.norms = nn.ModuleList(nn.LayerNorm(d_vision) for _ in range(num_depths))
         align = [nn.Linear(d_vision, d_routing) for _ in range(num_depths)]
@@ -99,16 +61,24 @@ class DepthRouter(nn.Module):
             nn.init.eye_(linear.weight)
             nn.init.zeros_(linear.bias)
         self.align = nn.ModuleList(align)
-        module, _, name = MIXERS[variant].partition(":")
-        self.mixer: Any = getattr(import_module(module), name)
-        for part, values in self.mixer.parts(num_depths, d_routing).items():
-            setattr(self, part, values)
+        self.add_parts(num_depths, d_routing)
         self.mix_norm = nn.LayerNorm(d_routing)
         self.out = nn.Linear(d_routing, d_vision)
         ratio = init_scale / max_scale
         self.eta = nn.Parameter(torch.tensor(math.log(ratio / (1 - ratio))))
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
+
+    def add_parts(self, num_depths: int, d_routing: int) -> None:
+        """Add what :meth:`weights` trains, as attributes of this module."""
+        raise NotImplementedError
+
+    def weights(self, aligned: Tensor) -> Tensor:
+        """Return pi [B, N, K] for the aligned states [B, N, K, d_r]: nonnegative, with sum one.
+
+        At the start all depth weights must be positive: a depth with weight 0 gets no gradient.
+        """
+        raise NotImplementedError
 
     @property
     def scale(self) -> Tensor:
@@ -123,25 +93,80 @@ class DepthRouter(nn.Module):
             endpoint: [B, N, d_v] the encoder's final, normalised patch states.
 
         Returns:
-            refined [B, N, d_v] and depth weights [B, N, K] (each patch's weights sum to one; with
-            ``endpoint`` all weight is on the last depth).
+            refined [B, N, d_v] and depth weights [B, N, K].
         """
-        batch, num_depths, num_patches, _ = depths.shape
-        if num_depths != self.num_depths:
-            raise ValueError(
-                f"expected {self.num_depths} depths (features.depths), got {num_depths}"
-            )
-        if self.variant == "endpoint":
-            weights = endpoint.new_zeros(batch, num_patches, num_depths)
-            weights[..., -1] = 1
-            return endpoint, weights
+        self._check(depths)
+        # [B, N, K, d_r]
         aligned = torch.stack(
             [
                 align(norm(depths[:, k]))
                 for k, (norm, align) in enumerate(zip(self.norms, self.align, strict=True))
             ],
             dim=2,
-        )  # [B, N, K, d_r]
-        weights = self.mixer.weights(self, aligned)
+        )
+        weights = self.weights(aligned)
         mixed = torch.einsum("bnk,bnkd->bnd", weights, aligned)
         return endpoint + self.scale * self.out(self.mix_norm(mixed)), weights
+
+    def _check(self, depths: Tensor) -> None:
+        if depths.shape[1] != self.num_depths:
+            raise ValueError(
+                f"expected {self.num_depths} depths (features.depths), got {depths.shape[1]}"
+            )
+
+
+class Global(DepthRouter):
+    """``softmax_k(beta_k)``, the same for all patches and samples."""
+
+    def add_parts(self, num_depths: int, d_routing: int) -> None:
+        """Add beta ``depth_bias`` [K]."""
+        self.depth_bias = nn.Parameter(torch.zeros(num_depths))
+
+    def weights(self, aligned: Tensor) -> Tensor:
+        """Repeat the softmax of the biases."""
+        return self.depth_bias.expand(aligned.shape[:-1]).softmax(dim=-1)
+
+
+class Patchwise(DepthRouter):
+    """The paper's mixture: ``softmax_k(w . u[b,k,n] + beta_k)``."""
+
+    def add_parts(self, num_depths: int, d_routing: int) -> None:
+        """Add w ``route_vector`` [d_r] and beta ``depth_bias`` [K]."""
+        self.route_vector = nn.Parameter(torch.zeros(d_routing))
+        self.depth_bias = nn.Parameter(torch.zeros(num_depths))
+
+    def weights(self, aligned: Tensor) -> Tensor:
+        """Score each state of each patch."""
+        return (self.depth_bias + aligned @ self.route_vector).softmax(dim=-1)
+
+
+class Endpoint(DepthRouter):
+    """No mixture: returns the endpoint, with all weight on the last depth; has no parameters."""
+
+    def __init__(
+        self,
+        num_depths: int,
+        d_vision: int,
+        d_routing: int | None = None,
+        *,
+        max_scale: float = 0.5,
+        init_scale: float = 0.1,
+    ):
+        nn.Module.__init__(self)  # without the parts of a mixture
+        self.num_depths = num_depths
+        self.max_scale = max_scale
+
+    def forward(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the endpoint."""
+        self._check(depths)
+        weights = endpoint.new_zeros(*endpoint.shape[:2], self.num_depths)
+        weights[..., -1] = 1
+        return endpoint, weights
+
+
+def router_class(variant: str) -> type[DepthRouter]:
+    """Return the class of a ``refine.variant``: a row of ``MIXERS``, or ``endpoint``."""
+    if variant == "endpoint":
+        return Endpoint
+    module, _, name = MIXERS[variant].partition(":")
+    return getattr(import_module(module), name)

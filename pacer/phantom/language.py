@@ -15,10 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from pacer.core.contexts import Context, availability, contexts_within
 from pacer.data.cleaning import clean_report
@@ -26,6 +25,9 @@ from pacer.data.findings import FINDINGS
 from pacer.phantom import wording
 from pacer.phantom.wording import WORDING, Option, Phrase, Style, by_style, fill, pick
 from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Status = Literal["positive", "negative", "uncertain"]
 Sentence = tuple[str, frozenset[str]]
@@ -438,12 +440,12 @@ def _training_texts() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
+def phantom_tokenizer(vocabulary: int = 900) -> "Tokenizer":
     """Return the tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
     return train_tokenizer(_training_texts(), vocabulary)
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> "Tokenizer":
     """Learn a Llama-style tokenizer, which puts ``<s>`` first if special tokens are requested.
     ``decode`` inverts ``encode`` for every text that does not begin with a space; unlearned
     characters become byte tokens.
@@ -452,6 +454,16 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
         texts: training texts. They are split at newlines, so a newline is always a byte token.
         vocabulary: number of tokens, including the three special and 256 byte tokens; at least 260.
     """
+    from tokenizers import (  # of the extra `pipeline`; reports need no tokenizer
+        AddedToken,
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
+
     special = [*SPECIAL_TOKENS, *_BYTES]
     learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     learner.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")

@@ -57,9 +57,11 @@ from pacer.reading.regression import FOLDS, fit_attributes, fits, minimise, shar
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
 #: Records of a pass through the model, and of a part that is written; they do not change a map
 #: beyond rounding.
-_PASS, _PART = 64, 2048
+_PASS = 64
+_PART = 2048
 #: Records that attributes are read from, at most; and bytes of their patches' means.
-_LOOKED, _MEMORY = 100_000, 10e9
+_LOOKED = 100_000
+_MEMORY = 10e9
 
 
 def fit_reader(
@@ -82,7 +84,8 @@ def fit_reader(
             f"the `findings` stage needs at least {FOLDS} training patients, but there are "
             f"{patients}; see corpus.split"
         )
-    device, kinds = compute_device(), read_record(checkpoint).model.attributes
+    device = compute_device()
+    kinds = read_record(checkpoint).model.attributes
     lists = train.select(anchors.drop("record_id").columns)
     commitments = [Anchor.of_lists(row, kinds) for row in lists.iter_rows(named=True)]
     named = np.flatnonzero([bool(one.attributes) for one in commitments])
@@ -145,7 +148,8 @@ def _summaries(
                 continue
             end = min(start + _PART, len(train))
             passes = [slice(at, min(at + _PASS, end)) for at in range(start, end, _PASS)]
-            summaries, places = [], [no_cells]
+            summaries = []
+            places = [no_cells]
             for one, sources in prefetch(
                 lambda one: (one, read_sources(train[one].to_dicts(), store)), passes, 2
             ):
@@ -170,10 +174,8 @@ def _joined(files: list[Path], name: str) -> Tensor:
     for file in files:
         with safe_open(file, "pt") as opened:
             shapes.append(opened.get_slice(name).get_shape())
-    joined, place = (
-        torch.empty(sum(count for count, _ in shapes), shapes[0][1], dtype=torch.float16),
-        0,
-    )
+    joined = torch.empty(sum(count for count, _ in shapes), shapes[0][1], dtype=torch.float16)
+    place = 0
     for file, (count, _) in zip(files, shapes, strict=True):
         with safe_open(file, "pt") as opened:
             joined[place : place + count] = opened.get_tensor(name)
@@ -211,7 +213,9 @@ def fit_maps(
 
     start = torch.logit(shares_of(folds).T @ targets, eps=1 / (len(targets) + 2))
     candidates = list(fits(values, folds, start, loss, PENALTIES))
-    weights, biases, chosen = [], [], {}
+    weights = []
+    biases = []
+    chosen = {}
     for number, state in enumerate(POLARITIES):
         columns = slice(number * len(FINDINGS), (number + 1) * len(FINDINGS))
         wanted = targets[:, columns]

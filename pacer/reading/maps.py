@@ -51,7 +51,8 @@ GRIDS = range(4, 9)
 FROM_PATCHES = ("side", "severity")
 #: The classes of each kind, in words.
 CLASSES = VALUES | {"side": (*VALUES["side"], "bilateral")}
-READER, ABOUT = "reader.safetensors", "reader.json"
+READER = "reader.safetensors"
+ABOUT = "reader.json"
 #: A finding that is not affirmed is denied or uncertain from this probability on.
 STATED = 0.5
 #: Parameters that the fused tokens depend on.
@@ -140,7 +141,8 @@ class AttributeReader:
                 tokens [Q, d].
             prior: whether it has a previous report, without which no course is read.
         """
-        places, tokens = cells(depths, refined, self.grid)[0], summary(fused.float()).cpu()
+        places = cells(depths, refined, self.grid)[0]
+        tokens = summary(fused.float()).cpu()
         chances: dict[str, dict[str, list[float]]] = {}
         for (finding, kind), (weight, bias) in self.maps.items():
             if kind != "course" or prior:
@@ -263,7 +265,8 @@ def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
     CheckpointError if the folder has no reading, or one of other weights."""
     if not (directory / READER).is_file():
         raise CheckpointError(f"{directory} has no {READER}; run `dvc repro findings`")
-    parent, path = read_record(checkpoint).parent, checkpoint / WEIGHTS
+    parent = read_record(checkpoint).parent
+    path = checkpoint / WEIGHTS
     if (
         parent is not None
         and path.exists()

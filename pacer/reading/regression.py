@@ -46,7 +46,8 @@ Maps = dict[tuple[str, str], tuple[Tensor, Tensor]]
 PENALTIES = (30.0, 3.0, 0.3, 0.03)
 #: Share of the reports with a finding that name a kind of it, and records that name it, from which
 #: a map is fitted.
-NAMED, ENOUGH = 0.5, 40
+NAMED = 0.5
+ENOUGH = 40
 #: Thresholds that are compared.
 THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
 
@@ -77,7 +78,8 @@ def fits(
         values: summaries [n, D]. folds: of each record [n], from 0, on the device of the fit. bias:
             to start from [FOLDS + 1, C].
     """
-    device, count = folds.device, len(values)
+    device = folds.device
+    count = len(values)
     places = [slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)]
     shares = shares_of(folds)
     mean = torch.stack([part.double().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
@@ -140,10 +142,8 @@ def attribute_classes(
     """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings
     to be read, each with the share of its reports that name the kind. ``prior``: whether each
     record has a previous report [n]."""
-    classes, stated = (
-        np.full((len(anchors), len(FINDINGS)), -1),
-        np.zeros((len(anchors), len(FINDINGS)), bool),
-    )
+    classes = np.full((len(anchors), len(FINDINGS)), -1)
+    stated = np.zeros((len(anchors), len(FINDINGS)), bool)
     for row, anchor in enumerate(anchors):
         for finding in (*anchor.positive, *anchor.uncertain):
             column = FINDINGS.index(finding)
@@ -179,18 +179,18 @@ def fit_attributes(
         record: the threshold, and by finding what is known of the held-out records.
     """
     maps: Maps = {}
-    thresholds, about = {}, {}
+    thresholds = {}
+    about = {}
     for kind, of_kind in values.items():
         classes, shares = attribute_classes(anchors, prior, kind)
-        held_out, known = [], {}
+        held_out = []
+        known = {}
         for finding, share in shares.items():
             wanted = classes[rows, FINDINGS.index(finding)]
             places = np.flatnonzero(wanted >= 0)
             expected, chosen = wanted[places], rows[places]
-            of_rows, fold = (
-                torch.from_numpy(expected).to(folds.device),
-                folds[torch.from_numpy(chosen)],
-            )
+            of_rows = torch.from_numpy(expected).to(folds.device)
+            fold = folds[torch.from_numpy(chosen)]
             fitted = of_kind[torch.from_numpy(places)]
             weight, bias, chances, penalty = _fit(fitted, of_rows, fold, len(CLASSES[kind]))
             right, margin, error = _margin(

@@ -98,13 +98,17 @@ def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
 
 
 def interval_chart(
-    rows: Sequence[str], points: Mapping[str, Mapping[str, Interval]], label: str, height: float
+    rows: Sequence[str],
+    points: Mapping[str, Mapping[str, Interval]],
+    label: str,
+    height: float,
+    line: float = 0.0,
 ) -> str:
-    """Draw values with their intervals in rows, and a line at 0. ``points``: series, each a colour
-    -> row -> value."""
+    """Draw values with their intervals in rows, and a line at 0 or another value. ``points``:
+    series, each a colour -> row -> value."""
 
     def draw(axes: Axes) -> None:
-        axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
+        axes.axvline(line, color=LIGHT["--muted"], linewidth=1)
         for place, (name, series) in enumerate(points.items()):
             colour = LIGHT[SERIES[place % len(SERIES)]]
             for row, one in series.items():

@@ -1,12 +1,12 @@
-"""Training examples: model batches from rows of the records. The route is drawn first; prompt and
-target follow it."""
+"""Training examples: model batches from rows of the records. The route of a record determines its
+prompt and its target."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,11 +21,13 @@ from pacer.data.schemas import read_records, readable
 from pacer.model.batch import FeatureSource, RecordRow, TrainingBatch, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.prompt import PromptIds, build_prompt
-from pacer.training.trajectory import RouteSeed, Trajectory, TrajectoryBuilder
+from pacer.training.trajectory import Trajectory, TrajectoryBuilder
 
 #: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.
 _UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
-_TEXTS_KEPT = 2**13
+#: Sequences kept in memory: the sampler needs those of a window for their lengths, and its batches
+#: need them again.
+_SEQUENCES_KEPT = 2**13
 
 
 class RecordTable:
@@ -96,26 +98,20 @@ def _joined(records: pl.DataFrame, path: Path, stage: str, *columns: str) -> pl.
     return records.hstack(other.drop("record_id"))
 
 
-class CachedTokenizer:
-    """A tokenizer that keeps the ids of recent texts: batches need again what their window's
-    lengths needed."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
-        self.bos_token_id, self.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
-        self._ids = lru_cache(_TEXTS_KEPT)(
-            lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
-        )
-
-    def __call__(self, text: str, *, add_special_tokens: Literal[False]) -> dict[str, list[int]]:
-        """Return ``input_ids`` without special tokens; they must not be modified."""
-        return {"input_ids": self._ids(text)}
-
-
 class MicroBatch(NamedTuple):
-    """RecordRow numbers of one micro-batch, and how often this phase has already used each row."""
+    """Row numbers of one micro-batch, and the route of each (True: commitment first)."""
 
     rows: np.ndarray
-    visits: np.ndarray
+    commits: np.ndarray
+
+
+class TokenSequence(NamedTuple):
+    """The token ids of one sample: those left of ``||``, with the place of the first visual token
+    among them, and the target."""
+
+    prefix: list[int]
+    visual_start: int
+    target: Trajectory
 
 
 class Examples:
@@ -134,61 +130,55 @@ class Examples:
         features: FeatureSource,
         specification: ModelSpecification,
     ):
-        self.table, self.features, self.prompt = table, features, specification.prompt
-        self.tokenizer: Any = CachedTokenizer(tokenizer)
-        self.num_queries, self.kinds = specification.interface.num_queries, specification.attributes
-        self.builder = TrajectoryBuilder(self.tokenizer, specification.trajectory.report_tokens)
+        self.table = table
+        self.tokenizer = tokenizer
+        self.features = features
+        self.prompt = specification.prompt
+        self.kinds = specification.attributes
+        self.num_queries = specification.interface.num_queries
+        self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
+        self._built = lru_cache(_SEQUENCES_KEPT)(self._build)
         self._lengths = np.zeros((len(table), 2), dtype=np.int32)
 
-    def lengths(self, rows: np.ndarray) -> np.ndarray:
-        """Return the tokens of each row's sequence on the direct and on the commitment-first route
-        (0 without commitments), int32 [n, 2]. A row is measured when it is first asked for."""
-        unknown = np.unique(rows[self._lengths[rows, 0] == 0])
-        for number, record in zip(
-            unknown, self.table.frame[unknown].iter_rows(named=True), strict=True
-        ):
-            for commit in (False, True)[: 1 + self.table.labelled]:
-                prefix, _, target = self._sequence(record, commit)
-                self._lengths[number, int(commit)] = len(prefix) + len(target.ids)
-        return self._lengths[rows]
+    def lengths(self, rows: np.ndarray, commits: np.ndarray) -> np.ndarray:
+        """Return the number of tokens of each row's sequence on its route, int32 [n]. A sequence is
+        measured when it is first asked for."""
+        routes = commits.astype(int)
+        unknown = self._lengths[rows, routes] == 0
+        for row, route in zip(rows[unknown].tolist(), routes[unknown].tolist(), strict=True):
+            sequence = self.sequence(row, bool(route))
+            self._lengths[row, route] = len(sequence.prefix) + len(sequence.target.ids)
+        return self._lengths[rows, routes]
 
-    def routes(
-        self, rows: np.ndarray, visits: np.ndarray, rho: float, seed: RouteSeed
-    ) -> list[bool]:
-        """Draw the route of each row: True is commitment-first (probability 1 - rho)."""
-        ids = [self.table.record_id(int(row)) for row in rows]
-        return [
-            seed.uniform(int(visit), name) >= rho for name, visit in zip(ids, visits, strict=True)
-        ]
-
-    def drawn(
-        self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float
-    ) -> TrainingBatch:
-        """Build the batch of a micro-batch, with each record on the route that its visit draws."""
-        return self.batch(micro.rows, self.routes(micro.rows, micro.visits, rho, seed), lambda_q)
+    def training_batch(self, micro: MicroBatch, lambda_q: float) -> TrainingBatch:
+        """Build the batch of a micro-batch of training."""
+        return self.batch(micro.rows, micro.commits.tolist(), lambda_q)
 
     def batch(
         self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float
     ) -> TrainingBatch:
         """Build the batch of these rows; ``commits`` gives the route of each (True: commitment
         first)."""
-        records = [self.table.row(int(number)) for number in rows]
+        numbers = [int(row) for row in rows]
         sequences = [
-            self._sequence(record, commit) for record, commit in zip(records, commits, strict=True)
+            self.sequence(number, commit) for number, commit in zip(numbers, commits, strict=True)
         ]
-        prefixes, starts, targets = zip(*sequences, strict=True)
-        return collate(prefixes, starts, targets, records, self.features, lambda_q)
+        records = [self.table.row(number) for number in numbers]
+        return collate(sequences, records, self.features, lambda_q)
 
-    def _sequence(self, record: RecordRow, commit: bool) -> tuple[list[int], int, Trajectory]:
-        """Return the ids left of ``||``, the place of the first visual token among them, and the
-        target."""
+    def sequence(self, row: int, commit: bool) -> TokenSequence:
+        """Return the sequence of a row on one of its routes; it must not be modified, because it is
+        kept for later calls."""
+        return self._built(row, commit)
+
+    def _build(self, row: int, commit: bool) -> TokenSequence:
+        record = self.table.row(row)
         prompt = self._prompt(record, commit)
         commitment = render_anchor(Anchor.of_lists(record, self.kinds)) if commit else None
-        target = self.builder.build(record["report"], commitment, record["emphasis"])
-        return (
+        return TokenSequence(
             prompt.prefix(self.tokenizer.bos_token_id, self.num_queries),
             prompt.visual_start,
-            target,
+            self.builder.build(record["report"], commitment, record["emphasis"]),
         )
 
     def _prompt(self, record: RecordRow, commit: bool) -> PromptIds:
@@ -199,28 +189,17 @@ class Examples:
 
 
 def collate(
-    prefixes: Sequence[list[int]],
-    visual_starts: Sequence[int],
-    targets: Sequence[Trajectory],
+    sequences: Sequence[TokenSequence],
     records: Sequence[RecordRow],
     features: FeatureSource,
     lambda_q: float,
 ) -> TrainingBatch:
     """Build a batch of B samples: ``[BOS] before | Q places | after || target``, padded on the
-    right with zeros. Raises a ValueError if a record lacks a source that its context requires.
-
-    Args:
-        prefixes: ids left of ``||`` (:meth:`PromptIds.prefix`). visual_starts: index of the first
-            visual token in each.
-    """
-    sequences = [
-        torch.tensor([*prefix, *target.ids])
-        for prefix, target in zip(prefixes, targets, strict=True)
-    ]
-    ids, prefix_lengths = (
-        pad_sequence(sequences, batch_first=True),
-        [len(prefix) for prefix in prefixes],
-    )
+    right with zeros. Raises a ValueError if a record lacks a source that its context requires."""
+    targets = [sequence.target for sequence in sequences]
+    prefix_lengths = [len(sequence.prefix) for sequence in sequences]
+    samples = [torch.tensor([*sequence.prefix, *sequence.target.ids]) for sequence in sequences]
+    ids = pad_sequence(samples, batch_first=True)
     starts = [row * ids.shape[1] + length for row, length in enumerate(prefix_lengths)]
     places = [
         torch.arange(1, len(target.ids)) + start
@@ -234,10 +213,10 @@ def collate(
     omega_cons = predicted(target.omega_cons for target in targets)
     return TrainingBatch(
         ids=ids,
-        visual_start=torch.tensor(visual_starts),
+        visual_start=torch.tensor([sequence.visual_start for sequence in sequences]),
         prefix_length=torch.tensor(prefix_lengths),
         longest_prefix=max(prefix_lengths),
-        length=torch.tensor([len(sequence) for sequence in sequences]),
+        length=torch.tensor([len(sample) for sample in samples]),
         **vars(read_sources(records, features)),
         at=torch.cat(places),
         omega=predicted(target.omega(lambda_q) for target in targets),

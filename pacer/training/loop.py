@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -58,8 +58,8 @@ def train(
     Args:
         model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts
             are trained.
-        scratch: directory of the resumable state. log: a resumed run passes the earlier points
-            again, so it may start empty.
+        scratch: directory of the resumable state. log: a resumed run logs the earlier rows again,
+            so the log may start empty.
 
     Raises:
         ConfigError: more processes than records in a micro-batch.
@@ -68,23 +68,23 @@ def train(
     """
     run = _Run(model, examples, phase, accelerator)
     run.resume(scratch)
-    for point in run.history:
-        log(*point)
-    settings, main = phase.train, accelerator.is_main_process
+    for values, update in run.history:
+        log(values, update)
+    main = accelerator.is_main_process
     stream = run.stream(run.done)
     with (
         saved_when_stopped(lambda: main and run.save(scratch)),
         Ticker(phase.name, phase.schedule.updates, done=run.done, shown=main) as ticker,
     ):
-        run.observe(log)  # a stop may have come between an update and its validation
+        run.validate_and_log(log)  # a stop may have come between an update and its validation
         while run.done < phase.schedule.updates:
             with run.uninterrupted():
                 run.update(stream)
-            run.observe(log)
-            ticker.advance(note=f"loss {run.history[-1][0]['loss']:.3f}")
-            if main and (
-                run.done == phase.schedule.updates or run.done % settings.state_interval == 0
-            ):
+            run.validate_and_log(log)
+            values, _ = run.history[-1]
+            ticker.advance(note=f"loss {values['loss']:.3f}")
+            is_last = run.done == phase.schedule.updates
+            if main and (is_last or run.done % phase.train.state_interval == 0):
                 run.save(scratch)
     return run.trained if run.best is None else run.best["weights"]
 
@@ -106,25 +106,28 @@ class Means:
             self.pairs[name] = self.pairs[name] + pair if name in self.pairs else pair
 
     def values(self) -> dict[str, float]:
-        """Return the means, without those of nothing."""
-        pairs = zip(self.pairs, torch.stack(list(self.pairs.values())).tolist(), strict=True)
-        return {name: total / count for name, (total, count) in pairs if count}
+        """Return the means of all values that were logged."""
+        pairs = torch.stack(list(self.pairs.values())).tolist()
+        return {
+            name: total / count
+            for name, (total, count) in zip(self.pairs, pairs, strict=True)
+            if count
+        }
+
+
+class Unchecked(NamedTuple):
+    """An update whose numbers have not been checked."""
+
+    update: int
+    #: Rows of each of its micro-batches.
+    micros: list[np.ndarray]
+    #: On the device: its loss, the norm of its gradient, and the losses of this process's parts of
+    #: the micro-batches.
+    numbers: Tensor
 
 
 class _Run:
-    """A phase in training: the model, its optimiser, and the state to resume from.
-
-    Attributes:
-        done: updates so far. history: logged points. best: loss and weights of the best validation.
-        means: of the updates since the last logged point.
-        unchecked: number of each update since the last check, rows of its micro-batches and, on the
-            device, its loss, the norm of its gradient, and the losses of this process's parts of
-            the micro-batches.
-        present: contexts of the latest update's records, of all processes.
-        contexts: those of the train records. seen: those of which a record was trained on since the
-            start or resume.
-        stopping: whether all processes stop after this update.
-    """
+    """A phase in training: the model, its optimiser, and the state to resume from."""
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
         if phase.schedule.batch_size < accelerator.num_processes:
@@ -132,35 +135,40 @@ class _Run:
                 f"{phase.name}.batch_size ({phase.schedule.batch_size} across all processes) must "
                 f"be at least the number of processes ({accelerator.num_processes})"
             )
-        if phase.train.checkpoint == "best" and not any(
-            map(len, examples.table.rows("val", phase.contexts).values())
-        ):
+        val_rows = examples.table.rows("val", phase.contexts).values()
+        if phase.train.checkpoint == "best" and not any(map(len, val_rows)):
             raise DataError(
                 "no val records for train.checkpoint = 'best'; set train.checkpoint: last"
             )
-        self.model, self.examples, self.phase, self.accelerator = (
-            model,
-            examples,
-            phase,
-            accelerator,
-        )
+        self.model = model
+        self.examples = examples
+        self.phase = phase
+        self.accelerator = accelerator
         self.sampler = Sampler(phase, examples)
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
         model.to(accelerator.device)
         self.optimizer = BlockOptimizer(model, self.parameters, phase)
+        #: Updates so far.
         self.done = 0
+        #: Whether all processes stop after this update.
         self.stopping = False
+        #: Of the updates since the last logged row.
         self.means = Means()
-        self.unchecked: list[tuple[int, list[np.ndarray], Tensor]] = []
+        #: The updates since the last check.
+        self.unchecked: list[Unchecked] = []
+        #: Logged rows, each with the number of its update.
         self.history: list[tuple[dict[str, float], int]] = []
+        #: Loss and weights of the best validation.
         self.best: dict[str, Any] | None = None
-        self.contexts = set(examples.table.frame.filter(split="train")["context"]).intersection(
-            phase.contexts
-        )
-        self.present: set[str] = set()
-        self.seen: set[str] = set()
+        train_contexts = set(examples.table.frame.filter(split="train")["context"])
+        #: Contexts of the phase that have train records.
+        self.contexts = train_contexts.intersection(phase.contexts)
+        #: Contexts of the latest update's records, in all processes.
+        self.active_contexts: set[str] = set()
+        #: Contexts of all records trained on since the start or resume.
+        self.trained_contexts: set[str] = set()
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -178,7 +186,9 @@ class _Run:
             for name, parameter in self.parameters.items():
                 parameter.copy_(state["weights"][name])
         self.optimizer.adamw.load_state_dict(state["optimizer"])
-        self.done, self.history, self.best = state["update"], state["history"], state["best"]
+        self.done = state["update"]
+        self.history = state["history"]
+        self.best = state["best"]
         self.means = Means(
             {name: pair.to(self.accelerator.device) for name, pair in state["means"].items()}
         )
@@ -200,19 +210,17 @@ class _Run:
 
     def stream(self, first: int) -> Iterator[Part]:
         """Yield this process's shares of the micro-batches from update ``first`` to the last."""
-        rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
+        rank = self.accelerator.process_index
+        ranks = self.accelerator.num_processes
 
-        def make(item: tuple[MicroBatch, float]) -> Part:
-            micro, rho = item
-            batch = self.examples.drawn(
-                micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q
-            )
+        def make(micro: MicroBatch) -> Part:
+            batch = self.examples.training_batch(micro, self.phase.losses.lambda_q)
             return micro.rows, batch.ready_for(self.accelerator.device)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         shares = (
-            (MicroBatch(micro.rows[rank::ranks], micro.visits[rank::ranks]), rho)
-            for micro, rho in islice(self.sampler.from_update(first), left)
+            MicroBatch(micro.rows[rank::ranks], micro.commits[rank::ranks])
+            for micro in islice(self.sampler.from_update(first), left)
         )
         return prefetch(make, shares, self.phase.train.workers)
 
@@ -222,69 +230,74 @@ class _Run:
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         tokens = self.gradient(micros)
-        self.optimizer.step(self.phase.learning_rate(self.done), self.present)
+        self.optimizer.step(self.phase.learning_rate(self.done), self.active_contexts)
         self._check_gradients()
         self.done += 1
         if self._logs:
             self.check()
         elapsed = time.perf_counter() - started
-        spent = sent(
-            torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64),
-            self.accelerator.device,
-        )
-        self.means.add({"tokens_per_second": spent[0], "loader_wait": spent[1]})
+        pairs = torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64)
+        speed, wait = sent(pairs, self.accelerator.device)
+        self.means.add({"tokens_per_second": speed, "loader_wait": wait})
 
     def gradient(self, micros: list[Part]) -> float:
         """Store the accumulated gradient of the micro-batches in the parameters, and add the values
         to log to the means; return the number of tokens.
 
         Several processes communicate twice: for the denominators of the losses, and for gradients
-        and logged values together. They wait for that, to agree on a stop; one process does not
-        wait for its GPU.
+        and logged values together. They wait for the result, because it includes whether to stop; a
+        single process does not wait for its GPU.
         """
         means, totals = self._backward(micros)
         sums, tokens = self._sum_over_processes(
             torch.cat(list(means.pairs.values())), [batch for _, batch in micros]
         )
         pairs = dict(zip(means.pairs, sums.double().split(2), strict=True))
-        parameters, limit = self.parameters.values(), self.phase.train.max_grad_norm
-        norm = torch.nn.utils.get_total_norm(
-            [each.grad for each in parameters if each.grad is not None]
-        )
+        parameters = self.parameters.values()
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        limit = self.phase.train.max_grad_norm
         if limit is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-        self.means.add(
-            pairs | {"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()}
-        )
+        self.means.add(pairs)
+        self.means.add({"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()})
         loss, count = pairs["loss"]
-        self.unchecked.append(
-            (self.done, [rows for rows, _ in micros], torch.stack([loss / count, norm, *totals]))
-        )
+        numbers = torch.stack([loss / count, norm, *totals])
+        self.unchecked.append(Unchecked(self.done, [rows for rows, _ in micros], numbers))
         if self.accelerator.num_processes > 1:
             self.check()
         return tokens
 
     def check(self) -> None:
-        """Wait for the updates since the last check. What is saved, validated or logged later has
-        only finite weights. Raises a PacerError if a loss or gradient is not finite; the message
-        names the records of the micro-batches with such a loss, or all of the update, if only the
-        gradient is."""
-        unchecked, self.unchecked = self.unchecked, []
-        values = torch.stack([numbers for *_, numbers in unchecked]).tolist() if unchecked else []
-        for (update, micros, _), (loss, norm, *totals) in zip(unchecked, values, strict=True):
-            what, value = ("gradient norm", norm) if math.isfinite(loss) else ("loss", loss)
-            if math.isfinite(value):
-                continue
-            bad = micros
-            if what == "loss":
+        """Wait for the updates since the last check and check their numbers, so that only finite
+        weights are saved, validated or logged.
+
+        Raises a PacerError if a loss or gradient is not finite. The message names the records of
+        the micro-batches with such a loss, or all records of the update if only the gradient is not
+        finite.
+        """
+        unchecked = self.unchecked
+        self.unchecked = []
+        if not unchecked:
+            return
+        all_numbers = torch.stack([update.numbers for update in unchecked]).tolist()
+        for (update, micros, _), (loss, norm, *totals) in zip(unchecked, all_numbers, strict=True):
+            if not math.isfinite(loss):
+                what = "loss"
+                value = loss
                 bad = [
                     rows
                     for rows, total in zip(micros, totals, strict=True)
                     if not math.isfinite(total)
                 ]
-            ids = gather_object(
-                [self.examples.table.record_id(int(row)) for rows in bad for row in rows]
-            )
+            elif not math.isfinite(norm):
+                what = "gradient norm"
+                value = norm
+                bad = micros
+            else:
+                continue
+            table = self.examples.table
+            ids = gather_object([table.record_id(int(row)) for rows in bad for row in rows])
             raise PacerError(
                 f"{self.phase.name}: the {what} at update {update} is {value} on records "
                 f"{', '.join(ids)}; the last saved state is kept. Lower "
@@ -294,33 +307,36 @@ class _Run:
     def _backward(self, micros: list[Part]) -> tuple[Means, list[Tensor]]:
         """Accumulate this process's gradient of the micro-batches; return its values to log, and
         the losses' shares, on the device."""
-        train, device = self.phase.train, self.accelerator.device
-        self.model.eval()  # a frozen parent stays in this mode; only what is trained has dropout
+        train = self.phase.train
+        device = self.accelerator.device
+        self.model.eval()  # only trained modules have dropout; a frozen parent stays in this mode
+        trained_modules = {prefix.split(".")[0] for prefix in self.phase.trains}
         for name, module in self.model.named_children():
-            module.train(any(prefix.split(".")[0] == name for prefix in self.phase.trains))
+            module.train(name in trained_modules)
         seed = f"{train.seed}|{self.phase.name}|{self.done}|{self.accelerator.process_index}"
-        torch.manual_seed(
-            int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest(), "big") % 2**63
-        )
-        divisors = sent(
-            torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device
-        )
-        divisors = self.accelerator.reduce(divisors, reduction="sum")
-        for holder in (self.model, self.optimizer.adamw):  # both name the same tensors
-            holder.zero_grad()
-        means, totals = Means(), []
-        # a loss is the sum of the processes' shares, so one process counts it
+        digest = hashlib.blake2b(seed.encode(), digest_size=8).digest()
+        torch.manual_seed(int.from_bytes(digest, "big") % 2**63)
+        divisors = torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros])
+        divisors = self.accelerator.reduce(sent(divisors, device), reduction="sum")
+        self.model.zero_grad()
+        self.optimizer.adamw.zero_grad()  # its blocks share the model's tensors
+        means = Means()
+        totals = []
+        # a loss is the sum of the processes' shares, so only one process counts it
         count = torch.full((), float(self.accelerator.is_main_process), device=device)
-        for (_, batch), of_batch in zip(micros, divisors, strict=True):
-            batch = batch.to(device)
-            named = {"frontal_only": self.phase.frontal_only, "divisors": tuple(of_batch)}
-            result = self.phase.objective(self.model, batch, self.phase.losses, **named)
+        for (_, batch), batch_divisors in zip(micros, divisors, strict=True):
+            result = self.phase.objective(
+                self.model,
+                batch.to(device),
+                self.phase.losses,
+                frontal_only=self.phase.frontal_only,
+                divisors=tuple(batch_divisors),
+            )
             (result.total / len(micros)).backward()
-            totals.append(result.total.detach())
-            shares = {
-                "loss": totals[-1],
-                **{f"loss_{name}": part for name, part in result.parts.items()},
-            }
+            total = result.total.detach()
+            totals.append(total)
+            shares = {"loss": total}
+            shares |= {f"loss_{name}": part for name, part in result.parts.items()}
             means.add({name: torch.stack([share.float(), count]) for name, share in shares.items()})
             means.add({name: pair.float() for name, pair in result.means.items()})
         return means, totals
@@ -329,40 +345,46 @@ class _Run:
         self, sums: Tensor, batches: list[TrainingBatch]
     ) -> tuple[Tensor, float]:
         """Add up the gradients, the numbers ``sums`` [n] and the tokens over processes; return the
-        sums and the tokens. ``present`` becomes that of all processes. If one is asked to stop, all
-        stop after this update."""
+        sums and the tokens. ``active_contexts`` becomes that of all processes. If one process is
+        asked to stop, all stop after this update."""
         parameters = list(self.parameters.values())
-        present = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
+        active = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
         tokens = sum(int(batch.length.sum()) for batch in batches)
-        counts: list[float] = [stop_requested(), tokens, *(name in present for name in CONTEXTS)]
+        counts = [float(stop_requested()), float(tokens)]
+        counts += [float(context in active) for context in CONTEXTS]
         if self.accelerator.num_processes > 1:
-            flags = [*counts, *(parameter.grad is not None for parameter in parameters)]
+            flags = counts + [float(parameter.grad is not None) for parameter in parameters]
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-            vectors = [*(gradient.flatten() for gradient in gradients)]
-            vectors += [sent(torch.tensor(flags, dtype=sums.dtype), sums.device), sums]
+            vectors = [gradient.flatten() for gradient in gradients]
+            vectors.append(sent(torch.tensor(flags, dtype=sums.dtype), sums.device))
+            vectors.append(sums)
             joined = self.accelerator.reduce(torch.cat(vectors), reduction="sum")
-            *summed, flags, sums = joined.split([len(vector) for vector in vectors])
-            counts, with_gradient = flags[: len(counts)].tolist(), flags[len(counts) :].tolist()
+            *gradients, summed_flags, sums = joined.split([len(vector) for vector in vectors])
+            flags = summed_flags.tolist()
+            counts = flags[: len(counts)]
+            with_gradient = flags[len(counts) :]
             for parameter, gradient, processes in zip(
-                parameters, summed, with_gradient, strict=True
+                parameters, gradients, with_gradient, strict=True
             ):
                 parameter.grad = gradient.view_as(parameter) if processes else None
-        asked_to_stop, tokens, *contexts = counts
-        self.present = {
-            name for name, processes in zip(CONTEXTS, contexts, strict=True) if processes
+        stop_requests, tokens, *processes_by_context = counts
+        self.active_contexts = {
+            context
+            for context, processes in zip(CONTEXTS, processes_by_context, strict=True)
+            if processes
         }
-        self._agree_to_stop(asked_to_stop)
+        self._agree_to_stop(stop_requests)
         return sums, tokens
 
     def uninterrupted(self) -> AbstractContextManager[None]:
-        """Postpone a stop to the end of a block, of several processes to one after which all
-        stop."""
+        """Postpone a stop to the end of the block; with several processes, to the end of a block
+        after which all of them stop."""
         return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
 
-    def _agree_to_stop(self, asked: float) -> None:
-        """Stop this process if any of them was asked to: one that waits for another could not save
-        the state."""
-        if asked:
+    def _agree_to_stop(self, requests: float) -> None:
+        """Stop this process if any process was asked to: a rank blocked in a collective cannot save
+        its state."""
+        if requests:
             self.stopping = True
             request_stop()
 
@@ -376,13 +398,14 @@ class _Run:
 
     @property
     def _logs(self) -> bool:
-        """Whether a logged point follows the latest update."""
+        """Whether a logged row follows the latest update."""
         return self._validates or self.done % self.phase.train.log_interval == 0 or self.done == 1
 
-    def observe(self, log: Log) -> None:
+    def validate_and_log(self, log: Log) -> None:
         """Validate and log after the latest update, if that is due and not yet done. The best
         weights are kept if ``train.checkpoint`` is ``best``."""
-        if not self.done or (self.history and self.history[-1][1] == self.done):
+        last_logged = self.history[-1][1] if self.history else 0
+        if self.done == last_logged:
             return
         losses: dict[str, float] = {}
         if self._validates:
@@ -397,32 +420,36 @@ class _Run:
                 self.best = {"loss": mean, "weights": self.trained}
         if self._logs:
             with self.uninterrupted():
-                self.history.append((self.point() | losses, self.done))
-                log(*self.history[-1])
+                row = self.log_row() | losses
+                self.history.append((row, self.done))
+                log(row, self.done)
 
-    def point(self) -> dict[str, float]:
-        """Return the values to log: means since the last point, and current values of the latest
+    def log_row(self) -> dict[str, float]:
+        """Return the values to log: means since the last row, and current values of the latest
         update."""
-        update, device = self.done - 1, self.accelerator.device
-        now = {"learning_rate": self.phase.learning_rate(update), "rho": self.phase.rho(update)}
-        now["memory_gb"] = (
-            torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
-        ) / 1e9
+        row = self.means.values()
+        self.means = Means()
+        update = self.done - 1
+        row["learning_rate"] = self.phase.learning_rate(update)
+        row["rho"] = self.phase.rho(update)
+        device = self.accelerator.device
+        memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
+        row["memory_gb"] = memory / 1e9
         if hasattr(self.model.router, "eta"):
-            now["alpha"] = self.model.router.scale.item()
-        means, self.means = self.means, Means()
-        return means.values() | now
+            row["alpha"] = self.model.router.scale.item()
+        return row
 
     def _check_gradients(self) -> None:
         """Check, at the first step after which every context of the phase had a record, that
-        training reaches all. Raises a PacerError if a parameter that these contexts use has had no
-        gradient."""
-        if self.seen >= self.contexts:
+        training reaches all parameters. Raises a PacerError if a parameter that these contexts use
+        has had no gradient."""
+        if self.trained_contexts >= self.contexts:
             return
-        self.seen |= self.present
-        if self.seen >= self.contexts and (
-            unreached := self.optimizer.never_stepped(self.contexts)
-        ):
+        self.trained_contexts |= self.active_contexts
+        if not self.trained_contexts >= self.contexts:
+            return
+        unreached = self.optimizer.never_stepped(self.contexts)
+        if unreached:
             raise PacerError(
                 f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trainable tensors "
                 f"got no gradient, e.g. {unreached[0]}, so training would not change them; for "

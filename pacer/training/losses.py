@@ -49,15 +49,13 @@ def token_terms(
             omega_cons: [n] bool, tokens whose divergence is computed, ``consistent`` in number. It
             is 0, at no cost, for the others, and for all tokens without a teacher.
     """
-    rows = max(
-        1, LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"]) // len(head_weight)
-    )
+    logits = LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
+    rows = max(1, logits // len(head_weight))
     groups = [torch.arange(len(hidden), device=hidden.device)]
     if teacher is not None and omega_cons is not None:
         # sorted, because the host knows how many there are, but not where
-        groups = list(
-            omega_cons.int().argsort(stable=True).split([len(hidden) - consistent, consistent])
-        )
+        by_group = omega_cons.int().argsort(stable=True)
+        groups = list(by_group.split([len(hidden) - consistent, consistent]))
     return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, groups, rows)
 
 
@@ -83,9 +81,8 @@ class _TokenTerms(torch.autograd.Function):
         slopes = terms.new_zeros(shape) if ctx.needs_input_grad[0] else None
         # reuse memory between chunks: allocating new pages takes longer than the arithmetic
         buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * len(groups))]
-        factor = (
-            head if head.is_cuda else head.to(terms.dtype)
-        )  # what a CPU multiplies (see _logits)
+        # what a CPU multiplies (see _logits)
+        factor = head if head.is_cuda else head.to(terms.dtype)
         for group, teacher_states in zip(groups, (None, teacher)):
             for rows in group.split(size):
                 logits, p, scale = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
@@ -105,7 +102,8 @@ class _TokenTerms(torch.autograd.Function):
                 if slopes is not None:
                     p.scatter_add_(1, target, -torch.ones_like(target, dtype=p.dtype))
                     slopes[0, rows] = (p.to(head.dtype) @ head).to(slopes.dtype)
-        ctx.slopes, ctx.dtype = slopes, hidden.dtype
+        ctx.slopes = slopes
+        ctx.dtype = hidden.dtype
         return terms[0], terms[1]
 
     @staticmethod
@@ -134,9 +132,9 @@ def _logits(hidden: Tensor, head: Tensor, out: Tensor) -> None:
     """Write ``hidden @ head.T`` [m, V] with sums in the type of ``out``, float32 for operands in
     bfloat16.
 
-    Logits of 20 to 30 have steps of .125 in bfloat16: a divergence of the distributions would be
-    mostly rounding. A GPU adds up in float32 and can return that; a CPU cannot, so its operands are
-    converted first, which is exact.
+    Logits of 20 to 30 have steps of 0.125 in bfloat16, so a divergence of the distributions would
+    be mostly rounding error. A GPU accumulates in float32 and can return that; a CPU cannot, so its
+    operands are converted first, which is exact.
     """
     if hidden.is_cuda and hidden.dtype != out.dtype:
         torch.mm(hidden, head.T, out_dtype=out.dtype, out=out)
@@ -149,26 +147,23 @@ EPSILON = 1e-3
 
 @dataclass(frozen=True)
 class LossWeights:
-    """Weights of the terms of equation (complete-objective), named as in ``params.yaml``.
+    """Weights of the terms of equation (complete-objective), named as in ``params.yaml``."""
 
-    Attributes:
-        lambda_q: omega on Omega_Q, the commitment's tokens. lambda_tlw: weight of L_TLW.
-        lambda_cons: of the divergence from the frozen parent. lambda_drift: of the prefix drift.
-            None: no such term.
-    """
-
+    #: omega on Omega_Q, the commitment's tokens.
     lambda_q: float = 1.0
+    #: Weight of L_TLW.
     lambda_tlw: float = 0.0
+    #: Weight of the divergence from the frozen parent; None: no such term.
     lambda_cons: float | None = None
+    #: Weight of the prefix drift; None: no such term.
     lambda_drift: float | None = None
 
 
 def loss_weights(schedule: Strict, train: Strict) -> LossWeights:
     """Return the weights that are keys of a phase's own group or of the group ``train``."""
-    known = train.model_dump() | schedule.model_dump()
-    return LossWeights(
-        **{field.name: known[field.name] for field in fields(LossWeights) if field.name in known}
-    )
+    settings = train.model_dump() | schedule.model_dump()
+    names = [field.name for field in fields(LossWeights) if field.name in settings]
+    return LossWeights(**{name: settings[name] for name in names})
 
 
 def ratio(terms: Tensor, divisor: Tensor, eps: float = EPSILON) -> Tensor:
@@ -286,18 +281,24 @@ def objective(
         frontal_only: as in :meth:`Pacer.embed`.
         divisors: of the micro-batch that ``batch`` is part of; None: it is all.
     """
-    embedded, teacher = model.embed(batch, frontal_only=frontal_only), None
+    embedded = model.embed(batch, frontal_only=frontal_only)
     inputs, gate, residual = model.calibrate(embedded, batch)
+    teacher = None
     if residual is not None and losses.lambda_cons:
         with torch.no_grad():
             teacher = model.predicting_states(embedded.inputs, batch)
-    states, compared = model.predicting_states(inputs, batch), (batch.omega_cons, batch.consistent)
     nll, divergence = token_terms(
-        states, model.language.lm_head.weight, batch.targets, teacher, *compared
+        model.predicting_states(inputs, batch),
+        model.language.lm_head.weight,
+        batch.targets,
+        teacher,
+        batch.omega_cons,
+        batch.consistent,
     )
 
     computed = Computed(batch, embedded, nll, None if teacher is None else divergence, residual)
-    total, parts = nll.new_zeros(()), {}
+    total = nll.new_zeros(())
+    parts = {}
     for (name, term), divisor in zip(TERMS.items(), divisors or divisors_of(batch), strict=True):
         weight = 1.0 if term.weight is None else getattr(losses, term.weight)
         values = None if weight is None else term.values(computed)
@@ -305,16 +306,19 @@ def objective(
             parts[name] = ratio(values, divisor.to(batch.omega.dtype), term.eps)
             total = total + weight * parts[name]
 
-    means = _depth_weights(embedded) | ({} if gate is None else _gates(gate, batch))
+    means = _depth_weights(embedded)
+    if gate is not None:
+        means |= _gates(gate, batch)
     return Objective(total, {name: part.detach() for name, part in parts.items()}, means, nll)
 
 
 def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:
-    """Return, over the frontal patches of the records, ``depth_weight/<k>``, the mean weight of
-    depth k, and ``depth_favourite/<k>``, the share of patches in which it has the largest weight;
-    each as sum and count."""
+    """Return ``depth_weight/<k>``, the mean weight of depth k over the frontal patches, and
+    ``depth_favourite/<k>``, the share of patches in which depth k has the largest weight; each as
+    sum and count."""
     weights = embedded.depth_weights["frontal"].detach()
-    count, favourite = weights.new_full((), len(weights)), weights.argmax(-1)
+    count = weights.new_full((), len(weights))
+    favourite = weights.argmax(-1)
     means = {}
     for k in range(weights.shape[-1]):
         means[f"depth_weight/{k}"] = torch.stack([weights[..., k].mean() * count, count])
@@ -327,7 +331,8 @@ def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:
 def _gates(gate: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Return ``gate/<context>``, the means of ``gate`` [B] over the records of each context, as sum
     and count."""
-    means, rows = {}, PrefixCalibrator.row(*batch.availability.long().unbind(1))
+    means = {}
+    rows = PrefixCalibrator.row(*batch.availability.long().unbind(1))
     for context in CONTEXTS:
         inside = rows == PrefixCalibrator.row(*availability(context))
         means[f"gate/{context}"] = torch.stack(

@@ -1,6 +1,6 @@
-"""AdamW on blocks of parameters, which leaves alone what no record of an update uses."""
+"""AdamW on blocks of parameters; it skips the blocks that no record of an update uses."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 
 from torch.nn import Parameter
 from torch.optim import AdamW
@@ -10,17 +10,17 @@ from pacer.training.phases import Phase
 
 
 class BlockOptimizer:
-    """Steps what an update's records use.
+    """Steps the blocks that an update's records use.
 
-    What belongs to a source that no row of any process has is skipped: no weight decay, no
-    momentum, no count of its steps, as in upstream, which does not call the source's module then.
-
-    Attributes:
-        blocks: of each parameter, what ``adamw`` steps, with the contexts whose records use it.
+    A block of a source that no record of any process has is skipped: it gets no weight decay and no
+    momentum, and its steps are not counted. Upstream does the same, because it does not call the
+    source's module then.
     """
 
     def __init__(self, model: Pacer, parameters: Mapping[str, Parameter], phase: Phase):
-        self.model, self.parameters = model, parameters
+        self.model = model
+        self.parameters = parameters
+        #: The blocks of each parameter, each with the contexts whose records use it.
         self.blocks = {
             name: [
                 (Parameter(block), contexts)
@@ -38,24 +38,26 @@ class BlockOptimizer:
             groups, lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
 
-    def step(self, learning_rate: float, present: Collection[str]) -> None:
+    def step(self, learning_rate: float, present: Set[str]) -> None:
         """Step the blocks that records of the contexts ``present`` use."""
         for group in self.adamw.param_groups:
             group["lr"] = learning_rate
         for name, blocks in self.blocks.items():
-            gradient, parts = self.parameters[name].grad, [None] * len(blocks)
-            if gradient is not None:
+            gradient = self.parameters[name].grad
+            if gradient is None:
+                parts = [None] * len(blocks)
+            else:
                 parts = [part for part, _ in self.model.blocks(name, gradient)]
             for (block, contexts), part in zip(blocks, parts, strict=True):
-                block.grad = part if not {*contexts}.isdisjoint(present) else None
+                block.grad = None if present.isdisjoint(contexts) else part
         self.adamw.step()
 
-    def never_stepped(self, contexts: Collection[str]) -> list[str]:
+    def never_stepped(self, contexts: Set[str]) -> list[str]:
         """Return the sorted names of parameters that records of these contexts use and that have
         had no gradient, once for each block."""
         return sorted(
             name
             for name, blocks in self.blocks.items()
             for block, used_by in blocks
-            if not {*used_by}.isdisjoint(contexts) and block not in self.adamw.state
+            if not contexts.isdisjoint(used_by) and block not in self.adamw.state
         )

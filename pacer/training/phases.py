@@ -12,11 +12,13 @@ from pacer.training.losses import Loss, LossWeights, loss_weights, objective
 
 @dataclass(frozen=True)
 class DirectProbability:
-    """Probability of the direct route: linear from ``start`` to ``end`` over ``rise`` updates, then
-    constant."""
+    """Probability of the direct route: changes linearly, then stays constant."""
 
+    #: At update 0.
     start: float
+    #: From update ``rise`` on.
     end: float
+    #: Number of updates over which it changes.
     rise: int = 0
 
     def __call__(self, update: int) -> float:
@@ -37,27 +39,24 @@ TRAINED = {
 
 @dataclass(frozen=True)
 class Phase:
-    """One row of the training protocol (paper, appendix "Optimization Protocol").
-
-    Attributes:
-        frontal_only: only frontal tokens, unfused and without an instruction, as in upstream's
-            first stage.
-        trains: prefixes of the trainable parameters' names; in the language model only LoRA is ever
-            trained.
-        schedule: learning rate, batch size and number of updates. train, batches: as in
-            ``params.yaml``.
-        objective: the loss to minimise, with the weights ``losses``.
-    """
+    """One row of the training protocol (paper, appendix "Optimization Protocol")."""
 
     name: str
+    #: Contexts of the records that it trains on.
     contexts: tuple[str, ...]
+    #: Only frontal tokens, unfused and without an instruction, as in upstream's first stage.
     frontal_only: bool
+    #: Prefixes of the trainable parameters' names; in the language model only LoRA is ever trained.
     trains: tuple[str, ...]
+    #: Learning rate, batch size and number of updates.
     schedule: Schedule
     losses: LossWeights
     rho: DirectProbability
+    #: The group ``train`` of ``params.yaml``.
     train: Train
+    #: The group ``batches`` of ``params.yaml``.
     batches: Batches
+    #: The loss to minimise, with the weights ``losses``.
     objective: Loss = objective
 
     def trainable(self, name: str) -> bool:
@@ -72,22 +71,21 @@ class Phase:
 
         This is transformers' ``get_cosine_schedule_with_warmup``, as upstream uses it.
         """
-        highest, rise, updates = (
-            self.schedule.learning_rate,
-            self.schedule.warmup_updates,
-            self.schedule.updates,
-        )
+        peak = self.schedule.learning_rate
+        rise = self.schedule.warmup_updates
         if update < rise:
-            return highest * (update / rise)
-        progress = (update - rise) / max(updates - rise, 1)
-        return highest * (0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
+            return peak * (update / rise)
+        progress = (update - rise) / max(self.schedule.updates - rise, 1)
+        return peak * (0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
 
 
 def phase_of(name: str, params: Params) -> Phase:
     """Return the phase ``warmup``, ``parent`` or ``calibrate`` with the values of ``params``."""
     fixed = fixed_route(params.commit.route)
     if name == "warmup":
-        contexts, schedule, rho = ("sn",), params.warmup, DirectProbability(1.0, 1.0)
+        contexts = ("sn",)
+        schedule = params.warmup
+        rho = DirectProbability(1.0, 1.0)
         trains = ("router.", "interface.queries", "interface.frontal.")
     elif name == "parent":
         schedule = params.parent
@@ -95,22 +93,23 @@ def phase_of(name: str, params: Params) -> Phase:
         trains = ("router.", "interface.", "language.")
         rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
     elif name == "calibrate":
-        contexts, schedule = CONTEXTS, params.calibrate
+        contexts = CONTEXTS
+        schedule = params.calibrate
         trains = TRAINED[schedule.trains]
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
     else:
         raise ValueError(f"unknown phase {name!r}; expected warmup, parent or calibrate")
     losses = loss_weights(schedule, params.train)
     return Phase(
-        name,
-        contexts,
-        name == "warmup",
-        trains,
-        schedule,
-        losses,
-        rho,
-        params.train,
-        params.batches,
+        name=name,
+        contexts=contexts,
+        frontal_only=name == "warmup",
+        trains=trains,
+        schedule=schedule,
+        losses=losses,
+        rho=rho,
+        train=params.train,
+        batches=params.batches,
     )
 
 

@@ -38,10 +38,10 @@ _log = logging.getLogger(__name__)
 #: Settings of ``train`` that may change when a stopped run is resumed.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
 
-#: Settings that decide what weights mean, but not their shapes.
-_OF_THE_WEIGHTS = ("features.depths", "refine.max_scale", "interface.num_heads", "lora.alpha")
+#: Settings that change the meaning of a checkpoint without changing its shapes.
+_WEIGHT_SEMANTICS = ("features.depths", "refine.max_scale", "interface.num_heads", "lora.alpha")
 
-#: Increased with the form of a stopped run's state, so that one in another form is not resumed.
+#: Increased whenever the format of a stopped run's state changes; older states are not resumed.
 _STATE_VERSION = 2
 
 #: Opens the ``log`` callable of a run, given the run's scratch directory.
@@ -53,22 +53,27 @@ Build = Callable[[torch.dtype], Pacer]
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a training run: outputs of ``corpus``, ``backbones`` and ``features``,
-    ``emphasis.parquet``, ``anchors.parquet`` (None in the warm-up), and the checkpoint to start
-    from, or None."""
+    """The inputs of a training run."""
 
+    #: Output of the stage ``corpus``.
     corpus: Path
+    #: Output of the stage ``backbones``.
     backbones: Path
+    #: Output of the stage ``features``.
     features: Path
+    #: ``emphasis.parquet``.
     emphasis: Path
+    #: ``anchors.parquet``; None in the warm-up.
     anchors: Path | None = None
+    #: The checkpoint to start from.
     start: Path | None = None
 
 
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
     """Train phase ``name`` and publish its checkpoint as ``out``, resuming from an earlier run's
     scratch directory."""
-    phase, settings = phase_of(name, params), params.calibrate
+    phase = phase_of(name, params)
+    settings = params.calibrate
     parent = inputs.start if name == "calibrate" else None
     record = CheckpointRecord(
         phase=name,
@@ -84,7 +89,7 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
         if state.is_main_process:
             with scratch_directory(out, "reference") as scratch:
                 with open_log(scratch):
-                    pass  # DVC expects the curves, here of no update
+                    pass  # DVC expects the file of curves, even without an update
                 record.write(scratch)
                 publish(scratch, out)
         state.wait_for_everyone()
@@ -144,8 +149,13 @@ def run_training(
         model = build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
-        tables = inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors
-        table = RecordTable.read(*tables, phase.contexts, record.model.attributes)
+        table = RecordTable.read(
+            inputs.corpus / "records.parquet",
+            inputs.emphasis,
+            inputs.anchors,
+            phase.contexts,
+            record.model.attributes,
+        )
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
         examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:
@@ -153,11 +163,10 @@ def run_training(
             _log.info(f"{phase.name}: {number:,} training records")
             before = read_record(inputs.start).precision if inputs.start else record.precision
             if before != record.precision:
-                what = (
-                    f"precision is {record.precision}, but {inputs.start} was trained in "
-                    f"{before} (train.precision)"
+                _log.warning(
+                    f"{phase.name}: precision is {record.precision}, but {inputs.start} was "
+                    f"trained in {before} (train.precision)"
                 )
-                _log.warning(f"{phase.name}: {what}")
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # no process reads the scratch directory any more
@@ -187,14 +196,12 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
             "set those in params.yaml, or train from the warm-up"
         )
     if new.phase == "parent" and record.phase != "warmup":
-        pairs = {
-            key: [attrgetter(key)(each.model) for each in (new, record)] for key in _OF_THE_WEIGHTS
-        }
-        different = [
-            f"{key} is {here}; the weights need {there}"
-            for key, (here, there) in pairs.items()
-            if here != there
-        ]
+        different = []
+        for key in _WEIGHT_SEMANTICS:
+            value = attrgetter(key)(new.model)
+            trained_with = attrgetter(key)(record.model)
+            if value != trained_with:
+                different.append(f"{key} is {value}; the weights need {trained_with}")
         if different:
             raise CheckpointError(f"{start} does not match the parameters: {'; '.join(different)}")
         weights = {

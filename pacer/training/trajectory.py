@@ -45,22 +45,21 @@ class RouteSeed(NamedTuple):
         The route is direct (xi = 0) iff it is below rho. ``visit`` is how often the phase has
         already used the record.
         """
-        digest = hashlib.blake2b(
-            f"{self.seed}|{self.phase}|{visit}|{record_id}".encode(), digest_size=8
-        ).digest()
+        text = f"{self.seed}|{self.phase}|{visit}|{record_id}"
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**64
 
 
 class Trajectory(NamedTuple):
-    """One target sequence tau. Arrays have one entry per token, BOS first.
+    """One target sequence tau. Arrays have one entry per token, BOS first."""
 
-    ``ids`` int64, ``spans`` int8 (:class:`Span`), ``s`` float32 (emphasised tokens, zero outside
-    the report), ``commit``: whether it is commitment-first (xi = 1).
-    """
-
+    #: int64.
     ids: np.ndarray
+    #: int8, the :class:`Span` of each token.
     spans: np.ndarray
+    #: float32, 1 for emphasised tokens; zero outside the report.
     s: np.ndarray
+    #: Whether the sequence is commitment-first (xi = 1).
     commit: bool
 
     def omega(self, lambda_q: float) -> np.ndarray:
@@ -91,7 +90,8 @@ class TrajectoryBuilder:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, report_tokens: int):
-        self.tokenizer, self.report_tokens = tokenizer, report_tokens
+        self.tokenizer = tokenizer
+        self.report_tokens = report_tokens
         self.opening = continuation_ids(tokenizer, OPENING_TEXT)
         self.closing = continuation_ids(tokenizer, CLOSING_TEXT)
 

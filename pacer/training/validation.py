@@ -1,5 +1,7 @@
-"""The validation loss: the trajectory objective of a whole context, whatever the batches and
-processes."""
+"""The validation loss: the trajectory objective over each whole context, which depends on neither
+batches nor processes."""
+
+import math
 
 import numpy as np
 import torch
@@ -21,8 +23,7 @@ def validate(
     """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole
     context, and their mean.
 
-    So the result depends on neither batch size nor number of processes. The route is that of
-    inference: commitment first, unless all reports of the phase are direct.
+    The route is that of inference: commitment first, unless all reports of the phase are direct.
     """
     model.eval()
     commit = phase.rho(phase.schedule.updates) < 1.0
@@ -33,18 +34,19 @@ def validate(
     }
     batches: list[tuple[int, np.ndarray]] = []
     for place, rows in enumerate(contexts.values()):
-        by_length = rows[np.argsort(examples.lengths(rows)[:, int(commit)], kind="stable")]
-        size = -(-phase.schedule.batch_size // accelerator.num_processes)
+        lengths = examples.lengths(rows, np.full(len(rows), commit))
+        by_length = rows[np.argsort(lengths, kind="stable")]
+        size = math.ceil(phase.schedule.batch_size / accelerator.num_processes)
         batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
     mine = batches[accelerator.process_index :: accelerator.num_processes]
     supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
 
     def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
-        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q).ready_for(
-            accelerator.device
-        )
+        _, rows = item
+        batch = examples.batch(rows, [commit] * len(rows), phase.losses.lambda_q)
+        return batch.ready_for(accelerator.device)
 
-    # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
+    # of each context: sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
     for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
         divisors = sent(torch.stack(divisors_of(batch)[:2]), accelerator.device)
@@ -60,4 +62,6 @@ def validate(
     losses = {
         f"validation/{context}": loss.item() for context, loss in zip(contexts, means, strict=True)
     }
-    return losses | ({"validation/mean": torch.stack(means).mean().item()} if losses else {})
+    if losses:
+        losses["validation/mean"] = torch.stack(means).mean().item()
+    return losses

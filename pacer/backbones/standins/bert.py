@@ -46,7 +46,9 @@ _LOOK_BACK = ((1, 0.0), (3, 3 / 16), (6, 6 / 16))
 _WAVELENGTHS = (6.0, 200.0)
 #: Share of the pieces to fill in, and the shares of these that are shown as [MASK] or as a random
 #: piece.
-_HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1
+_HIDDEN = 0.15
+_SHOWN_AS_MASK = 0.8
+_SHOWN_AS_OTHER = 0.1
 _FINDING_OF = {observation: finding for finding, observation in OBSERVATION_OF.items()}
 #: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two
 #: classes.
@@ -108,9 +110,12 @@ def _look_back(bert: BertModel, heads: int) -> None:
             chosen = max(pair, round(left_out * pairs))
             sine, cosine = first + chosen, first + pairs + chosen
             turn = frequency[chosen] * back
-            query[2 * pair, sine], query[2 * pair + 1, cosine] = 1, 1
-            key[2 * pair, sine], key[2 * pair, cosine] = turn.cos(), turn.sin()
-            key[2 * pair + 1, sine], key[2 * pair + 1, cosine] = -turn.sin(), turn.cos()
+            query[2 * pair, sine] = 1
+            query[2 * pair + 1, cosine] = 1
+            key[2 * pair, sine] = turn.cos()
+            key[2 * pair, cosine] = turn.sin()
+            key[2 * pair + 1, sine] = -turn.sin()
+            key[2 * pair + 1, cosine] = turn.cos()
         rows = slice(head * size, (head + 1) * size)
         attention.query.weight[rows] = 0.5 * attention.query.weight[rows] + query
         attention.key.weight[rows] = 0.5 * attention.key.weight[rows] + key
@@ -150,7 +155,8 @@ def make_text_standin(
     named = torch.cat([present, statuses == 1], 1)
     torch.manual_seed(seed)
     bert = small_bert(task.tokenizer, config.width, config.layers, config.heads)
-    reader, mean_reader = FindingReader(config.width, 1), nn.Linear(config.width, 2 * len(FINDINGS))
+    reader = FindingReader(config.width, 1)
+    mean_reader = nn.Linear(config.width, 2 * len(FINDINGS))
     transform = nn.Sequential(
         nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width)
     )
@@ -175,7 +181,8 @@ def make_text_standin(
 
     modules = nn.ModuleList([bert, reader, mean_reader, transform])
     first = task.train("train text stand-in", modules, loss_of, config, out)
-    judged, true = task.judged(judge), named[task.held_out]
+    judged = task.judged(judge)
+    true = named[task.held_out]
     f1 = 2 * (judged & true).sum() / (judged.sum() + true.sum()).clamp(min=1)
     bert.save_pretrained(out)
     task.tokenizer.save_pretrained(out)
@@ -233,9 +240,8 @@ def make_chexbert_standin(
             torch.stack(findings, 1).flatten(0, 1), wanted[:, :-1].flatten(), weight=weights
         )
         loss = loss + F.cross_entropy(nothing, wanted[:, -1]) / len(HEADS)
-        read = reader(states[-2], mask).flatten(
-            0, 1
-        )  # the states that [CLS] reads in the last block
+        # the states that [CLS] reads in the last block
+        read = reader(states[-2], mask).flatten(0, 1)
         return loss + _READER_WEIGHT * F.cross_entropy(
             read, wanted[:, in_order].flatten(), weight=weights
         )

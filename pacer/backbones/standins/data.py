@@ -40,7 +40,9 @@ Instruct = Callable[..., tuple[str, str]]
 _FIRST_WORLD = 1_000_003
 #: Words that label a radiograph, at most; reports that have such a word, at least; and their share,
 #: at most.
-WORDS, LEAST, MOST = 600, 10, 0.9
+WORDS = 600
+LEAST = 10
+MOST = 0.9
 #: Sentences that are added to a composed report, at most.
 ADDED = 3
 
@@ -81,7 +83,8 @@ class PhantomData:
     """A phantom world that no corpus uses."""
 
     def __init__(self, world: int):
-        self.world, self.origin = world, f"phantom world {world}"
+        self.world = world
+        self.origin = f"phantom world {world}"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
         """Return the tokenizer of generated reports, with ``vocabulary`` tokens."""
@@ -120,7 +123,9 @@ class CorpusData:
     """The ``train`` split only; labels by the rules, locations of findings unknown."""
 
     def __init__(self, train: pl.DataFrame, files: pl.DataFrame, seed: int):
-        self.train, self.files, self.seed = train, files, seed
+        self.train = train
+        self.files = files
+        self.seed = seed
         columns = "report_raw", "report", "view", "sections", "indication", "history"
         self.reports = train.unique("report_raw", maintain_order=True).select(columns).rows()
         self.origin = (
@@ -147,7 +152,8 @@ class CorpusData:
         findings."""
         rng = np.random.default_rng(self.seed)
         parts = [_sentences(text.cleaned) for text in texts]
-        alike, affirming = defaultdict[Anchor, list[str]](list), defaultdict[str, list[str]](list)
+        alike = defaultdict[Anchor, list[str]](list)
+        affirming = defaultdict[str, list[str]](list)
         for sentence, anchor in chain.from_iterable(parts):
             alike[anchor].append(sentence)
             for finding in anchor.positive:

@@ -33,22 +33,28 @@ from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 
 BOS, EOS = 1, 2
 #: Share of a sentence's words that its slots omit, and bounds of the noise relative to the words.
-DROPPED, NOISE = 0.1, (0.1, 0.6)
+DROPPED = 0.1
+NOISE = (0.1, 0.6)
 #: Share of examples in the warm-up layout, share of the steps that use only it, and share of
 #: commitment-first targets (commitments are harder to learn).
-BARE, BARE_STEPS, COMMIT = 0.15, 0.6, 0.7
+BARE = 0.15
+BARE_STEPS = 0.6
+COMMIT = 0.7
 #: Share of the commitment-first examples whose commitment is given, not learnt, and largest share
 #: of the stated sentences that their slots hold: what only the commitment tells must be written
 #: from it. In the others the list is learnt from the slots.
-GIVEN, HEARD = 0.5, 0.8
+GIVEN = 0.5
+HEARD = 0.8
 #: The first share where reports are composed, and the share of those with a given list whose slots
 #: hold nothing: the wording of real reports tells less of a list than the phantom's.
-GIVEN_COMPOSED, UNHEARD_COMPOSED = 0.7, 0.5
+GIVEN_COMPOSED = 0.7
+UNHEARD_COMPOSED = 0.5
 #: Weight in the loss of the tokens of sentences that affirm a finding, where reports are composed:
 #: few of a real report's tokens tell which finding its list has.
 AFFIRMING = 4.0
 #: Share of the lists without attributes, and of each kind of attribute in the others.
-PLAIN, DESCRIBED = 0.5, 0.8
+PLAIN = 0.5
+DESCRIBED = 0.8
 #: Batches drawn together and divided by length.
 _WINDOW = 10
 
@@ -195,7 +201,8 @@ def encode(
 def _affirming(tokenizer: Tokenizer, target: str, report: str) -> list[float]:
     """Mark the tokens of a target, EOS included, that are in a sentence of the ``report`` that
     affirms a finding."""
-    start, ends = target.index(report), sentence_ends(report)
+    start = target.index(report)
+    ends = sentence_ends(report)
     affirms = [
         bool(extract_anchor(report[first:last]).positive) for first, last in pairwise([0, *ends])
     ]
@@ -216,9 +223,14 @@ def _loss(
     """Return the mean cross-entropy of the targets (EOS included) in a right-padded batch, weighted
     as ``lists`` says."""
     embedding: Any = model.get_input_embeddings()
-    rows, starts, labels, heard, marks = [], [], [], [], []
+    rows = []
+    starts = []
+    labels = []
+    heard = []
+    marks = []
     for text in texts:
-        commit, bare = bool(rng.random() < COMMIT), rng.random() < bare_share
+        commit = bool(rng.random() < COMMIT)
+        bare = rng.random() < bare_share
         before, after = ([], []) if bare else (text.before, text.after[commit])
         prefix = [BOS, *before, *([0] * slots), *after, BOS]
         target = [*text.target[commit], EOS]

@@ -28,12 +28,15 @@ from pacer.core.progress import Ticker
 
 #: Share of the steps in which the learning rate rises; number of first losses that identify a
 #: training run.
-_RISE, _FIRST = 0.1, 10
+_RISE = 0.1
+_FIRST = 10
 #: Steps between two saved states (after these, batches that are drawn together are used up), and
 #: their files' ending.
-_SAVED_EVERY, UNFINISHED = 100, ".unfinished"
+_SAVED_EVERY = 100
+UNFINISHED = ".unfinished"
 #: Batches drawn together and sorted by length; texts evaluated at once.
-_WINDOW, _JUDGED_AT_ONCE = 8, 64
+_WINDOW = 8
+_JUDGED_AT_ONCE = 64
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Always in the vocabulary, so that no plain English word becomes [UNK].
 _LETTERS = string.ascii_lowercase + string.digits
@@ -66,12 +69,15 @@ def train(
         rng: what batches and losses are drawn with, beside torch's global generator.
     """
     steps = config.steps if steps is None else steps
-    parameters, saved = list(modules.parameters()), out / f"{what}{UNFINISHED}"
+    parameters = list(modules.parameters())
+    saved = out / f"{what}{UNFINISHED}"
     optimizer = torch.optim.AdamW(
         parameters, lr=config.learning_rate, weight_decay=weight_decay, fused=True
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: peak_schedule(step, steps))
-    stateful, losses, batches = (modules, optimizer, schedule), [], iter(batches)
+    stateful = (modules, optimizer, schedule)
+    losses = []
+    batches = iter(batches)
     if saved.exists():
         state = torch.load(saved, weights_only=True)
         losses = state["losses"]
@@ -114,7 +120,8 @@ def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
     full or no pair repeats. Ties are broken alphabetically, so the same texts always give the same
     tokenizer (the trainer in the package ``tokenizers`` depends on the order of a hash table).
     """
-    normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
+    normalizer = BertNormalizer(lowercase=True)
+    splitter = BertPreTokenizer()
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
@@ -159,10 +166,12 @@ class ReportTask:
     """
 
     def __init__(self, forms: Sequence[Sequence[str]], vocabulary: int, rng: np.random.Generator):
-        self.count, self.rng = len(forms[0]), rng
+        self.count = len(forms[0])
+        self.rng = rng
         if self.count < 2:
             raise DataError(f"a stand-in needs at least 2 texts to train on, got {self.count}")
-        order, tenth = rng.permutation(self.count), max(1, self.count // 10)
+        order = rng.permutation(self.count)
+        tenth = max(1, self.count // 10)
         self.held_out = order[:tenth]
         self.rows = np.concatenate(
             [order[tenth:] + self.count * form for form in range(len(forms))]

@@ -49,9 +49,12 @@ _EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pl
 EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
 #: Steps of the second training as a share of the first's, and the weights of smoothness and of a
 #: patch's place.
-SECOND, SMOOTHNESS, PLACE = 0.5, 10.0, 0.2
+SECOND = 0.5
+SMOOTHNESS = 10.0
+PLACE = 0.2
 #: Images that the linear probes are fitted on, at most, and the weight of their ridge penalty.
-PROBED, RIDGE = 1600, 0.1
+PROBED = 1600
+RIDGE = 0.1
 #: Rows and columns of the thumbnails that an encoder has to beat.
 THUMBNAIL = 16
 #: Images whose patches' places are read.
@@ -60,7 +63,8 @@ _PLACED = 200
 SLOWER = 1 / 3
 #: Steps of the residual network per step of the encoder, and the share of them on half-size
 #: radiographs, which take a quarter of the time.
-RESIDUAL, AT_HALF_SIZE = 5, 0.85
+RESIDUAL = 5
+AT_HALF_SIZE = 0.85
 #: Channels of the residual network's four stages; the last two share a resolution.
 WIDTHS = (24, 48, 96, 192)
 #: RAD-DINO's pixel statistics.
@@ -112,10 +116,8 @@ def make_vision_standin(
     model.train()
     if data.masks is None:
         heads["map"] = nn.Linear(config.width, WIDTHS[-1])
-        network, steps = (
-            ResidualNetwork(data.labels.shape[1]),
-            [RESIDUAL * config.steps, config.steps],
-        )
+        network = ResidualNetwork(data.labels.shape[1])
+        steps = [RESIDUAL * config.steps, config.steps]
         first = descend(
             _findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher"
         )
@@ -243,10 +245,8 @@ def _varied(pixels: Tensor) -> Tensor:
     """Vary radiographs [B, C, H, W]: crop each randomly to 75 to 100% of its sides, rotate it by
     up to 10 degrees, and change brightness and contrast; left and right are never swapped."""
     count = len(pixels)
-    scale, turn = (
-        torch.empty(count).uniform_(0.75, 1),
-        torch.empty(count).uniform_(-math.pi / 18, math.pi / 18),
-    )
+    scale = torch.empty(count).uniform_(0.75, 1)
+    turn = torch.empty(count).uniform_(-math.pi / 18, math.pi / 18)
     place = torch.empty(2, count).uniform_(-1, 1) * (1 - scale)
     along, across = scale * turn.cos(), scale * turn.sin()
     moves = torch.stack([along, -across, place[0], across, along, place[1]], 1).unflatten(1, (2, 3))
@@ -300,7 +300,8 @@ def _places_loss(
     earlier depths."""
     outputs = model(pixel_values=_pixels(data.images[rows]), output_hidden_states=True)
     assert data.masks is not None
-    labels, masks = torch.from_numpy(data.labels[rows]), torch.from_numpy(data.masks[rows])
+    labels = torch.from_numpy(data.labels[rows])
+    masks = torch.from_numpy(data.masks[rows])
     masks = masks.flatten(2).transpose(1, 2)  # [B, N, F]
     loss = F.binary_cross_entropy_with_logits(
         heads["label"](outputs.last_hidden_state[:, 1:].mean(1)), labels
@@ -341,16 +342,17 @@ def _whole_image_loss(
     """Return the loss of extensive findings from every patch of the endpoint and from their mean,
     plus the variance of patches within an image relative to that between images."""
     outputs = model(pixel_values=_pixels(data.images[rows]))
-    patches, labels = _patches(outputs, BLOCKS), torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
+    patches = _patches(outputs, BLOCKS)
+    labels = torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
     loss = PLACE * _place_loss(heads, outputs, DEPTHS[-1:])
-    patches = (
-        patches - patches.mean(0, keepdim=True) + patches.mean((0, 1))
-    )  # alike, but for their place
+    # alike, but for their place
+    patches = patches - patches.mean(0, keepdim=True) + patches.mean((0, 1))
     mean = patches.mean(1, keepdim=True)
     for states in (patches, mean):
         logits = heads["label"](states)[..., EXTENSIVE]
         loss = loss + F.binary_cross_entropy_with_logits(logits, labels[:, None].expand_as(logits))
-    within, between = (patches - mean).square().mean(), (mean - mean.mean(0)).square().mean()
+    within = (patches - mean).square().mean()
+    between = (mean - mean.mean(0)).square().mean()
     return loss + SMOOTHNESS * within / between.clamp(min=1e-6)
 
 
@@ -374,19 +376,20 @@ def _probes(
             states = _patches(outputs, depth)
             pooled[f"block {depth}"].append(torch.cat([states.mean(1), states.amax(1)], 1))
     areas: dict[str, dict] = {}
-    fitted, labels = len(rows), torch.from_numpy(data.labels[everything])
+    fitted = len(rows)
+    labels = torch.from_numpy(data.labels[everything])
     for name, parts in pooled.items():
         inputs = torch.cat(parts).double()
         inputs = (inputs - inputs[:fitted].mean(0)) / inputs[:fitted].std(0).clamp(min=1e-6)
-        inputs, targets = F.pad(inputs, (0, 1), value=1.0), labels[:fitted].double()
+        inputs = F.pad(inputs, (0, 1), value=1.0)
+        targets = labels[:fitted].double()
         products = (
             inputs[:fitted].T @ inputs[:fitted]
             + RIDGE * fitted * torch.eye(inputs.shape[1]).double()
         )
         scores = inputs[fitted:] @ torch.linalg.solve(products, inputs[:fitted].T @ targets)
-        columns = zip(
-            FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=False
-        )  # without the words
+        # without the words
+        columns = zip(FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=False)
         areas[name] = {
             finding: round(float(roc_auc_score(present, score)), 3)
             for finding, present, score in columns
@@ -459,14 +462,10 @@ class ResidualNetwork(nn.Module):
 class _Block(nn.Module):
     def __init__(self, width_in: int, width: int, stride: int):
         super().__init__()
-        self.first, self.first_norm = (
-            nn.Conv2d(width_in, width, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(width),
-        )
-        self.second, self.second_norm = (
-            nn.Conv2d(width, width, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(width),
-        )
+        self.first = nn.Conv2d(width_in, width, 3, stride, 1, bias=False)
+        self.first_norm = nn.BatchNorm2d(width)
+        self.second = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.second_norm = nn.BatchNorm2d(width)
         nn.init.zeros_(self.second_norm.weight)
         self.skip = nn.Identity()
         if width != width_in:

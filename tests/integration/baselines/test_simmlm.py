@@ -28,7 +28,6 @@ from pacer.model.pacer import Pacer
 from pacer.training.examples import MicroBatch
 from pacer.training.losses import EPSILON, LossWeights, Objective, divisors_of
 from pacer.training.run import Inputs
-from pacer.training.trajectory import RouteSeed
 from tests.support.models import QUERIES, moved, specification
 from tests.support.training import record_table, stepped
 
@@ -40,7 +39,6 @@ def padded(batch: TrainingBatch, values: torch.Tensor) -> torch.Tensor:
 
 D, Q = 24, 3
 ROOT = Path(__file__).parents[3]
-SEED = RouteSeed(42, "simmlm")
 CONTEXTS = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
 
 
@@ -105,9 +103,8 @@ def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
 def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
     """Two pairs of each draw (or the pairs ``rows``), on both routes."""
     rows = two_of_each_draw(examples) if rows is None else rows
-    micro = MicroBatch(rows, np.zeros(len(rows), dtype=np.int32))
-    assert 0 < sum(examples.routes(*micro, 0.5, SEED)) < len(rows)
-    return examples.drawn(micro, 0.5, SEED, 0.35)
+    commits = rows % 2 == 0
+    return examples.training_batch(MicroBatch(rows, commits), 0.35)
 
 
 def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given: Any) -> Objective:
@@ -123,9 +120,10 @@ def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
 ) -> None:
     batch = batch_of(examples)
     assert len(batch.ids) == 14 * 3
-    pairs, visits = two_of_each_draw(examples), np.zeros(14)
-    routes = examples.routes(pairs, visits, 0.5, SEED)
-    two = examples.batch(examples.pair_table.parts_of(pairs)[:28], routes * 2, 0.35)
+    pairs = two_of_each_draw(examples)
+    two = examples.batch(
+        examples.pair_table.parts_of(pairs)[:28], (pairs % 2 == 0).tolist() * 2, 0.35
+    )
     assert divisors_of(batch)[:3] == divisors_of(two)[:3] and batch.consistent == two.consistent
     weights = [padded(batch, getattr(batch, name)) for name in ("omega", "s", "omega_cons")]
     for weight in (*weights, batch.kappa):

@@ -21,7 +21,7 @@ from pacer.decoding.candidates import (
     AgreeingSearch,
     Candidate,
     Candidates,
-    Opening,
+    ForcedPrefix,
     agreement,
     distance,
 )
@@ -283,7 +283,7 @@ def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
 LOW = -1.0e9
 
 
-def drawn_case(seed: int) -> tuple[Case, list[Opening]]:
+def drawn_case(seed: int) -> tuple[Case, list[ForcedPrefix]]:
     case = random_case(seed)
     changes = {
         "candidates": 3,
@@ -296,11 +296,11 @@ def drawn_case(seed: int) -> tuple[Case, list[Opening]]:
     for place, prefix in enumerate(case.prefixes):
         tokens = [3 + (place * 5 + step) % 20 for step in range(1 + place % 4)]
         embedded = case.language.get_input_embeddings()(torch.tensor(tokens)).detach()
-        openings.append(Opening(torch.cat([prefix, embedded]), tokens))
+        openings.append(ForcedPrefix(torch.cat([prefix, embedded]), tokens))
     return case, openings
 
 
-def plain(case: Case, opening: Opening, noise: Tensor) -> tuple[list[int], float]:
+def plain(case: Case, opening: ForcedPrefix, noise: Tensor) -> tuple[list[int], float]:
     """One candidate, all of whose beams are computed anew in each step. noise: [T, M]."""
     decode, embed = case.decode, case.language.get_input_embeddings()
     beams, most, power = decode.num_beams, decode.max_new_tokens, decode.length_penalty

@@ -236,8 +236,8 @@ def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ({"config": [1]}, "its settings are of type list, not named"),
-        ({"config": "a text"}, "its settings are of type str, not named"),
+        ({"config": [1]}, "its settings are of type list, not a mapping"),
+        ({"config": "a text"}, "its settings are of type str, not a mapping"),
         ({"config": {"llm_alpha": "64"}}, "its llm_alpha is not a whole number"),
         ({"step": None}, "its step is not a whole number"),
         ({"step": -1}, "its step is not a whole number"),
@@ -261,5 +261,7 @@ def test_damaged_settings_are_refused(state, content: dict, sentence: str) -> No
     ],
 )
 def test_damaged_weights_are_refused(state, damaged: Callable[[Tensor], Tensor]) -> None:
-    with pytest.raises(CheckpointError, match=r"is damaged: iit_proj\.weight must be numbers"):
+    with pytest.raises(
+        CheckpointError, match=r"is damaged: iit_proj\.weight must be finite floating-point"
+    ):
         import_llm_rg4(state | {"iit_proj.weight": damaged(state["iit_proj.weight"])})

@@ -64,6 +64,19 @@ def test_its_file_is_one_of_columns(recorded, tmp_path: Path) -> None:
     assert found["radeval_semb"].to_list() == [0.0, 1.0]
 
 
+def test_texts_of_a_certificate_get_a_table_for_each_score(recorded, tmp_path: Path) -> None:
+    texts = {"id": ["a", "b"], "reference": ["clear .", "effusion ."]}
+    pl.DataFrame(texts | {"text": ["clear .", "edema ."]}).write_csv(tmp_path / "texts.csv")
+    command = [sys.executable, ROOT / "scorers/radeval.py", "texts.csv", "radeval"]
+    command += ["--metrics", "radgraph", "ratescore"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    tables = sorted(path.name for path in (tmp_path / "radeval").iterdir())
+    names = [name for metric in ("radgraph", "ratescore") for name in RECORDED[metric]]
+    assert tables == sorted(f"radeval_{name}.csv" for name in names)
+    found = read_columns(tmp_path / "radeval/radeval_ratescore.csv", ["b", "a"], "id", "score")
+    assert found["score"].to_list() == [1.0, 0.6]
+
+
 def test_what_a_metric_lacks_is_named(recorded, tmp_path: Path) -> None:
     done = run(tmp_path, "radcliq")
     assert "(OSError); it needs StanfordAIMI/RRG_scorers, distilroberta-base" in done.stderr

@@ -13,7 +13,7 @@ from pacer.decoding.generate import Generator
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Pacer
 from pacer.model.prompt import build_prompt
-from pacer.training.examples import Examples, collate
+from pacer.training.examples import Examples, TokenSequence, collate
 from pacer.training.trajectory import Span, Trajectory
 from tests.support import searches
 from tests.support.models import QUERIES, moved_model, specification
@@ -94,9 +94,12 @@ def teacher_forced(
         ids = np.array([generator.tokenizer.bos_token_id, *tokens], dtype=np.int64)
         spans = np.array([Span.BOS, *[Span.REPORT] * len(tokens)], dtype=np.int8)
         targets.append(Trajectory(ids, spans, np.zeros(len(ids), dtype=np.float32), commit=True))
-    prefixes = [prompt.prefix(generator.tokenizer.bos_token_id, QUERIES) for prompt in prompts]
-    starts = [1 + len(prompt.before) for prompt in prompts]
-    batch = collate(prefixes, starts, targets, records, generator.features, lambda_q=1.0)
+    bos = generator.tokenizer.bos_token_id
+    sequences_of_records = [
+        TokenSequence(prompt.prefix(bos, QUERIES), prompt.visual_start, target)
+        for prompt, target in zip(prompts, targets, strict=True)
+    ]
+    batch = collate(sequences_of_records, records, generator.features, lambda_q=1.0)
     model: Pacer = generator.model
     with torch.no_grad():
         inputs, _, _ = model.calibrate(model.embed(batch), batch)

@@ -28,7 +28,7 @@ from pacer.model.batch import Batch, RefinedSources
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
-from pacer.model.refine import DepthRouter, Global
+from pacer.model.refine import DepthRouter, Global, Patchwise, router_class
 from tests.support.models import moved, moved_model, specification
 
 DEPTHS, PATCHES, WIDTH = 4, 9, 8
@@ -43,7 +43,7 @@ def states() -> tuple[Tensor, Tensor]:
 
 def router_of(variant: str, d_routing: int | None = None) -> DepthRouter:
     torch.manual_seed(1)
-    return DepthRouter(DEPTHS, WIDTH, d_routing, variant=variant)
+    return router_class(variant)(DEPTHS, WIDTH, d_routing)
 
 
 def unreachable(router: DepthRouter, states: tuple[Tensor, Tensor]) -> list[int]:
@@ -88,21 +88,18 @@ class LargestOfTies(Global):
     """The three largest of four: at the start all are equal, and the one that loses the tie gets no
     gradient."""
 
-    @staticmethod
-    def weights(router: DepthRouter, aligned: Tensor) -> Tensor:
-        scores = Global.weights(router, aligned)
+    def weights(self, aligned: Tensor) -> Tensor:
+        scores = super().weights(aligned)
         chosen = torch.zeros_like(scores).scatter(-1, scores.topk(DEPTHS - 1).indices, 1.0)
         return scores * chosen / (scores * chosen).sum(-1, keepdim=True)
 
 
 def test_a_mixer_with_a_depth_out_of_reach_is_found(states) -> None:
-    router = router_of("global")
-    router.mixer = LargestOfTies
-    assert len(unreachable(router, states)) == 1
+    assert len(unreachable(LargestOfTies(DEPTHS, WIDTH), states)) == 1
 
 
 def test_the_residual_weight_starts_at_its_initial_value_below_its_bound() -> None:
-    router = DepthRouter(3, 8, max_scale=0.5, init_scale=0.1)
+    router = Patchwise(3, 8, max_scale=0.5, init_scale=0.1)
     assert router.scale.item() == pytest.approx(0.1)
     with torch.no_grad():
         router.eta.fill_(100.0)
@@ -111,7 +108,7 @@ def test_the_residual_weight_starts_at_its_initial_value_below_its_bound() -> No
 
 def test_a_wrong_number_of_depths_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected 3 depths \(features.depths\), got 2"):
-        DepthRouter(3, 8)(torch.randn(2, 2, 5, 8), torch.randn(2, 5, 8))
+        Patchwise(3, 8)(torch.randn(2, 2, 5, 8), torch.randn(2, 5, 8))
 
 
 def interface(**options) -> SourceInterface:

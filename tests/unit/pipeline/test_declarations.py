@@ -38,7 +38,7 @@ LEVELS = (
     ("decoding",),
     ("baselines", "probe"),
     ("reporting",),
-    ("serving", "studies"),
+    ("certify", "serving", "studies"),
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 #: Paths in the scripts of stages that a run fills.

@@ -10,7 +10,7 @@ import torch
 from pacer.commitments.anchor import KINDS, Anchor, Attributes, read_list
 from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
-from pacer.decoding.candidates import within
+from pacer.decoding.candidates import drop_uncommitted_sentences
 from pacer.reading import fit, regression
 from pacer.reading.fit import PENALTIES
 from pacer.reading.maps import (
@@ -107,7 +107,7 @@ def test_a_missing_reading_is_named(tmp_path: Path) -> None:
 def test_sentences_against_the_list_are_left_out(
     report: str, commitment: str, remaining: str
 ) -> None:
-    assert within(report, anchor_of(commitment)) == remaining
+    assert drop_uncommitted_sentences(report, anchor_of(commitment)) == remaining
 
 
 ROWS, WIDTH, GRID = 900, 6, 4

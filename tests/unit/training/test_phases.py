@@ -16,8 +16,9 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA
+from pacer.model.batch import TrainingBatch
 from pacer.training import losses
-from pacer.training.examples import Examples, RecordTable
+from pacer.training.examples import Examples, MicroBatch, RecordTable, TokenSequence
 from pacer.training.loop import validate
 from pacer.training.losses import objective
 from pacer.training.phases import phase_of
@@ -82,8 +83,13 @@ def test_a_phase_trains_what_the_paper_does_and_leaves_the_rest_bit_for_bit(
     """Buffers and the weights below LoRA too: a checkpoint holds none of these and must find them
     again. Without weight decay only a gradient moves a weight."""
     groups, untrained = case["groups"], tuple(case.get("untrained", ()))
-    drawn, draw = set[bool](), Examples.routes
-    monkeypatch.setattr(Examples, "routes", lambda *given: drawn.update(own := draw(*given)) or own)
+    drawn, build = set[bool](), Examples.training_batch
+
+    def noting(examples: Examples, micro: MicroBatch, lambda_q: float) -> TrainingBatch:
+        drawn.update(micro.commits.tolist())
+        return build(examples, micro, lambda_q)
+
+    monkeypatch.setattr(Examples, "training_batch", noting)
     for name in PHASES[: 2 if groups.get("calibrate") == {"gate_inputs": "none"} else 3]:
         model, examples = setting(name, **groups)
         if name == "calibrate":
@@ -194,35 +200,34 @@ def test_measured_lengths_are_those_of_the_batches(name: str, setting) -> None:
         phase_of(name, parameters(batches={"window": 3}, parent={"rho_start": 0.5})), examples
     )
     routes = set()
-    for micro, rho in islice(sampler.from_update(0), 12):
-        commits = examples.routes(micro.rows, micro.visits, rho, sampler.route_seed)
-        batch = examples.drawn(micro, rho, sampler.route_seed, 0.35)
-        asked = examples.lengths(micro.rows)
-        assert (
-            batch.length.tolist()
-            == asked[np.arange(len(asked)), np.array(commits, dtype=int)].tolist()
-        )
-        routes |= set(commits)
+    for micro in islice(sampler.from_update(0), 12):
+        batch = examples.training_batch(micro, 0.35)
+        assert batch.length.tolist() == examples.lengths(*micro).tolist()
+        routes |= set(micro.commits.tolist())
     assert routes == ({False} if name == "warmup" else {False, True})
 
 
-def test_a_record_is_measured_once_and_only_if_its_window_is_needed(setting) -> None:
+def test_a_sequence_is_built_once_and_only_if_its_window_is_needed(
+    setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[tuple[int, bool]] = []
+    build = Examples._build
+
+    def noting(examples: Examples, row: int, commit: bool) -> TokenSequence:
+        built.append((row, commit))
+        return build(examples, row, commit)
+
+    monkeypatch.setattr(Examples, "_build", noting)
     _, examples = setting("parent")
-    measured: list[tuple[str, bool]] = []
-    build = examples._sequence
-    examples._sequence = lambda record, commit: (
-        measured.append((record["record_id"], commit)) or build(record, commit)
-    )
     sampler = Sampler(phase_of("parent", parameters(batches={"window": 2})), examples)
-    late = next(sampler.from_update(5))[0]  # the last window of its epoch
-    assert len(measured) < 2 * 24
-    whole = [
-        micro
-        for micro, _ in islice(sampler.from_update(0), 2 * sampler.order.micro_batches_per_epoch)
-    ]
+    late = next(sampler.from_update(5))  # the last window of its epoch
+    assert len({row for row, _ in built}) < 24
+    whole = list(islice(sampler.from_update(0), 2 * sampler.order.micro_batches_per_epoch))
     assert whole[5 * sampler.phase.schedule.accumulation].rows.tolist() == late.rows.tolist()
     assert Sampler(phase_of("parent", parameters(train={"seed": 2})), examples).order.seed == 2
-    assert len(measured) == len(set(measured)) == 2 * 24
+    for micro in whole:
+        examples.training_batch(micro, 0.35)
+    assert len({row for row, _ in built}) == 24 and len(built) == len(set(built))
 
 
 def test_windows_are_sorted_by_the_lengths_that_the_batches_then_have(setting) -> None:
@@ -234,9 +239,7 @@ def test_windows_are_sorted_by_the_lengths_that_the_batches_then_have(setting) -
         phase_of("parent", parameters(batches={"window": 50}, parent=route)), examples
     )
     epoch = islice(sampler.from_update(0), sampler.order.micro_batches_per_epoch)
-    drawn = [
-        examples.drawn(micro, rho, sampler.route_seed, 0.35).length.tolist() for micro, rho in epoch
-    ]
+    drawn = [examples.training_batch(micro, 0.35).length.tolist() for micro in epoch]
     for context in range(4):
         batches = sorted(drawn[context::4])
         assert len(batches) > 1 and (np.diff(np.concatenate(batches)) >= 0).all()

@@ -3,6 +3,7 @@ batches."""
 
 import threading
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -15,10 +16,9 @@ from transformers import get_cosine_schedule_with_warmup
 from pacer.core.errors import DataError
 from pacer.core.processes import prefetch
 from pacer.model.batch import TrainingBatch
-from pacer.training.examples import MicroBatch
 from pacer.training.loop import _Run
 from pacer.training.phases import DirectProbability, phase_of
-from pacer.training.sampler import Order, Sampler, micro_batches
+from pacer.training.sampler import DrawnRows, Lengths, Order, Sampler, micro_batches
 from tests.support.profiles import profile
 from tests.support.training import parameters
 
@@ -32,22 +32,29 @@ def rows(sizes: dict[str, int]) -> dict[str, np.ndarray]:
 
 def by_table(lengths: np.ndarray):
     """Lengths that depend on the record alone."""
-    return lambda rows, visits, number: lengths[rows]
+    return lambda rows, draws, number: lengths[rows]
+
+
+def visits_of(rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
+    """In the place of draws, so that a test sees them."""
+    return visits
 
 
 def order(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8) -> Order:
     return Order(rows(sizes), batch_size, window, mix, seed=1, phase="parent")
 
 
+def sampled(order: Order, lengths: Lengths, count: int, start: int = 0) -> list[DrawnRows]:
+    return list(islice(micro_batches(order, visits_of, lengths, start=start), count))
+
+
 def epoch(
     sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8, number: int = 0
-) -> list[MicroBatch]:
+) -> list[DrawnRows]:
     lengths = np.random.default_rng(0).integers(10, 100, sum(sizes.values()))
     own = order(sizes, window, mix, batch_size)
     start = number * own.micro_batches_per_epoch
-    return list(
-        islice(micro_batches(own, by_table(lengths), start=start), own.micro_batches_per_epoch)
-    )
+    return sampled(own, by_table(lengths), own.micro_batches_per_epoch, start)
 
 
 PAPER = {"sn": 172_608, "sw": 112_776, "mn": 91_341, "mw": 47_686}
@@ -84,19 +91,18 @@ def test_rounds_in_the_published_order_with_small_contexts_recycled() -> None:
 
 def test_another_seed_or_phase_is_another_order() -> None:
     def drawn(**changes: object) -> list[int]:
-        own = order(SIZES)._replace(**changes)
-        batches = micro_batches(own, by_table(np.ones(sum(SIZES.values()))))
-        return [
-            int(row) for batch in islice(batches, own.micro_batches_per_epoch) for row in batch.rows
-        ]
+        own = replace(order(SIZES), **changes)
+        lengths = by_table(np.ones(sum(SIZES.values())))
+        batches = sampled(own, lengths, own.micro_batches_per_epoch)
+        return [int(row) for batch in batches for row in batch.rows]
 
     assert drawn() == drawn()
     assert drawn() != drawn(seed=2) and drawn() != drawn(phase="calibrate")
 
 
-def visit_counts(batches: list[MicroBatch]) -> Counter:
+def visit_counts(batches: list[DrawnRows]) -> Counter:
     return Counter(
-        (int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True)
+        (int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.draws, strict=True)
     )
 
 
@@ -121,30 +127,26 @@ def test_a_window_asks_for_lengths_with_the_visits_of_its_records() -> None:
     asked: Counter = Counter()
 
     def lengths(rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        asked.update(visit_counts([MicroBatch(rows, visits)]))
+        asked.update(visit_counts([DrawnRows(rows, visits)]))
         return rows
 
     own = order(SIZES, window=2)
-    assert (
-        visit_counts(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch)))
-        == asked
-    )
+    assert visit_counts(sampled(own, lengths, own.micro_batches_per_epoch)) == asked
 
 
 @pytest.mark.parametrize("start", [0, 1, 20, 21, 25, 45])
 @pytest.mark.parametrize("mix", [False, True])
 def test_a_later_start_continues_the_same_stream(start: int, mix: bool) -> None:
     own, lengths = order(SIZES, 2, mix), by_table(np.arange(77))
-    whole = list(islice(micro_batches(own, lengths), 60))
-    late = list(islice(micro_batches(own, lengths, start=start), 60 - start))
+    whole, late = sampled(own, lengths, 60), sampled(own, lengths, 60 - start, start)
     for a, b in zip(whole[start:], late, strict=True):
-        assert a.rows.tolist() == b.rows.tolist() and a.visits.tolist() == b.visits.tolist()
+        assert a.rows.tolist() == b.rows.tolist() and a.draws.tolist() == b.draws.tolist()
 
 
 def test_visits_count_how_often_a_record_was_met() -> None:
     known: Counter = Counter()
-    for batch in islice(micro_batches(order(SIZES), by_table(np.arange(77))), 60):
-        for row, visit in zip(batch.rows.tolist(), batch.visits.tolist(), strict=True):
+    for batch in sampled(order(SIZES), by_table(np.arange(77)), 60):
+        for row, visit in zip(batch.rows.tolist(), batch.draws.tolist(), strict=True):
             assert visit == known[row]
             known[row] += 1
 
@@ -181,11 +183,9 @@ def test_for_a_gpu_batches_wait_in_page_locked_memory(
     phase = phase_of("parent", parameters(train={"workers": 2}))
     run = _Run(model, examples, phase, device_accelerator())
     sampler = Sampler(phase, examples)
-    for (_, batch), (drawn, rho) in islice(zip(run.stream(0), sampler.from_update(0)), 8):
-        moved, expected = (
-            batch.to(device),
-            examples.drawn(drawn, rho, sampler.route_seed, phase.losses.lambda_q),
-        )
+    for (_, batch), micro in islice(zip(run.stream(0), sampler.from_update(0)), 8):
+        moved = batch.to(device)
+        expected = examples.training_batch(micro, phase.losses.lambda_q)
         for name, own in tensors(expected).items():
             waiting, arrived = tensors(batch)[name], tensors(moved)[name]
             assert (

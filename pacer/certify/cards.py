@@ -1,0 +1,150 @@
+"""The cards by which a metric is judged: texts with planted faults, and texts with other words for
+the same facts.
+
+References are synthetic reports. A text of dose n has n faults of one kind, those of the smaller
+doses among them: by the rules, exactly n findings differ from the reference. Other words change no
+finding. The user's own references get other words alone, because only of synthetic reports it is
+known what they state. Every random choice is a function of the seed and the reference.
+"""
+
+import random
+import re
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.contexts import availability
+from pacer.data.cleaning import raw_sentences
+from pacer.data.findings import FINDINGS
+from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
+from pacer.phantom.wording import WORDING
+from pacer.phantom.world import make_world
+
+FILE, UNCHANGED = "texts.csv", "unchanged"
+COLUMNS = ("id", "patient_id", "reference", "text", "kind", "dose", "change")
+#: Kind of fault -> what takes the place of a sentence; of one that exchanges words, ``old new``.
+EXCHANGED = {
+    "side swapped": "left right right left",
+    "severity changed": "mild severe severe mild small large large small moderate severe "
+    "mildly severely severely mildly moderately severely",
+    "course reversed": "increased decreased decreased increased increase decrease decrease "
+    "increase worsening improving improving worsening worsened improved improved worsened worse "
+    "better improvement worsening progressed improved new decreased unchanged increased stable "
+    "decreased persistent new",
+}
+COMPARED, REPEATED, INVENTED = "comparison invented", "sentence repeated", "finding invented"
+FAULTS = {
+    "finding denied": "No {name}.",
+    "finding dropped": "",
+    INVENTED: "The study shows {name}.",
+    **EXCHANGED,
+    COMPARED: "{opening}, {lowered}",
+    REPEATED: "{text} {text}",
+}
+#: The kinds of other words for the same facts.
+WORDS = ("other order", "British spelling", "numbered list", "other report")
+BRITISH = (
+    "edema oedema edematous oedematous visualized visualised tumor tumour center centre "
+    "esophagus oesophagus hemothorax haemothorax hemorrhage haemorrhage caliber calibre gray grey"
+)
+
+
+def exchanged(pairs: str, text: str) -> str:
+    """Replace words by others, in small letters or with a capital."""
+    each = iter(f"{pairs} {pairs.title()}".split())
+    words = dict(zip(each, each))  # two at a time
+    return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda found: words[found[0]], text)
+
+
+def facts(text: str) -> list[tuple]:
+    """Return what the rules read in a text of each finding: its state, and its attributes."""
+    anchor, attributes = extract_anchor(text), read_attributes(text)
+    return [(anchor.polarity(name), attributes.get(name)) for name in FINDINGS]
+
+
+def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[tuple]:
+    """Return the texts of one, two and three faults, and of all for which there is room: text,
+    kind, dose, and what was changed."""
+    sentences, of_findings = [*report.sentences], kind not in (COMPARED, REPEATED)
+    targets = FINDINGS if of_findings else range(len(sentences))
+    if kind == INVENTED:
+        stated = {*report.statuses, *report.study.findings}
+        unknown = [("", frozenset([name])) for name in FINDINGS if name not in stated]
+        sentences = [(text, frozenset()) for text, _ in sentences] + unknown
+    texts, changes = [], []
+    for target in draw.sample(targets, len(targets)):
+        new, templates = [*sentences], iter([FAULTS[kind]])
+        for at, (text, names) in enumerate(sentences):
+            if target in (at, *names):
+                # a finding that is denied or dropped is not mentioned again
+                changed = next(templates, "").format(
+                    name=target,
+                    text=text,
+                    opening=draw.choice(WORDING.compared),
+                    lowered=f"{text[:1].lower()}{text[1:]}",
+                )
+                if kind in EXCHANGED:
+                    changed = exchanged(EXCHANGED[kind], text)
+                new[at] = changed, frozenset()
+        text = " ".join(sentence for sentence, _ in new if sentence)
+        differ = sum(map(tuple.__ne__, facts(report.text), facts(text)))
+        if text and differ == (len(texts) + 1 if of_findings else 0):
+            changes += [f"{a} → {b}" for (a, _), (b, _) in zip(sentences, new) if a != b]
+            sentences = new
+            texts.append((text, kind, len(texts) + 1, " | ".join(changes)))
+    return texts[:3] + texts[3:][-1:]
+
+
+def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -> Iterator[tuple]:
+    """Yield the rewordings of a text that change it and not its facts, and the first of ``others``
+    that does: text, kind, dose (0), and what was changed."""
+    sentences = raw_sentences(text)
+    order = " ".join(draw.sample(sentences, len(sentences)))
+    listed = " ".join(f"{number}. {one}" for number, one in enumerate(sentences, 1))
+    tried = ([order], [exchanged(BRITISH, text)], [listed], others)
+    for kind, texts in zip(WORDS, tried, strict=True):
+        right = (other for other in texts if other != text and facts(other) == facts(text))
+        if found := next(right, None):
+            yield found, kind, 0, kind
+
+
+def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
+    """Yield synthetic reports, each of another patient: id, patient, text, and the texts made of
+    it."""
+    for patient in make_world(seed, limit):
+        study = patient.studies[-1]
+        draw = random.Random(f"{seed} {study.study_id}")
+        report = report_of(study, draw.choice(contexts_of(study)))
+        context = report.context
+        # forty other reports are tried until one has the same facts
+        others = (write_report(study, context, study.rng(1000 + n)).text for n in range(40))
+        texts = [*reworded_texts(report.text, draw, others)]
+        for kind in FAULTS:
+            if kind != COMPARED or not availability(context)[1]:
+                texts += faulty_texts(kind, report, draw)
+        yield study.study_id, study.subject_id, report.text, texts
+
+
+def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:
+    """Yield the user's references, rows of :class:`~pacer.data.reports.Reports`: id, patient, text,
+    and the texts made of it. Sentences in which the rules are in doubt about a finding are left
+    out."""
+    known = reports.select("id", "subject_id", "text").drop_nulls("text")
+    for key, patient, text in known.unique("text", maintain_order=True).head(limit).iter_rows():
+        sentences = raw_sentences(" ".join(text.split()))
+        text = " ".join(one for one in sentences if not extract_anchor(one).doubtful)
+        if text:
+            yield key, patient or key, text, reworded_texts(text, random.Random(f"{seed} {key}"))
+
+
+def make_cards(references: Iterable[tuple]) -> pl.DataFrame:
+    """Return a row for each reference as a text, and for each text made of it, as :data:`COLUMNS`
+    has it."""
+    rows = [
+        (f"{key}/{kind}/{dose}", patient, reference, text, kind, dose, change)
+        for key, patient, reference, texts in references
+        for text, kind, dose, change in ((reference, UNCHANGED, 0, ""), *texts)
+    ]
+    return pl.DataFrame(rows, COLUMNS, orient="row")

@@ -1,0 +1,74 @@
+"""The scores of the cards: of the user's tables, of functions, and of this package."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from inspect import signature
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from pacer.core.errors import ConfigError
+from pacer.data.columns import read_columns
+from pacer.metrics.calls import score
+from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.columns import metrics_of
+from pacer.metrics.nlg import cider_by_case
+from pacer.metrics.options import DEFAULTS, Function
+from pacer.metrics.scores import SCORE_OF, score_of
+
+
+def scores_of(
+    cards: pl.DataFrame,
+    tables: Mapping[str, Path],
+    names: Collection[str],
+    lower_is_better: bool = False,
+    chexbert: Path | None = None,
+) -> dict[str, np.ndarray]:
+    """Return the scores of the cards by metric, of which higher ones are better; NaN: undefined.
+
+    Args:
+        tables: with the columns ``id`` and ``score``, by the name of the metric.
+        names: keys of scores of this package, which score each text as if it were the only one;
+            or functions (see :func:`~pacer.metrics.columns.metrics_of`).
+        lower_is_better: in the tables, and of the functions; it is known of this package's scores.
+        chexbert: folder of the labeller, for scores of labels.
+
+    Raises:
+        ConfigError: a name is unknown, or a score has no value for one text. DataError: as
+            :func:`~pacer.data.columns.read_columns`, or a function fails.
+    """
+    scores = {}
+    for name, path in tables.items():
+        read = read_columns(path, cards["id"].to_list(), "id", "score")
+        values = read["score"].to_numpy()
+        scores[name] = -values if lower_is_better else values
+    if not names:
+        return scores
+    named = metrics_of(sorted({*names} - SCORE_OF.keys()))
+    functions = {name: called(function) for name, function in named.items()}
+    without = {"meteor"}.difference(names)
+    cases = score(
+        cards["reference"],
+        cards["text"],
+        chexbert=chexbert,
+        metrics=functions,
+        without=without,
+    ).cases
+    rule = CONVENTIONS[DEFAULTS.convention]
+    for name in names:
+        known = score_of(name)
+        values = cider_by_case(cases) if name == "cider" else None
+        if known.sums and cases[known.needs].count():
+            values = known.sums.score(known.sums.rows(cases, rule), rule)
+        if values is None:
+            raise ConfigError(f"metric {name} has no value for one text, or needs --chexbert")
+        is_lower = lower_is_better if name in functions else known.better == "lower"
+        scores[name] = -values if is_lower else values
+    return scores
+
+
+def called(function: Callable[..., Iterable[float]]) -> Function:
+    """Return a function of references and texts; a reward gets them by their names."""
+    if "completions" in signature(function).parameters:
+        return lambda references, texts: function(completions=texts, references=references)
+    return function

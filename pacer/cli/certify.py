@@ -1,0 +1,100 @@
+"""``pacer certify``: does a metric fall with faults, and not with other words?"""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacer.cli import terminal
+from pacer.cli.terminal import print_table, say
+from pacer.core.io import write_text
+
+certify = typer.Typer(
+    no_args_is_help=True,
+    help="Find out what a metric sees, misses and punishes for nothing (docs/evaluation.md).",
+)
+
+
+@certify.command()
+def make(
+    out: Annotated[Path, typer.Option(help="Output folder for texts.csv.")] = Path("cards"),
+    references: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your references; only their order, spelling and list form change (default: "
+            "synthetic reports, with all kinds of faults)."
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="ID column of --references.")
+    ] = None,
+    reference_text: Annotated[str | None, typer.Option(help="Text column of --references.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of references.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed for all random choices.")] = 0,
+) -> None:
+    """Write texts.csv: references, and texts with faults or with other words for the same facts.
+    Your metric scores each row: the column text against the column reference."""
+    from pacer.certify.cards import FILE, make_cards, of_reports, of_synthetic
+    from pacer.data.reports import REFERENCE_COLUMNS, reports_of
+
+    if references is None:
+        texts = make_cards(of_synthetic(seed, limit))
+    else:
+        given = reports_of(references, REFERENCE_COLUMNS, id_column, reference_text)
+        texts = make_cards(of_reports(given.rows, seed, limit))
+    write_text(out / FILE, texts.write_csv())
+    say(
+        f"{len(texts):,} texts written to {out / FILE}; next: `pacer certify score {out} TABLE`, "
+        "where TABLE has id and score of each, or --metric module:function"
+    )
+
+
+@certify.command()
+def score(
+    cards: Annotated[Path, typer.Argument(help="Folder from `pacer certify make`.")],
+    scored: Annotated[
+        list[str] | None,
+        typer.Argument(help="Table with id and score, or NAME=TABLE, for each metric."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A score of `pacer score` (exact_f1, bleu4, …), module:function, or an entry "
+            "point in group pacer.scores; repeatable (default: exact_f1)."
+        ),
+    ] = None,
+    lower_is_better: Annotated[
+        bool, typer.Option("--lower-is-better", help="Lower is better in tables and functions.")
+    ] = False,
+    chexbert: Annotated[Path | None, typer.Option(help="CheXbert folder, for f1.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for table.md and certificate.svg.")] = Path(
+        "certificate"
+    ),
+) -> None:
+    """Print and draw, for each kind of fault, whether metrics see it, are blind to it or reward it,
+    and what other words for the same facts cost."""
+    paths = terminal.named_paths(scored or ())
+    names = metric or ([] if paths else ["exact_f1"])
+    from pacer.certify.cards import COLUMNS, FILE
+    from pacer.certify.metrics import scores_of
+    from pacer.certify.verdicts import NOTES, chart, judge, tables
+    from pacer.data.tables import open_table
+
+    sys.path.insert(0, "")  # for modules in this folder
+    texts = open_table(cards / FILE).frame(COLUMNS).cast({"dose": int})
+    scores = scores_of(texts, paths, names, lower_is_better, chexbert)
+    judged = {name: judge(texts, values) for name, values in scores.items()}
+    printed = tables(judged)
+    write_text(out / "table.md", "\n".join(table.markdown() for table in printed))
+    write_text(out / "certificate.svg", chart(judged))
+    if as_json:
+        print(json.dumps(judged, default=asdict, indent=2))
+    else:
+        for table in printed:
+            print_table(table)
+            say()
+        say(f"{NOTES}\nwritten to {out}")

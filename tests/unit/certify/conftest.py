@@ -1,0 +1,5 @@
+"""The command line as a user meets it."""
+
+from tests.support.cli import pacer, repository
+
+__all__ = ["pacer", "repository"]

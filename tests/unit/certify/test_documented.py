@@ -1,0 +1,52 @@
+"""The figures on certificates in the docs are those of committed files, or of this code."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+import pacer
+from pacer.data.findings import FINDINGS
+from pacer.phantom.language import contexts_of, report_of
+from pacer.phantom.world import make_world
+from tests.support.repository import ROOT
+
+PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+
+
+def test_the_first_table_is_that_of_the_committed_results() -> None:
+    results = (ROOT / "bench" / "results" / "certificate.md").read_text(encoding="utf-8")
+    block = re.search(r"<!-- certificate -->\n(.*?)\n<!-- end of certificate -->", PAGE, re.DOTALL)
+    assert block and f"\n{block[1]}\n" in results and block[1].startswith("| Verdict")
+
+
+def test_what_a_policy_gains_without_looking_at_the_image() -> None:
+    references = []
+    for patient in make_world(0, 300):
+        study = patient.studies[-1]
+        context = random.Random(f"0 {study.study_id}").choice(contexts_of(study))
+        references.append(report_of(study, context).text)
+    affirmed = [anchor.positive for anchor in pacer.label(references)]
+    frequent = max(FINDINGS, key=sum(affirmed, ()).count)
+    absent = [[name for name in FINDINGS if name not in one] for one in affirmed]
+    completions = {
+        "the reference": references,
+        "the reference twice": [f"{text} {text}" for text in references],
+        '"Normal chest radiograph." for everyone': ["Normal chest radiograph."] * 300,
+        "another patient's reference": references[1:] + references[:1],
+        "the most frequent finding for everyone": [f"There is {frequent}."] * 300,
+        "all 13 findings for everyone": [stated(FINDINGS)] * 300,
+        "the reference, and all other findings": [
+            f"{text} {stated(names)}" for text, names in zip(references, absent, strict=True)
+        ],
+    }
+    for name, texts in completions.items():
+        figure = re.search(rf"^\| {re.escape(name)} \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+        assert figure, name
+        gained = float(np.mean(pacer.reward(texts, references)))
+        assert gained == pytest.approx(float(figure[1]), abs=0.0005), name
+
+
+def stated(names: list[str] | tuple[str, ...]) -> str:
+    return " ".join(f"There is {name}." for name in names)
