@@ -173,6 +173,7 @@ def _print_scores(result: Scores, out: Path) -> None:
     from pacer.reporting.score_tables import (
         caution,
         convention_table,
+        doubt_note,
         group_table,
         score_table,
         signature_line,
@@ -206,7 +207,14 @@ def _print_scores(result: Scores, out: Path) -> None:
     console.print()
     unit = units_of(cases).note
     for line in filter(
-        None, (*reading_notes(signature), unit, signature_line(signature), caution(signature))
+        None,
+        (
+            doubt_note(result.findings),
+            *reading_notes(signature),
+            unit,
+            signature_line(signature),
+            caution(signature),
+        ),
     ):
         say(line)
     console.print(f"\nwritten to {out}")
@@ -292,7 +300,8 @@ def label(
     report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
 ) -> None:
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
-    end) in the report, its words, and the cue that decides its polarity."""
+    end) in the report, its words, the cue that decides its polarity, and whether the rules may have
+    misread it (doubtful)."""
     terminal.check_exists(file)
     from pacer.data.reports import REPORT_COLUMNS, reports_of
     from pacer.metrics.calls import label_reports

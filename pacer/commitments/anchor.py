@@ -105,9 +105,10 @@ _FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 @dataclass(frozen=True)
 class Anchor:
     """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated
-    findings; and the ``attributes`` of those that are not denied. Raises a ValueError if a finding
-    is unknown or repeated, or a field is out of order (:meth:`of` sorts and deduplicates); or a
-    finding has attributes and is denied or not listed."""
+    findings; and the ``attributes`` of those that are not denied. ``doubtful``: findings of which
+    the rules may have misread what a report says; it belongs to no comparison, table or text.
+    Raises a ValueError if a finding is unknown or repeated, or a field is out of order (:meth:`of`
+    sorts and deduplicates); or a finding has attributes and is denied or not listed."""
 
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()

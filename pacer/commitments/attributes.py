@@ -67,7 +67,7 @@ def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
     report = _BLANKS.sub(" ", report)
     mentions = [
         (start, end, "" if polarity in (None, "negative") else finding)
-        for start, end, finding, polarity, _ in find_mentions(report)
+        for start, end, finding, polarity, *_ in find_mentions(report)
     ]
     known: dict[str, list[Attributes]] = {finding: [] for _, _, finding in mentions if finding}
     text = _WRAP.sub(" ", report) if "\n" in report else report

@@ -11,11 +11,13 @@ paper``; ``docs/readings.md`` lists what the paper leaves open.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.rules.doubt import takes_back
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import (
     ADDENDUM,
@@ -31,6 +33,7 @@ class Mention(NamedTuple):
 
     ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one.
     ``cue`` is the span of the words that decided the polarity; None for a plain mention.
+    ``doubtful``: something beside it could turn the polarity, and no rule has read that.
     """
 
     start: int
@@ -38,6 +41,7 @@ class Mention(NamedTuple):
     finding: str
     polarity: str | None
     cue: tuple[int, int] | None
+    doubtful: bool = False
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
@@ -61,19 +65,37 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     mentions: list[Mention] = []
     verdict: dict[str, str] = {}
     before_addendum: dict[str, str] = {}
+    doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
+    named = False
     for segment, places in located_segments(report):
         if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
             before_addendum, verdict = before_addendum | verdict, {}
-        for mention, (polarity, cue) in segment_readings(segment):
+        readings = segment_readings(segment)
+        if not readings and named and takes_back(segment):
+            doubted.update(last)
+            certain = {one for one in certain if one[0] not in last}
+        named = bool(readings)
+        for mention, (polarity, cue, doubtful) in readings:
             last = mention.row.findings or last
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
+            if doubtful:
+                doubted.update(last)
             for finding in last:
-                mentions.append(Mention(start, end, finding, polarity, decided))
+                mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
+                if not doubtful and polarity in ("positive", "uncertain"):
+                    certain.add((finding, polarity))
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
-    return _anchor_of(frozenset((before_addendum | verdict).items())), tuple(mentions)
+    verdict = before_addendum | verdict
+    anchor = _anchor_of(frozenset(verdict.items()))
+    # a statement without doubt that affirms or hedges the finding decides
+    doubted = {one for one in doubted if (one, verdict.get(one, "")) not in certain}
+    if doubted:
+        in_order = tuple(finding for finding in FINDINGS if finding in doubted)
+        anchor = replace(anchor, doubtful=in_order)
+    return anchor, tuple(mentions)
 
 
 def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
@@ -103,8 +125,8 @@ def segment_readings(segment: str) -> list[tuple[Match, Reading]]:
                 words.append("/")
     readings = read_mentions(plain, mentions, _CUES.find(plain, words), commas)
     return [
-        (_moved(mention, places), Reading(polarity, cue and _moved(cue, places)))
-        for mention, (polarity, cue) in zip(mentions, readings, strict=True)
+        (_moved(mention, places), Reading(polarity, cue and _moved(cue, places), doubtful))
+        for mention, (polarity, cue, doubtful) in zip(mentions, readings, strict=True)
         if mention.row.says != "nothing"
     ]
 

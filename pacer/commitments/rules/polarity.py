@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from pacer.commitments.rules.doubt import is_doubtful
 from pacer.commitments.rules.table import GROUPS, Match
 
 
 class Reading(NamedTuple):
-    """The polarity of one mention (None: not stated), and the cue that decided it, if any."""
+    """The polarity of one mention (None: not stated), the cue that decided it, if any, and whether
+    something beside it could turn it (``doubt.py``)."""
 
     polarity: str | None
     cue: Match | None
+    doubtful: bool = False
 
 
 class _Passage(NamedTuple):
@@ -46,6 +49,15 @@ def read_mentions(
     segment: str, mentions: list[Match], cues: list[Match], commas: list[int]
 ) -> list[Reading]:
     """Read each mention by the cues that reach it."""
+    readings = _readings(segment, mentions, cues, commas)
+    if is_doubtful(segment, mentions, cues, [reading.cue for reading in readings]):
+        return [reading._replace(doubtful=True) for reading in readings]
+    return readings
+
+
+def _readings(
+    segment: str, mentions: list[Match], cues: list[Match], commas: list[int]
+) -> list[Reading]:
     if not any(cue.row.says in _DECIDING_KINDS for cue in cues):
         return [_decide(mention, []) for mention in mentions]
     readings = []
@@ -104,9 +116,12 @@ def _read(passage: _Passage) -> Reading:
 
 def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
     """Whether a mention stands on the cue's side, within its reach and its clause, which lasts from
-    ``floor`` to ``ceiling``. A cue inside the mention counts as before it."""
+    ``floor`` to ``ceiling``. A cue inside the mention counts as before it; one around it refers to
+    it only if it is silent ("if edema is suspected", not "the differential of the mass is")."""
     forwards, backwards = cue.row.reach
     if cue.start < mention.end:
+        if cue.start < mention.start and mention.end < cue.end:
+            return cue.row.says == "silent"
         return cue.start >= max(floor, mention.start - forwards) and forwards > 0
     return cue.start < min(ceiling, mention.end + backwards)
 
@@ -114,6 +129,7 @@ def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
 _LISTED, _COURSE, _TO_OR, _VERB = (
     re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb")
 )
+_CAUSE, _OR_BOTH, _SUCH_AS = (re.compile(GROUPS[name]) for name in ("cause", "or_both", "such_as"))
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (
     re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed")
 )
@@ -124,6 +140,8 @@ _ALTERNATIVE, _CONJUNCTION = (
 _SUBJECT, _PLURAL_VERB, _DENIAL = (
     re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial")
 )
+_EQUALS = re.compile(r" (?:is|are) (?:(?:an?|the|likely|probably|now|left|right|basal) )*")
+_OR_A = re.compile(r"\bor an? (?:(?!and\b)[\w-]+ ){0,2}$")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 
@@ -142,7 +160,13 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
         one_thing = (
             following.start == here.end + 1 and here.row.findings == following.row.findings
         )  # "mass lesion"
-        joined = joined or listed[1] is not None or one_thing
+        joined = (
+            joined
+            or listed[1] is not None
+            or one_thing
+            or _CAUSE.fullmatch(passage.text, here.end, following.start) is not None
+            or _OR_BOTH.match(passage.text, following.end) is not None
+        )
         here = following
     return passage.after[0].start if passage.after and not joined else len(passage.text)
 
@@ -165,6 +189,8 @@ def _between_two(passage: _Passage, cue: Match) -> bool:
     opacity is no such finding: "atelectasis/infiltrate" gives the cause of what is seen."""
     if cue.row.says != "hint":
         return True
+    if passage.mention.row.says == "denies" or passage.mention.row.findings == ("lung opacity",):
+        return False
     mentions = [*passage.before, passage.mention, *passage.after]
     sides = [m for m in mentions if m.end <= cue.start][-1:] + [
         m for m in mentions if m.start >= cue.end
@@ -178,6 +204,15 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     since."""
     text, (start, end, row) = passage.text, passage.mention
     findings_between = [earlier for earlier in passage.before if earlier.start >= cue.end]
+    device = ("support devices",)
+    # "removal of the tube, and atelectasis"
+    removal = text.startswith("removal of", cue.end - len("removal of"))
+    if (
+        removal
+        and row.findings != device
+        and device in {one.row.findings for one in findings_between}
+    ):
+        return True
     denies = _DENIAL.match(text, cue.start)
     hedges = cue.row.says in ("hint", "uncertain")
     if (denies or hedges) and denies_a_property(
@@ -211,11 +246,12 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
             begins = _CONJUNCTION.search(text, cue.end, other.start) is not None
         else:
             begins = denial or other.row.says in ("statement", "degree")
-        # "resolution of the effusion and right consolidation": one denial of both
+        # "resolution of the effusion and right consolidation": one denial of both; "pneumonia or an
+        # enlarging left effusion": alternatives
         listed = (
             text.endswith(" of", cue.start, cue.end)
             and "and " in text[other.start - 4 : other.start + 4]
-        )
+        ) or (other.row.says == "degree" and _OR_A.search(text, cue.end, other.start) is not None)
         if (
             begins
             and not listed
@@ -231,6 +267,8 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
         text, end, following
     )
     if (cue.row.says == "negative" and new and closed) or _VERB.search(text, start, end):
+        return True
+    if _EQUALS.fullmatch(text, last.end, start):  # "not thought to be pneumonia, is atelectasis"
         return True
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is
     # unchanged"
@@ -299,7 +337,7 @@ def ends_before(
     words = _PREDICATE.sub("", spoken).split()
     if not spoken.strip() or not (negated_verb or (words and not _QUALIFIER.fullmatch(words[-1]))):
         return False
-    if _TO_OR.match(text, stop + 1):
+    if _TO_OR.match(text, stop + 1) or _SUCH_AS.match(text, stop):
         return False
     closed = (
         negated_verb

@@ -3,6 +3,7 @@ the report."""
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from string import punctuation
 
 from pacer.commitments.rules.plain import has_any, plain, substitute
@@ -22,9 +23,9 @@ _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name])
     for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
-_DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM = (
+_DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM, _UNFINISHED = (
     re.compile(GROUPS[name])
-    for name in ("divided", "values", "value_normal", "break", "dash", "item")
+    for name in ("divided", "values", "value_normal", "break", "dash", "item", "unfinished")
 )
 _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
@@ -40,8 +41,10 @@ _ABBREVIATED = frozenset(
 #: What commas and dashes divide, and a comma within a number.
 _PHRASE, _IN_NUMBER = re.compile(r"[^, ](?:[^,]*[^, ])?"), re.compile(r",(?=\d)")
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
-#: The longest line of a list of short lines.
-_ITEM_LENGTH = 40
+#: The longest line of a list of short lines; and the least width to which lines are wrapped.
+_ITEM_LENGTH, _WIDTH = 40, 30
+#: A line break inside a sentence, and the first word (or its part before a hyphen) behind it.
+_WRAP, _FIRST_WORD = re.compile(r"\n(?=[ \t]*[a-z\d(])(?<![.;:!?]\n)"), re.compile(r"[^\s-]*-?")
 #: Pieces of which a text has one if it is to be searched for an addendum, divided words, and
 #: values.
 _HEADED = ("correct", "amend", "errat", "revis")
@@ -104,6 +107,27 @@ def expand_abbreviations(segment: str) -> tuple[str, Sequence[int], list[int]]:
     return expanded, origin, commas
 
 
+def _unwrapped(report: str) -> str:
+    """Join the lines of a report that an editor has wrapped: before each break there is no room for
+    the next word. A line that needs another goes on, too ("Bones: no")."""
+    if _PAIRS.fullmatch(report):
+        return report
+    report = _UNFINISHED.sub(lambda end: end[0].replace("\n", " "), report)
+    lines = [line.strip() for line in report.split("\n")]
+    width = max(map(len, lines))
+    if width >= _WIDTH and all(
+        not line or not after or len(line) + 1 + _first_length(after) > width
+        for line, after in pairwise(lines)
+    ):
+        report = _WRAP.sub(" ", report)
+    return report
+
+
+def _first_length(line: str) -> int:
+    word = _FIRST_WORD.match(line)
+    return len(word[0]) if word else 0
+
+
 def _places_of_words(segment: str) -> list[int]:
     """Return the places of the words of a segment and of one space between them."""
     places = list[int]()
@@ -117,6 +141,8 @@ def _places_of_words(segment: str) -> list[int]:
 def _normalise(report: str) -> tuple[str, Sequence[int]]:
     """Lower-case a report, mark ends of segments, replace punctuation and digits; return the places
     of letters too."""
+    if "\n" in report:
+        report = _unwrapped(report)
     text, places = plain(report)
     dashed = _DASHED.match(text)
     if "\n" in text and _PAIRS.fullmatch(text):

@@ -15,6 +15,7 @@ from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
 from pacer.metrics.score_kinds import Context
 from pacer.metrics.scores import score_of
 from pacer.metrics.system import Scores
+from pacer.reporting.score_tables import doubt_note
 from tests.support.cases import listed_cases
 from tests.support.metrics import read_texts
 
@@ -45,6 +46,21 @@ def test_verdicts(
     row = findings.row(by_predicate=pl.col("finding") == finding, named=True)
     assert (row["verdict"], row["wrong"]) == (verdict, wrong)
     assert row["doubtful"] is False and findings.schema == FINDINGS_SCHEMA
+
+
+def test_findings_in_doubt() -> None:
+    """A finding is in doubt if the rules may have misread it in either text."""
+    sure, unsure = "Left effusion. No edema.", "Any effusion would have layered out. No edema."
+    for texts in ([sure, unsure], [unsure, sure]):
+        _, findings = read_texts(texts[:1], texts[1:])
+        assert dict(findings.select("finding", "doubtful").rows()) == {
+            "edema": False,
+            "pleural effusion": True,
+        }
+        note = doubt_note(findings)
+        assert note is not None and "50.0 % of 2 findings" in note
+    _, findings = read_texts([sure], [sure])
+    assert not findings["doubtful"].any() and doubt_note(findings) is None
 
 
 def score(cases: pl.DataFrame, key: str) -> float | None:
