@@ -131,8 +131,8 @@ def sums_of(cases: pl.DataFrame) -> np.ndarray:
 
 
 def short(value: float, decimals: int = 3, sign: str = "") -> str:
-    """Format a figure without the zero before its point."""
-    return f"{value:{sign}.{decimals}f}".replace("0.", ".", 1).replace("-", "−")
+    """Format a figure with a minus sign instead of a hyphen."""
+    return f"{value:{sign}.{decimals}f}".replace("-", "−")
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -208,15 +208,15 @@ def tested(result: Stored, key: str) -> dict[str, str]:
         if one["low"] is not None:
             text += f" {mark(result, one)}"
         if p is not None:
-            text += f" {short(p)}" if p >= 0.0005 else " <.001"
+            text += f" {short(p)}" if p >= 0.0005 else " <0.001"
         cells[one["label"]] = text
     return cells
 
 
 def differences(result: Stored) -> list[str]:
-    """Planned differences with 95 % intervals and Holm's p."""
+    """Planned differences with 95% intervals and Holm's p."""
     columns = {key: cells for key in DIFFERENCES if (cells := tested(result, key))}
-    heads = [f"{score_of(key).column} (95 %), Holm's p" for key in columns]
+    heads = [f"{score_of(key).column} (95%), Holm's p" for key in columns]
     labels = dict.fromkeys(one["label"] for one in result["differences"])
     lines = [[label, *(cells.get(label, "") for cells in columns.values())] for label in labels]
     return table(["Difference", *heads], lines)
@@ -257,7 +257,7 @@ def previous(result: Stored) -> list[str]:
                 for other in PREVIOUS.values():
                     cells += [cell(scores[other]), paired(scores["prior_f1"], scores[other])]
                 lines.append(cells)
-    heads = [head for name in PREVIOUS for head in (name, "difference (95 %)")]
+    heads = [head for name in PREVIOUS for head in (name, "difference (95%)")]
     return table(["Row, context", "F1 with the previous report", *heads], lines)
 
 
@@ -273,7 +273,7 @@ def attributes(result: Stored) -> list[str]:
                 pair = [f"{cell(given)} ({mean_of(dealt)})", paired(given, dealt)] if given else []
                 cells += pair or ["", ""]
             lines.append(cells)
-    heads = [head for kind in ATTRIBUTES for head in (f"{kind} (dealt)", "difference (95 %)")]
+    heads = [head for kind in ATTRIBUTES for head in (f"{kind} (shuffled)", "difference (95%)")]
     return table(["Row", *heads], lines)
 
 
@@ -305,13 +305,15 @@ def components(result: Stored) -> list[str]:
     for name, row in result["rows"].items():
         against = {base: text.rpartition(" ")[0] for one, base, text in planned if one == name}
         base = first if first in against else next(iter(against), "")
-        beside = f"over {base}: " * (base not in ("", first)) + against.get(base, "")
+        beside = against.get(base, "")
+        if base not in ("", first):
+            beside = f"from {base.partition(' (')[0]}: {beside}"
         real, chance = (on_openi(name, "report")[key] for key in ("f1", "chance"))
         if real and (beside or name == first):
             own, denied = (mean_of(row[MEAN].get(key)) for key in ("f1", "report_negative_f1"))
             lines.append([name, own, beside, denied, f"{real} ({chance})"])
-    heads = ["Row", "F1", f"− {first} (95 %), ✓ above 0, ? not shown", "F1 of denied findings"]
-    return table([*heads, "Open-I, F1 by rules (chance)"], lines)
+    heads = ["Row", "F1", f"Difference from {first} (95% interval)", "F1, denied findings"]
+    return table([*heads, "Open-I, F1 (chance)"], lines)
 
 
 KINDS = {

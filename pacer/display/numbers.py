@@ -39,7 +39,7 @@ def number(value: float | int | None, decimals: int = 3) -> str:
 
 def percent(part: float, whole: float) -> str:
     """Format ``part`` of ``whole`` as a percentage; a dash if ``whole`` is 0."""
-    return f"{100 * part / whole:.1f} %" if whole else "–"
+    return f"{100 * part / whole:.1f}%" if whole else "–"
 
 
 def share(part: int, whole: int) -> str:

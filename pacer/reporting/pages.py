@@ -36,7 +36,7 @@ from pacer.reporting.marks import Statements, spans, statements_of
 
 _NOTES = (
     "Gain: score with the record as given minus score with the changed source, over the same "
-    "records, with its 95 % interval over patients (means over contexts). used: the interval lies "
+    "records, with its 95% interval over patients (means over contexts). used: the interval lies "
     "above 0. ignored: all reports stay the same, so the gain is 0. no gain shown: reports change, "
     "but the interval includes 0. misled: it lies below 0. Verdicts can be wrong by chance: "
     "intervals are not corrected for the number of rows, and with n below 20 they are too narrow.",
@@ -90,14 +90,14 @@ _RATES = {
 _OF_FINDINGS = (
     "Share of reports that affirm the finding, among records whose reference does; each column is "
     "over the records with this change. Effect of place: covered elsewhere minus covered, over the "
-    "records that have both, with its 95 % interval over patients.",
+    "records that have both, with its 95% interval over patients.",
     f"{Verdict.THERE}: the effect of place is shown (p below 0.05 after Holm's correction for the "
     f"findings). {Verdict.NOT_THERE}: as given minus another patient's without it is shown, and an "
     "effect of place of 0.1 or more is excluded (p at most 0.025 after Holm's correction). "
     f"{Verdict.WITHOUT}: that as given and mean radiograph differ by 0.1 or more is excluded "
     f"likewise, and more than 0.1 state it with the mean radiograph. All need {LEAST} patients.",
     f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records needed to "
-    "detect an effect of place of 0.2 with 80 % power. Without boxes the place cannot be tested.",
+    "detect an effect of place of 0.2 with 80% power. Without boxes the place cannot be tested.",
 )
 
 

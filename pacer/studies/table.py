@@ -147,7 +147,7 @@ def student(gaps: Sequence[float]) -> Difference:
 def difference_table(title: str, tested: RowDifferences) -> Table:
     """Return the table of the tested differences; p by Holm allows for the number of rows tested on
     a score."""
-    heads = ("Score", "Compared", "Difference", "95 % interval", "p", "p (Holm)")
+    heads = ("Score", "Compared", "Difference", "95% interval", "p", "p (Holm)")
     rows = []
     for metric, found in tested.items():
         adjusted = holm([difference.p for difference in found.values()])

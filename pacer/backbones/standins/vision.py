@@ -244,7 +244,7 @@ def _label_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _varied(pixels: Tensor) -> Tensor:
-    """Vary radiographs [B, C, H, W]: crop each randomly to 75 to 100 % of its sides, rotate it by
+    """Vary radiographs [B, C, H, W]: crop each randomly to 75 to 100% of its sides, rotate it by
     up to 10 degrees, and change brightness and contrast; left and right are never swapped."""
     count = len(pixels)
     scale = torch.empty(count).uniform_(0.75, 1)

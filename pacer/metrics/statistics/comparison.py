@@ -216,7 +216,7 @@ class Comparisons(Displayed):
             return "the difference is undefined"
         if found.units < halves.LEAST_UNITS:
             return halves.too_few(found.units, f"{units} that count in both runs")
-        return f"the score is undefined in more than 1 % of the halves of the {units}"
+        return f"the score is undefined in more than 1% of the halves of the {units}"
 
     def table(self) -> Table:
         """Return a row for each score and system."""

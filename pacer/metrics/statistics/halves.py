@@ -28,7 +28,7 @@ from pacer.metrics.clinical import defined
 Key = tuple[str, str]
 #: Level of all intervals, also as a heading, and the seed of all splits.
 LEVEL, SEED = 0.95, 0
-PERCENT = f"{100 * LEVEL:g} %"
+PERCENT = f"{100 * LEVEL:g}%"
 #: Minimum number of units (patients, if known) that count, for an interval and a p value; with
 #: fewer, the spread is unknown. Units with nothing that the score counts add nothing to the sums.
 LEAST_UNITS = 10

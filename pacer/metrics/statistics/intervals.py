@@ -1,7 +1,7 @@
 """Scores of ``cases.parquet`` as sums over its rows, by context and patient, and their intervals.
 
 Also F1 of groups of records (which are reported worse?), the reliability of the probabilities of
-findings (is what is stated with 70 % there in 70 of 100 cases?), and checks of whether a model uses
+findings (is what is stated with 70% there in 70 of 100 cases?), and checks of whether a model uses
 its sources.
 """
 
@@ -286,7 +286,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
     if blind:
         sentences.append(
             "F1 with the case's own sources is not shown to be above F1 with another patient's "
-            f"(the 95 % interval of the difference includes 0): {', '.join(blind)}."
+            f"(the 95% interval of the difference includes 0): {', '.join(blind)}."
         )
     for name, contexts in at_chance(cases, convention).items():
         if name == "Reports" and control:  # the sentences above say it

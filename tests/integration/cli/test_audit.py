@@ -87,7 +87,7 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     (language / "provenance.json").write_text('{"provider": "bundled"}')
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
     assert (
-        "check Training targets over 100 tokens 1 of 2 (50.0 %): truncated, without an end token"
+        "check Training targets over 100 tokens 1 of 2 (50.0%): truncated, without an end token"
         in words
     )
 

@@ -47,9 +47,9 @@ FILES = ("docs/examples/references.csv", "docs/examples/pacer.csv")
 
 def stated() -> list[str]:
     """Arguments of README.md's `pacer score` of PACER's reports, into the folder `scores`."""
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
     command = re.search(
-        rf"^pacer (score --references .* {FILES[1]} --out) \S+$", text, re.MULTILINE
+        rf"^pacer (score --references .* +--hypotheses {FILES[1]} --out) \S+$", text, re.MULTILINE
     )
     assert command is not None
     return [*shlex.split(command[1]), "scores"]
@@ -236,7 +236,7 @@ def test_several_systems_are_compared_in_one_table(
         and "differences from same (Holm)" in notes
     )
     head = re.sub(" +", " ", table.splitlines()[0])
-    assert head == "Score System same Value Change 95 % interval p (Holm)"
+    assert head == "Score System same Value Change 95% interval p (Holm)"
     assert max(map(len, table.splitlines())) <= 80
     named = [line.split()[1] for line in table.splitlines() if line.startswith("ROUGE-L")]
     assert named == ["a=b", "half"]

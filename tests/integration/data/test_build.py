@@ -168,7 +168,7 @@ def test_sentences_that_presuppose_a_previous_report_are_counted_or_stripped(tin
         tiny.files[context]["train"][0] |= {"finding": comparing, "impression": impression}
     tiny.files["mn"]["train"][0] |= {"finding": comparing, "impression": "s"}
     audit = tiny.build()
-    counts = "sn 25.0 % of 4, mn 25.0 % of 4; "
+    counts = "sn 25.0% of 4, mn 25.0% of 4; "
     said = lines_of(audit)["Targets that refer to a previous report they do not have"]
     assert said.startswith(f"{counts}corpus.unseen_comparisons: strip removes")
     assert tiny.records.row(0, named=True)["report_raw"] == f"{comparing} {impression}"

@@ -188,7 +188,7 @@ def test_a_table_with_the_models_of_the_profile_micro(tmp_path: Path) -> None:
     rows = [f"{n},7{n},71/front.png,PA,2019-05-06,A tube 2.5 cm above.,,cough" for n in range(20)]
     header = re.search(r"studies\.csv: (\S+)", DOCS.read_text(encoding="utf-8"))[1]
     (tmp_path / "studies.csv").write_text("\n".join([header, *rows]))
-    _, records, _ = build("Every stage in minutes", tmp_path)
+    _, records, _ = build("Try it in three minutes first", tmp_path)
     assert records.height == 20 and set(records["report"]) == {"a tube 2.5 cm above ."}
     params = load_profile(tmp_path / "mine.yaml")
     assert params.anchors.llm.provider == "none" and params.warmup.updates == 4

@@ -116,7 +116,7 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
         assert score.p < 0.01 and score.low > 0
     assert not found.left_out
     table = found.table()
-    assert len(table.rows) == 18 and table.columns[-2:] == ("95 % interval", "p")
+    assert len(table.rows) == 18 and table.columns[-2:] == ("95% interval", "p")
     assert "12" in table.notes[0]
     json.dumps(asdict(found), allow_nan=False)
 

@@ -110,7 +110,7 @@ SHARED, CHANGED, CONTEXT, NOTHING, DOUBT = (
     "Texts of over 20 words shared by several patients",
     "Targets in which the cleaner changes the findings that the rules read, by kind of mark",
     "Findings that the indication or history affirms and the target does not mention",
-    "Targets that over 2 % of the studies share and that neither affirm nor deny a finding",
+    "Targets that over 2% of the studies share and that neither affirm nor deny a finding",
     "Findings of targets that the rules may have misread (doubtful)",
 )
 

@@ -71,7 +71,7 @@ def test_answers_replace_rules_where_they_can_be_read(
     assert said["Targets"] == ("60", True) and said["Empty targets"] == ("15", True)
     assert said["Targets labelled by a model"] == ("sn 1 of 48, mw 1 of 12", True)
     assert said["Labelling answers"] == ("2 ok, 1 unreadable", False)
-    assert said["Labels against rules"] == ("50.0 % of 2 targets identical", True)
+    assert said["Labels against rules"] == ("50.0% of 2 targets identical", True)
     json.dumps(audit, allow_nan=False)
 
 

@@ -376,7 +376,7 @@ def test_lines() -> None:
     audit.counts["val", "sn"].update(sentences=5, marked_sentences=1, dropped=1, not_binary=0)
     audit.agreement["train"] = Counter({(True, True): 7, (True, False): 1, (False, True): 7})
     assert {line["name"]: (line["detail"], line["good"]) for line in audit.content()["checks"]} == {
-        "Emphasis in training (computed)": ("37.5 % of 40 sentences", True),
+        "Emphasis in training (computed)": ("37.5% of 40 sentences", True),
         "Records whose released emphasis was changed": ("3 shortened, 3 dropped", False),
         "Precision and recall of computed against released emphasis, by sentence (train)": (
             "0.875 and 0.500",

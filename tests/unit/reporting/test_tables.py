@@ -51,10 +51,10 @@ def test_intervals_stand_below_their_scores():
     table = score_table(SCORES, intervals=found, notes=("a note",))
     assert table.rows == (
         ("SN", "1.000", "0.250", "10"),
-        ("95 %", "", "0.45–0.55", ""),
+        ("95%", "", "0.45–0.55", ""),
         ("MW", "–", "0.500", "1,200"),
         ("Mean", "", "0.375", ""),
-        ("95 %", "", "0.45–0.55", ""),
+        ("95%", "", "0.45–0.55", ""),
     )
     assert (table.summary, table.rules, table.quiet, table.notes) == (
         3,
