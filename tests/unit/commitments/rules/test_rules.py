@@ -324,11 +324,12 @@ def required(items: Any) -> list[frozenset[str]]:
             run = ""
         if operation is PARSER.SUBPATTERN:
             sets += required(value[-1])
+        elif operation is PARSER.ASSERT:
+            sets += required(value[1])
         elif operation is PARSER.BRANCH:
-            branches = [
-                max(required(branch), key=shortest, default=frozenset()) for branch in value[1]
-            ]
-            sets.append(frozenset().union(*branches) if all(branches) else frozenset())
+            # the best set of every alternative together, then the second best, and so on
+            branches = [sorted(required(branch), key=shortest)[::-1] for branch in value[1]]
+            sets += (frozenset().union(*alike) for alike in zip(*branches))
         elif operation in (PARSER.MAX_REPEAT, PARSER.MIN_REPEAT) and value[0] > 0:
             sets += required(value[2])
     return sets
