@@ -1,5 +1,6 @@
 """The scores of the cards: of the user's tables, of functions, and of this package."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from inspect import signature
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pacer.core.errors import ConfigError
+from pacer.certify.cards import UNCHANGED
+from pacer.core.errors import ConfigError, DataError
 from pacer.data.columns import read_columns
 from pacer.metrics.calls import score
 from pacer.metrics.clinical import CONVENTIONS
@@ -15,6 +17,8 @@ from pacer.metrics.columns import metrics_of
 from pacer.metrics.nlg import cider_by_case
 from pacer.metrics.options import DEFAULTS, Function
 from pacer.metrics.scores import SCORE_OF, score_of
+
+_log = logging.getLogger(__name__)
 
 
 def scores_of(
@@ -41,6 +45,7 @@ def scores_of(
     for name, path in tables.items():
         read = read_columns(path, cards["id"].to_list(), "id", "score")
         values = read["score"].to_numpy()
+        _check_given(cards, values, path)
         scores[name] = -values if lower_is_better else values
     if not names:
         return scores
@@ -65,6 +70,19 @@ def scores_of(
         is_lower = lower_is_better if name in functions else known.better == "lower"
         scores[name] = -values if is_lower else values
     return scores
+
+
+def _check_given(cards: pl.DataFrame, scores: np.ndarray, path: Path) -> None:
+    """Raise a DataError if an unchanged text has no score, to which all others are compared, and
+    note how many other texts have none."""
+    missing = cards.filter(np.isnan(scores))
+    if unchanged := missing.filter(kind=UNCHANGED).height:
+        raise DataError(
+            f"{path}: {unchanged:,} texts of kind {UNCHANGED} have no score; all other texts are "
+            "compared with them, so score these too"
+        )
+    if not missing.is_empty():
+        _log.warning(f"{path}: {missing.height:,} of {cards.height:,} texts have no score")
 
 
 def called(function: Callable[..., Iterable[float]]) -> Function:

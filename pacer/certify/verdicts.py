@@ -36,7 +36,7 @@ NOTES = """\
 Share of pairs: a text with one fault scores below the same facts in other words. Share lowered: it
 scores below the unchanged text. Ties are halves; 0.5 is chance. Cost: score of the unchanged text
 minus that of the text with one fault, or with other words; in faults: in units of the mean cost of
-one fault. Change with each fault: over references with room for three. In brackets: 95 % intervals
+one fault. Change with each fault: over references with room for three. In brackets: 95% intervals
 over patients.
 sees: both shares are above 0.5 (the whole intervals). rewards: a fault raises the score (share
 lowered below 0.5); or it lowers the score, but other words for the same facts lower it more (share
@@ -57,10 +57,12 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     )
     unchanged = pl.col(f"{UNCHANGED} 0")
     values = {f"cost {kind}": unchanged - pl.col(f"{kind} 1") for kind in FAULTS}
-    fault = pl.mean_horizontal(*(cost.mean() for cost in values.values()))
+    costs = [cost.mean() for cost in values.values()]
+    fault = pl.mean_horizontal(costs)
+    is_unit = (pl.min_horizontal(costs) >= 0) & (fault > 0)  # no fault is rewarded
     for kind in WORDS:
         values[f"cost {kind}"] = unchanged - pl.col(f"{kind} 0")
-        values[f"in faults {kind}"] = values[f"cost {kind}"] / pl.when(fault > 0).then(fault)
+        values[f"in faults {kind}"] = values[f"cost {kind}"] / pl.when(is_unit).then(fault)
     for kind in FAULTS:
         one, two, three = (pl.col(f"{kind} {dose}") for dose in (1, 2, 3))
         # scores that are equal to nine decimals are equal: rounding errors must not decide

@@ -10,6 +10,7 @@ import typer
 
 from pacer.cli import terminal
 from pacer.cli.terminal import print_table, say
+from pacer.core.errors import DataError
 from pacer.core.io import write_text
 
 certify = typer.Typer(
@@ -85,7 +86,13 @@ def score(
     from pacer.data.tables import open_table
 
     sys.path.insert(0, "")  # for modules in this folder
-    texts = open_table(cards / FILE).frame(COLUMNS).cast({"dose": int})
+    table = open_table(cards / FILE)
+    if missing := [name for name in COLUMNS if name not in table.columns]:
+        raise DataError(
+            f"{table.path} has no column {missing[0]}; pass the folder that `pacer certify make` "
+            "wrote, with texts.csv unchanged"
+        )
+    texts = table.frame(COLUMNS).cast({"dose": int})
     scores = scores_of(texts, paths, names, lower_is_better, chexbert)
     judged = {name: judge(texts, values) for name, values in scores.items()}
     printed = tables(judged)

@@ -4,8 +4,10 @@ and reports.
 Numbers become scores, in tables and comparisons too; the texts of a file become groups.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points, packages_distributions, version
+from inspect import signature
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -18,6 +20,8 @@ from pacer.metrics.options import Function
 
 #: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
+#: Names of a parameter for generated texts, without the s.
+_GENERATED = {"prediction", "hypothesi", "hypothese", "candidate", "hyp", "pred", "generation"}
 #: The entry points by which an installed package offers metrics.
 ENTRY_POINTS = "pacer.scores"
 
@@ -44,17 +48,23 @@ def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Funct
     offered = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     functions: dict[str, Function] = {}
     for name in [given] if isinstance(given, str) else given:
-        if ":" in name:
+        if re.fullmatch(r"[\w.]+:[\w.]+", name):
             offered[name] = EntryPoint(name, name, ENTRY_POINTS)
         if name not in offered:
             known = ", ".join(offered) or "none"
-            raise ConfigError(f"metrics: {ENTRY_POINTS} has no entry point {name}; known: {known}")
+            raise ConfigError(
+                f"metrics: {name} is unknown; expected module:function, or an entry point of an "
+                f"installed package in group {ENTRY_POINTS} (installed: {known})"
+            )
         try:
             functions[name] = offered[name].load()
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # the user's module may fail in any way
             raise ConfigError(
-                f"metrics: {name} ({offered[name].value}) cannot be imported: {error}"
+                f"metrics: {name} ({offered[name].value}) cannot be imported: "
+                f"{type(error).__name__}: {error}"
             ) from None
+        if not callable(functions[name]):
+            raise ConfigError(f"metrics: {name} is no function, but {type(functions[name])}")
     return functions
 
 
@@ -65,6 +75,20 @@ def _origin(function: Function) -> str:
     packages = packages_distributions().get(module.partition(".")[0], [])
     name = f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
     return " of ".join([name, *(f"{package} {version(package)}" for package in packages[:1])])
+
+
+def _check_order(name: str, function: Function) -> None:
+    """Raise a ConfigError if a function's first parameter has the name of generated texts, which
+    other packages' metrics take first."""
+    try:
+        first = next(iter(signature(function).parameters), "")
+    except (TypeError, ValueError):  # of a function in C
+        return
+    if first.rstrip("s") in _GENERATED:
+        raise ConfigError(
+            f"metrics: {name} takes {first} first, but is called with references, then reports; "
+            "exchange its first two parameters"
+        )
 
 
 def metric_columns(
@@ -78,6 +102,7 @@ def metric_columns(
     meanings: dict[str, str] = {}
     for name, function in metrics.items():
         origin = _origin(function)
+        _check_order(name, function)
         where = f"metrics: {name} ({origin})"
         meanings[name] = f"mean of your score, {origin}"
         try:

@@ -1,10 +1,14 @@
 """A reward for reinforcement learning: ``exact_f1`` of one report."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from pacer.commitments.rules.plain import without_prompt
+from pacer.core.errors import DataError
+from pacer.data.values import shown
 from pacer.metrics.ledger import IS_EXACT, compared, read_findings
 
 #: The reward if neither the completion nor its reference affirms a finding, but the completion has
@@ -24,16 +28,50 @@ def reward(
 
     Args:
         completions: texts, or lists of messages, of which the content of the last one counts.
+            What models write before their answer is cut off, as in scoring.
         references: the reference report of each completion, the data set's column ``references``.
+
+    Raises:
+        DataError: the numbers of completions and references differ, or one has no text.
     """
-    texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+    if isinstance(completions, str) or len(completions) != len(references):
+        raise DataError(
+            "pacer.reward: expected as many completions as references, each in a list; got "
+            f"{shown(completions)} and {shown(references)}"
+        )
+    texts = [without_prompt(_text_of(each, row)) for row, each in enumerate(completions)]
+    for row, reference in enumerate(references):
+        if not isinstance(reference, str):
+            raise DataError(f"pacer.reward: reference {row} is {shown(reference)}, expected text")
     rows = compared(read_findings(references), read_findings(texts))
     stated, wanted = pl.col("report_state") == "positive", pl.col("reference_state") == "positive"
     hits, given, expected = (
         np.bincount(rows.filter(chosen)["row"], minlength=len(texts))
         for chosen in (IS_EXACT, stated, wanted)
     )
-    return [
-        float((2 * hit / total if total else NOTHING_AFFIRMED) * bool(text.strip()))
-        for text, hit, total, _ in zip(texts, hits, given + expected, references, strict=True)
-    ]
+    rewards = []
+    for text, hit, total in zip(texts, hits, given + expected, strict=True):
+        value = 2 * hit / total if total else NOTHING_AFFIRMED
+        rewards.append(float(value) if text.strip() else 0.0)
+    return rewards
+
+
+def _text_of(completion: Any, row: int) -> str:
+    """Return a completion that is a text, or the content of the last of its messages: a text, a
+    list of parts, or None. Raises a DataError if it is anything else."""
+    if isinstance(completion, str):
+        return completion
+    try:
+        content = completion[-1]["content"]
+        if isinstance(content, list):
+            content = " ".join(part["text"] for part in content)
+    except (IndexError, KeyError, TypeError):
+        content = completion
+    if content is None:
+        return ""
+    if not isinstance(content, str):
+        raise DataError(
+            f"pacer.reward: completion {row} is {shown(completion)}, expected a text or a list of "
+            "messages, the last one with a content"
+        )
+    return content

@@ -27,6 +27,9 @@ def brevity(references, texts):
 
 def broken(references, texts):
     return [1.0]
+
+def other_order(predictions, references):
+    return [1.0] * len(predictions)
 """
 
 
@@ -97,6 +100,9 @@ def test_own_references_are_read_by_their_columns(pacer: Run, repository: Path) 
             "expected .* numbers, one for each pair of reports, got list",
         ),
         (["--metric", "mine:absent"], "mine:absent .* cannot be imported"),
+        (["--metric", "mine:"], "mine: is unknown; expected module:function"),
+        (["--metric", "re:I"], "re:I is no function"),
+        (["--metric", "mine:other_order"], "takes predictions first, .* exchange"),
         (["--metric", "f1"], "needs --chexbert"),
         (["absent.csv"], "absent.csv"),
     ],

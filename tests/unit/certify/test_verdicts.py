@@ -1,6 +1,7 @@
 """Verdicts on metrics whose behaviour is known, and what a user gives."""
 
 import contextlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -162,8 +163,10 @@ def test_tables_are_read_by_id(tmp_path: Path, cards: pl.DataFrame, name: str) -
     table = cards.select("id", scores) if name != "more columns" else cards.with_columns(scores)
     expected = scores.to_numpy().copy()
     if name == "empty":
-        table = table.with_columns(pl.when(pl.int_range(pl.len()) > 0).then("score").alias("score"))
-        expected[0] = np.nan
+        place = cards["kind"].to_list().index("finding denied")
+        is_given = pl.int_range(pl.len()) != place
+        table = table.with_columns(pl.when(is_given).then("score").alias("score"))
+        expected[place] = np.nan
     table.sample(fraction=1, shuffle=True, seed=0).write_csv(tmp_path / "mine.csv")
     read = scores_of(cards, {"mine": tmp_path / "mine.csv"}, [])["mine"]
     np.testing.assert_allclose(read, expected)
@@ -186,6 +189,24 @@ def test_what_is_wrong_with_a_table(
     (tmp_path / "mine.csv").write_text("\n".join(lines))
     with pytest.raises(DataError, match=message):
         scores_of(cards, {"mine": tmp_path / "mine.csv"}, [])
+
+
+def test_unchanged_texts_need_scores(
+    tmp_path: Path, cards: pl.DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All other texts are compared with them, so every kind would count as not seen."""
+    for kind in ("unchanged", "other report"):
+        scored = cards.select("id", score=pl.when(pl.col("kind") != kind).then(1.0))
+        scored.write_csv(tmp_path / f"{kind}.csv")
+    with pytest.raises(DataError, match="texts of kind unchanged have no score"):
+        scores_of(cards, {"mine": tmp_path / "unchanged.csv"}, [])
+    scores_of(cards, {"mine": tmp_path / "other report.csv"}, [])
+    assert re.search(r"[\d,]+ of [\d,]+ texts have no score", caplog.text)
+
+
+def test_a_fault_that_is_rewarded_is_no_unit(cards: pl.DataFrame) -> None:
+    judged = judge(cards, np.array([-float(len(text)) for text in cards["text"]]))
+    assert judged["numbered list"]["in faults"].value is None
 
 
 def test_a_table_without_some_ids_is_refused(tmp_path: Path, cards: pl.DataFrame) -> None:

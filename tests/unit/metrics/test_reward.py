@@ -1,11 +1,14 @@
 """The reward for reinforcement learning: exact F1 of one report, by TRL's convention."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
 
 import pacer
 from pacer.certify.metrics import scores_of
+from pacer.core.errors import DataError
 from pacer.phantom.language import sample_texts
 
 TEXTS = [report.text for report in sample_texts(11, 60)]
@@ -52,7 +55,32 @@ def test_messages_count_by_their_last_content() -> None:
     assert pacer.reward(messages, ["Edema.", "Effusion."]) == [1.0, 1.0]
 
 
-def test_other_columns_are_ignored_and_numbers_must_agree() -> None:
+def test_other_columns_are_ignored() -> None:
     assert pacer.reward(["Edema."], ["Edema."], image=["a.png"], trainer_state=None) == [1.0]
-    with pytest.raises(ValueError, match="zip"):
-        pacer.reward(["Edema."], ["Edema.", "Edema."])
+
+
+@pytest.mark.parametrize(
+    ("completions", "references", "message"),
+    [
+        (["Edema."], ["Edema.", "Edema."], "as many completions as references"),
+        ("Edema.", "Edema.", "as many completions as references, each in a list"),
+        (["Edema."], [None], "reference 0 is None"),
+        ([[]], ["Edema."], "completion 0 is a list of length 0"),
+        ([[{"role": "assistant"}]], ["Edema."], "completion 0 is a list of length 1"),
+    ],
+)
+def test_what_is_no_text_is_refused(completions: Any, references: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        pacer.reward(completions, references)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("<think>Left pneumothorax?</think>Small effusion.", 1.0),
+        ([{"type": "text", "text": "Small"}, {"type": "text", "text": "effusion."}], 1.0),
+        (None, 0.0),
+    ],
+)
+def test_forms_of_a_message(content: Any, expected: float) -> None:
+    assert pacer.reward([[{"content": content}]], ["Small effusion."]) == [expected]
