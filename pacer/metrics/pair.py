@@ -58,11 +58,41 @@ def pair_reports(
     """Return the cases, in the order of the references, and counts of what was done to the reports.
     Raises a DataError if only one side has ids; an id is missing, extra or repeated; a text is
     missing; or a context is unknown."""
-    if ("id" in references.columns) != ("id" in hypotheses.columns):
-        without, other = (
-            (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
-        )
-        hint = NAME_INDEX * (not without.path.suffix)
+    pairs, left_out = _matched(references, hypotheses, options)
+    extracted = [_extracted(text, options) for text in pairs["hypothesis"].fill_null("")]
+    reports = list(map(without_prompt, extracted))
+    counts = _counts_before_cleaning(pairs, extracted, reports)
+    if left_out:
+        counts["left_out_references"] = left_out
+    if options.deduplicate:
+        reports = list(map(without_repeats, reports))
+    clean = CLEANERS.get(options.clean_references, str)
+    clean_report = CLEANERS.get(options.clean_hypotheses, str)
+    cases = pairs.select(
+        pl.col("id").alias("record_id"),
+        pl.Series("context", _contexts(pairs, references, options)),
+        "study_id",
+        "subject_id",
+        "findings_original",
+        "view",
+        "prior_report",
+        pl.Series("report", [clean(text) for text in pairs["text"]]),
+        pl.coalesce("report_raw", "text").alias("report_raw"),
+        pl.Series("hypothesis", [clean_report(text) if text.strip() else text for text in reports]),
+        pl.lit(False).alias("fallback"),
+    ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_SAID)
+    return cases, counts | _counts_after_cleaning(cases)
+
+
+def _matched(
+    references: Reports, hypotheses: Reports, options: Pairing
+) -> tuple[pl.DataFrame, int]:
+    """Return the rows of the references with the ``hypothesis`` of each (null: it has no text), and
+    the number of references that were left out, as they have no text."""
+    has_ids = ["id" in side.columns for side in (references, hypotheses)]
+    if has_ids[0] != has_ids[1]:
+        without, other = (hypotheses, references) if has_ids[0] else (references, hypotheses)
+        hint = "" if without.path.suffix else NAME_INDEX
         raise DataError(
             f"{without.path} has no ids, but {other.path} does; add ids{hint}, or drop them if the "
             "rows are in the same order"
@@ -77,69 +107,71 @@ def pair_reports(
             "placeholders such as nan; correct the file, or leave these pairs out, in Python with "
             'missing_references="leave-out"'
         )
-    expected, offered = (
-        rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows)
-    )
+    is_left_out = pl.col("id").is_in(unwritten)
+    expected = expected.filter(~is_left_out)
+    offered = hypotheses.rows.filter(~is_left_out)
     if expected.is_empty():
         raise DataError(f"{name}: all references are empty")
-    given = offered.drop_nulls("text")
     lacking = len(expected) - len(offered)
-    if "id" not in references.columns and (lacking < 0 or (lacking and options.missing == "error")):
+    if not has_ids[0] and (lacking < 0 or (lacking and options.missing == "error")):
         raise DataError(
             f"{name} has {len(expected)} texts and {hypotheses.path} {len(offered)}; texts without "
             "ids are paired in their order, so both need as many"
         )
+    written = offered.drop_nulls("text")
     _check_ids(
         expected,
-        [offered, given],
+        [offered, written],
         (name, str(hypotheses.path)),
         missing=options.missing == "empty",
     )
     if options.reference_id is None and options.hypothesis_id is None:
         _check_other_columns(expected, offered, references, hypotheses)
-    written = given.select("id", pl.col("text").alias("hypothesis"))
-    cases = expected.join(written, on="id", how="left", maintain_order="left")
-    counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
-    absent = cases.filter(pl.col("hypothesis").is_null())["id"].to_list()
-    # counted before cleaning, which breaks it up; only files that have some get an entry
+    texts = written.select("id", pl.col("text").alias("hypothesis"))
+    return expected.join(texts, on="id", how="left", maintain_order="left"), len(unwritten)
+
+
+def _counts_before_cleaning(
+    pairs: pl.DataFrame, extracted: list[str], reports: list[str]
+) -> dict[str, Any]:
+    """Count what cleaning would hide: reports that are absent, blank, or begin with a prompt, which
+    ``reports`` no longer have; and what other tools have left in the texts."""
+    counts: dict[str, Any] = {"missing_hypotheses": pairs["hypothesis"].null_count()}
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
-        if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
+        residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
+        if residue:
             counts[f"residue_{side}"] = residue
-    generated = [_extracted(text, options) for text in cases["hypothesis"].fill_null("")]
-    reports = list(map(without_prompt, generated))
-    if cut := {
-        key: report for key, text, report in zip(cases["id"], generated, reports) if text != report
-    }:
-        counts["only_prompt_hypotheses"] = sum(not report for report in cut.values())
-    clean, clean_report = (
-        CLEANERS.get(name, str) for name in (options.clean_references, options.clean_hypotheses)
-    )
-    if options.deduplicate:
-        reports = list(map(without_repeats, reports))
-    cases = cases.select(
-        pl.col("id").alias("record_id"),
-        pl.Series("context", _contexts(cases, references, options)),
-        *("study_id", "subject_id", "findings_original", "view", "prior_report"),
-        pl.Series("report", [clean(text) for text in cases["text"]]),
-        pl.coalesce("report_raw", "text").alias("report_raw"),
-        pl.Series("hypothesis", [clean_report(text) if text.strip() else text for text in reports]),
-        pl.lit(False).alias("fallback"),
-    ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_SAID)
-    blank = [key for key, text in written.iter_rows() if not _extracted(text, options)]
-    for name, ids in (("absent", absent), ("prompt", [*cut]), ("blank", blank)):
-        if ids:
-            counts[f"{name}_hypotheses"] = f"{len(ids)} ({format_ids(ids)})"
-    if unwritten:
-        counts["left_out_references"] = len(unwritten)
+    ids: dict[str, list[str]] = {"absent": [], "prompt": [], "blank": []}
+    rows = zip(pairs["id"], pairs["hypothesis"], extracted, reports, strict=True)
+    for key, given, text, report in rows:
+        if given is None:
+            ids["absent"].append(key)
+        elif not text:
+            ids["blank"].append(key)
+        if text != report:
+            ids["prompt"].append(key)
+            counts["only_prompt_hypotheses"] = counts.get("only_prompt_hypotheses", 0) + (
+                0 if report else 1
+            )
+    for name, found in ids.items():
+        if found:
+            counts[f"{name}_hypotheses"] = f"{len(found)} ({format_ids(found)})"
+    return counts
+
+
+def _counts_after_cleaning(cases: pl.DataFrame) -> dict[str, int]:
+    """Count the signs that texts were not cleaned, or not alike, or are the references."""
+    counts = {}
     equal = int((cases["report"] == cases["hypothesis"]).sum())
     if 2 * equal > len(cases):
         counts["equal_hypotheses"] = equal
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
         for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES)):
-            if matches := int(cases[column].str.contains(pattern).sum()):
+            matches = int(cases[column].str.contains(pattern).sum())
+            if matches:
                 counts[f"{name}_{side}"] = matches
-    return cases, counts
+    return counts
 
 
 def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:

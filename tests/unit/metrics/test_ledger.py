@@ -58,7 +58,7 @@ def test_findings_in_doubt() -> None:
             "pleural effusion": True,
         }
         note = doubt_note(findings)
-        assert note is not None and "50.0 % of 2 findings" in note
+        assert note is not None and "50.0% of 2 findings" in note
     _, findings = read_texts([sure], [sure])
     assert not findings["doubtful"].any() and doubt_note(findings) is None
 

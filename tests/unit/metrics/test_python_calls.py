@@ -45,7 +45,7 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         pacer.score(REFERENCES, REPORTS, missing="emptty")
     with pytest.raises(DataError, match=r"columns must be the path of a table, got DataFrame$"):
         pacer.score(REFERENCES, REPORTS, columns=frame(REPORTS))
-    with pytest.raises(ConfigError, match="no entry point nope;"):
+    with pytest.raises(ConfigError, match="nope is unknown; expected module:function"):
         pacer.score(REFERENCES, REPORTS, metrics="nope")
     assert "meteor" not in pacer.score(REFERENCES, REPORTS, without="meteor").scores["all"]
 
