@@ -10,6 +10,7 @@ known what they state. Every random choice is a function of the seed and the ref
 import random
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import polars as pl
 
@@ -58,24 +59,45 @@ def exchanged(pairs: str, text: str) -> str:
     return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda found: words[found[0]], text)
 
 
+class Variant(NamedTuple):
+    """A text made of a reference: the ``kind`` of its faults or other words, the number of faults
+    (``dose``; 0: other words), and what was changed, in words."""
+
+    text: str
+    kind: str
+    dose: int
+    change: str
+
+
+class Reference(NamedTuple):
+    """A report, its id and patient, and the texts made of it."""
+
+    key: str
+    patient: str
+    text: str
+    variants: Iterable[Variant]
+
+
 def facts(text: str) -> list[tuple]:
     """Return what the rules read in a text of each finding: its state, and its attributes."""
     anchor, attributes = extract_anchor(text), read_attributes(text)
     return [(anchor.polarity(name), attributes.get(name)) for name in FINDINGS]
 
 
-def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[tuple]:
-    """Return the texts of one, two and three faults, and of all for which there is room: text,
-    kind, dose, and what was changed."""
-    sentences, of_findings = [*report.sentences], kind not in (COMPARED, REPEATED)
+def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[Variant]:
+    """Return the texts of one, two and three faults, and of all for which there is room."""
+    sentences = [*report.sentences]
+    of_findings = kind not in (COMPARED, REPEATED)
     targets = FINDINGS if of_findings else range(len(sentences))
     if kind == INVENTED:
         stated = {*report.statuses, *report.study.findings}
         unknown = [("", frozenset([name])) for name in FINDINGS if name not in stated]
         sentences = [(text, frozenset()) for text, _ in sentences] + unknown
-    texts, changes = [], []
+    texts: list[Variant] = []
+    changes: list[str] = []
     for target in draw.sample(targets, len(targets)):
-        new, templates = [*sentences], iter([FAULTS[kind]])
+        new = [*sentences]
+        templates = iter([FAULTS[kind]])
         for at, (text, names) in enumerate(sentences):
             if target in (at, *names):
                 # a finding that is denied or dropped is not mentioned again
@@ -93,13 +115,13 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
         if text and differ == (len(texts) + 1 if of_findings else 0):
             changes += [f"{a} → {b}" for (a, _), (b, _) in zip(sentences, new) if a != b]
             sentences = new
-            texts.append((text, kind, len(texts) + 1, " | ".join(changes)))
+            texts.append(Variant(text, kind, len(texts) + 1, " | ".join(changes)))
     return texts[:3] + texts[3:][-1:]
 
 
-def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -> Iterator[tuple]:
+def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -> Iterator[Variant]:
     """Yield the rewordings of a text that change it and not its facts, and the first of ``others``
-    that does: text, kind, dose (0), and what was changed."""
+    that does."""
     sentences = raw_sentences(text)
     order = " ".join(draw.sample(sentences, len(sentences)))
     listed = " ".join(f"{number}. {one}" for number, one in enumerate(sentences, 1))
@@ -107,12 +129,11 @@ def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -
     for kind, texts in zip(WORDS, tried, strict=True):
         right = (other for other in texts if other != text and facts(other) == facts(text))
         if found := next(right, None):
-            yield found, kind, 0, kind
+            yield Variant(found, kind, 0, kind)
 
 
-def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
-    """Yield synthetic reports, each of another patient: id, patient, text, and the texts made of
-    it."""
+def of_synthetic(seed: int, limit: int) -> Iterator[Reference]:
+    """Yield synthetic reports, each of another patient."""
     for patient in make_world(seed, limit):
         study = patient.studies[-1]
         draw = random.Random(f"{seed} {study.study_id}")
@@ -124,27 +145,27 @@ def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
         for kind in FAULTS:
             if kind != COMPARED or not availability(context)[1]:
                 texts += faulty_texts(kind, report, draw)
-        yield study.study_id, study.subject_id, report.text, texts
+        yield Reference(study.study_id, study.subject_id, report.text, texts)
 
 
-def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:
-    """Yield the user's references, rows of :class:`~pacer.data.reports.Reports`: id, patient, text,
-    and the texts made of it. Sentences in which the rules are in doubt about a finding are left
-    out."""
+def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[Reference]:
+    """Yield the user's references, rows of :class:`~pacer.data.reports.Reports`. Sentences in which
+    the rules are in doubt about a finding are left out."""
     known = reports.select("id", "subject_id", "text").drop_nulls("text")
     for key, patient, text in known.unique("text", maintain_order=True).head(limit).iter_rows():
         sentences = raw_sentences(" ".join(text.split()))
         text = " ".join(one for one in sentences if not extract_anchor(one).doubtful)
         if text:
-            yield key, patient or key, text, reworded_texts(text, random.Random(f"{seed} {key}"))
+            variants = reworded_texts(text, random.Random(f"{seed} {key}"))
+            yield Reference(key, patient or key, text, variants)
 
 
-def make_cards(references: Iterable[tuple]) -> pl.DataFrame:
+def make_cards(references: Iterable[Reference]) -> pl.DataFrame:
     """Return a row for each reference as a text, and for each text made of it, as :data:`COLUMNS`
     has it."""
     rows = [
         (f"{key}/{kind}/{dose}", patient, reference, text, kind, dose, change)
-        for key, patient, reference, texts in references
-        for text, kind, dose, change in ((reference, UNCHANGED, 0, ""), *texts)
+        for key, patient, reference, variants in references
+        for text, kind, dose, change in (Variant(reference, UNCHANGED, 0, ""), *variants)
     ]
     return pl.DataFrame(rows, COLUMNS, orient="row")
