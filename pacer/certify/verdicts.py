@@ -86,11 +86,21 @@ def verdict(known: Mapping[str, Interval]) -> str:
     below = known.get("below")
     if below is None or below.low is None:
         return ""
-    shares = known["lowered"], below
-    falls, is_below = (((one.low or 0) > 0.5) - ((one.high or 1) < 0.5) for one in shares)
-    if falls > 0 and is_below > 0:
+    lowered = known["lowered"]
+    if _is_above(lowered) and _is_above(below):
         return "sees"
-    return "rewards" if falls < 0 or is_below < 0 < falls else "blind"
+    if _is_below(lowered) or (_is_above(lowered) and _is_below(below)):
+        return "rewards"
+    return "blind"
+
+
+def _is_above(share: Interval) -> bool:
+    """Return whether a share is shown to be above chance."""
+    return share.low is not None and share.low > 0.5
+
+
+def _is_below(share: Interval) -> bool:
+    return share.high is not None and share.high < 0.5
 
 
 def tables(judged: Mapping[str, Judged]) -> list[Table]:
@@ -103,7 +113,8 @@ def tables(judged: Mapping[str, Judged]) -> list[Table]:
             for kind, known in next(iter(judged.values())).items()
             if measure in known
         ]
-        found += [Table((title, *judged), tuple(lines))] if lines else []
+        if lines:
+            found.append(Table((title, *judged), tuple(lines)))
     return found
 
 
