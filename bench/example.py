@@ -1,16 +1,18 @@
-"""README's first picture: one study in the four contexts, with what PACER reads, commits to and
-writes in each.
+"""README's picture: one study, once with the frontal view alone and once with all sources, with the
+reports that two ways of decoding write for it.
 
-    python bench/four_contexts.py docs/figures/four_contexts.png
-    python bench/four_contexts.py docs/figures/two_contexts.png sn mw   # for a small screen
+    mkdir default; cp -r predictions metrics default    # in the folder of a finished default run
+    dvc exp run -S decode.commitment=read -S decode.select=agreement
+    python bench/example.py default docs/figures/example.png
+    python bench/example.py default docs/figures/example_narrow.png --narrow    # for a small screen
 
-Run it in the root of the repository, on the outputs that the report page was made from. The study
-is not chosen by how well its reports are: :func:`chosen_study` has the rule.
+The study is not chosen by how well its reports are: :func:`chosen_study` has the rule.
 """
 
 import base64
 import io
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,14 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.reporting.charts import LIGHT
-from pacer.reporting.results import CaseImage, ContextReport, Results, read_results, study_case
+from pacer.reporting.results import (
+    CaseImage,
+    ContextReport,
+    ExampleCase,
+    Results,
+    read_results,
+    study_case,
+)
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
 RIGHT, MISSING, WRONG, NEUTRAL = "#d9efdf", "#fdeec2", "#f7dcea", "#eef1f4"
@@ -42,25 +51,29 @@ MARKS = {
     "less-certain": LESS_CERTAIN,
     "other-severity": OTHER_SEVERITY,
     "unverified": WRONG,
-    "longitudinal": "#dceaf8",
     "matching": RIGHT,
 }
 LEGEND = {
-    "in both reports; one may give no severity": RIGHT,
-    "the reference says the opposite": MARKS["opposite"],
-    "another side there": OTHER_SIDE,
-    "other severity there": OTHER_SEVERITY,
-    "uncertain there": LESS_CERTAIN,
+    "agrees with the reference": RIGHT,
+    "wrong side": OTHER_SIDE,
+    "other severity": OTHER_SEVERITY,
+    "uncertain in the reference": LESS_CERTAIN,
+    "opposite of the reference": MARKS["opposite"],
     "not in the reference": WRONG,
-    "missing here": MISSING,
-    "compares as the reference does": MARKS["longitudinal"],
+    "missing": MISSING,
 }
-#: Inches of the figure, whose empty part below is cut, and of a line; text is .6 of a line.
-WIDTH, HEIGHT, LINE = 4.7, 18, 0.2
+#: The contexts that are drawn, with their sources.
+DRAWN = {
+    "sn": "the frontal view alone",
+    "mw": "the frontal and the lateral view, and the previous report",
+}
+#: Inches of the figure, whose empty part below is cut; of the one for a small screen; and of a line.
+#: Text is .6 of a line.
+WIDE, NARROW, HEIGHT, LINE = 9.4, 4.7, 24, 0.2
+#: Where each of the three columns begins and how wide it is, as shares of the wide figure.
+PLACES = ((0.012, 0.26), (0.312, 0.33), (0.672, 0.32))
 #: Findings are shown from this probability on, and if reference or commitment affirm them.
 SHOWN = 0.3
-#: Width of a picture as a share of its column.
-PICTURE = 0.3
 #: A word and the colour behind it, or None.
 Word = tuple[str, str | None]
 
@@ -86,8 +99,8 @@ def chosen_study(results: Results) -> str:
 class Column:
     """A column of texts, written from the top to the bottom, each below the one before."""
 
-    def __init__(self, axes: Axes):
-        self._axes, self._down = axes, 1.0
+    def __init__(self, axes: Axes, colours: set[str]):
+        self._axes, self._down, self._colours = axes, 1.0, colours
         self._line = LINE / (axes.get_position().height * HEIGHT)
         self._renderer = FigureCanvasAgg(axes.figure.figure).get_renderer()
         axes.set(xlim=(0, 1), ylim=(0, 1))
@@ -100,6 +113,8 @@ class Column:
 
     def text(self, at: float, text: str, colour: str | None = None, **style: Any) -> float:
         """Write at a place of the current line; return the width."""
+        if colour is not None:
+            self._colours.add(colour)
         box = None if colour is None else {"facecolor": colour, "edgecolor": "none", "pad": 1.2}
         size = 0.6 * 72 * LINE
         written = self._axes.text(at, self._down, text, size=size, va="top", bbox=box, **style)
@@ -111,6 +126,13 @@ class Column:
 
     def down(self, lines: float = 1) -> None:
         self._down -= lines * self._line
+
+    def title(self, text: str, note: str) -> None:
+        """Write what the column is, in bold, and a note below it."""
+        self.text(0, text, weight="bold")
+        self.down()
+        self.text(0, note, color=LIGHT["--muted"])
+        self.down()
 
     def heading(self, text: str) -> None:
         self.down(0.3)
@@ -167,21 +189,37 @@ def mark(here: Attributes, there: Attributes | None, suspected: bool) -> str:
     return OTHER_SEVERITY if severities and here.severity.isdisjoint(there.severity) else RIGHT
 
 
-def write_context(column: Column, report: ContextReport) -> None:
-    """Write all of a context below its pictures."""
-    reference, there = extract_anchor(report.record["report"]), described(report.record["report"])
-    anchor = Anchor.of_lists(report.prediction["anchor"] or {})
-    prior = report.record["prior_report"]
-    column.heading("Previous report" if prior else "No previous report")
-    column.write(((word, None) for word in (prior or " ").split(" ")), lines=1, style="italic")
-    column.heading("Probability of findings (shaded: affirmed there)")
-    read, wanted = report.prediction.get("findings") or {}, report.score["reference_positive"]
+def write_sources(column: Column, report: ContextReport) -> None:
+    """Write what the model is given beside the images, and what the reference affirms."""
+    if prior := report.record["prior_report"]:
+        column.heading("Previous report")
+        column.write(((word, None) for word in prior.split()), lines=3, style="italic")
+    column.heading("Findings of the reference")
+    reference = extract_anchor(report.record["report"])
+    texts = [
+        " ".join((*words_of(known), name))
+        for name, known in described(report.record["report"]).items()
+    ]
+    texts += [f"possible {name}" for name in reference.uncertain]
+    for text in texts:
+        column.write([(text, NEUTRAL)])
+
+
+def write_probabilities(column: Column, report: ContextReport) -> None:
+    """Write how probable the classifier takes each finding to be."""
+    column.heading("Probability of findings, by the classifier")
+    read, wanted = report.prediction["findings"], report.score["reference_positive"]
     for name in FINDINGS:
         chance = read[name]["present"] if name in read else 0
-        if name in wanted or name in anchor.positive or chance >= SHOWN:
+        if name in wanted or chance >= SHOWN:
             column.bar(name, chance, RIGHT if name in wanted else NEUTRAL)
-    column.down(0.3)
-    column.heading("Commitment, generated: findings present")
+
+
+def write_report(column: Column, report: ContextReport) -> None:
+    """Write the list of findings and the report, marked by how they relate to the reference."""
+    reference, there = extract_anchor(report.record["report"]), described(report.record["report"])
+    anchor = Anchor.of_lists(report.prediction["anchor"] or {})
+    column.heading("List of findings")
     words: list[Word] = []
     for name in anchor.positive:
         here = anchor.attributes.get(name, Attributes()).only(["side", "severity"])
@@ -189,7 +227,6 @@ def write_context(column: Column, report: ContextReport) -> None:
         words.append((" ".join((*words_of(here), name)), colour))
     column.write(words or [("none", None)])
     column.missing(reference.positive, anchor.positive)
-    column.down(0.3)
     column.heading("Report")
     column.write(
         (word, next((MARKS[mark] for mark in MARKS if mark in span.marks), None))
@@ -199,11 +236,6 @@ def write_context(column: Column, report: ContextReport) -> None:
     written = extract_anchor(report.prediction["report"])
     mentioned = [*written.positive, *written.negative, *written.uncertain]  # these are marked
     column.missing(reference.positive, mentioned)
-    column.down(0.3)
-    column.heading("The reference affirms (?: suspects)")
-    texts = [" ".join((*words_of(known), name)) for name, known in there.items()]
-    texts += [f"{name}?" for name in reference.uncertain]
-    column.write(((text, NEUTRAL) for text in texts), style="italic")
 
 
 def draw(axes: Axes, image: CaseImage, report: ContextReport) -> None:
@@ -217,39 +249,103 @@ def draw(axes: Axes, image: CaseImage, report: ContextReport) -> None:
     axes.imshow(Image.open(content).convert("L"), cmap="gray")
 
 
-def main() -> None:
-    shown = {"nargs": "*", "help": "contexts, one below the other; none: all, two above two"}
-    options = options_of(__doc__, out={"type": Path}, contexts=shown)
-    data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
-    results = read_results(*data, Path("predictions"), Path("metrics"), load_params())
-    case = study_case(results, chosen_study(results))
-    wanted, count = options.contexts or CONTEXTS, 1 if options.contexts else 2
-    reports = [report for report in case.reports if report.record["context"] in wanted]
-    wide = WIDTH * count
-    figure = Figure(figsize=(wide, HEIGHT), dpi=160)
-    legend = Column(figure.add_axes((0.014, 0, 0.986, 1 - 0.1 / HEIGHT)))
-    legend.write(LEGEND.items())
-    upper = legend.end - LINE / HEIGHT
-    for start in range(0, len(reports), count):
-        ends = []
-        for place, report in enumerate(reports[start : start + count]):
-            left, side = (place + 0.05) / count, PICTURE / count
-            name = report.record["context"].upper()
-            figure.text(left, upper, name, weight="bold", va="top", size=11)
-            muted: dict[str, Any] = {"size": 9, "color": LIGHT["--muted"]}
-            figure.text(left + 0.4 / wide, upper, report.sources, va="top", **muted)
-            high = side * wide / HEIGHT
-            below = upper - 0.25 / HEIGHT - high
-            for number, image in enumerate(case.images):
-                at = left + number * 1.05 * side
-                draw(figure.add_axes((at, below, side, high)), image, report)
-            box = (left, 0, 0.9 / count, below - 0.1 / HEIGHT)
-            column = Column(figure.add_axes(box))
-            write_context(column, report)
+@dataclass(frozen=True)
+class Way:
+    """A way of decoding, with the study's reports by context."""
+
+    title: str
+    note: str
+    case: ExampleCase
+
+    def report(self, context: str) -> ContextReport:
+        return next(one for one in self.case.reports if one.record["context"] == context)
+
+
+class Picture:
+    """The figure, filled from the top to the bottom."""
+
+    def __init__(self, is_narrow: bool):
+        self._width = NARROW if is_narrow else WIDE
+        self._places = [(0.025, 0.95)] * 3 if is_narrow else PLACES
+        self._is_narrow = is_narrow
+        self._figure = Figure(figsize=(self._width, HEIGHT), dpi=160)
+        self._upper = 1 - 0.1 / HEIGHT
+        #: The colours in use.
+        self.colours: set[str] = set()
+
+    def column(self, place: int, upper: float) -> Column:
+        left, width = self._places[place]
+        return Column(self._figure.add_axes((left, 0, width, upper)), self.colours)
+
+    def legend(self, colours: Collection[str]) -> None:
+        """Write the marks of these colours."""
+        left = self._places[0][0]
+        column = Column(self._figure.add_axes((left, 0, 1 - left, self._upper)), self.colours)
+        column.write((text, colour) for text, colour in LEGEND.items() if colour in colours)
+        self._upper = column.end - 0.1 / HEIGHT
+
+    def context(self, context: str, ways: Sequence[Way]) -> None:
+        """Draw the sources of a context, and beside them, or below, what each way writes."""
+        report, images = ways[0].report(context), ways[0].case.images
+        left, width = self._places[0]
+        style: dict[str, Any] = {"va": "top", "size": 10.5}
+        self._figure.text(left, self._upper, context.upper(), weight="bold", **style)
+        place = left + 0.42 / self._width
+        self._figure.text(place, self._upper, DRAWN[context], **style)
+        upper = self._upper - 0.26 / HEIGHT
+        side = 0.485 * width * (0.7 if self._is_narrow else 1)
+        high = side * self._width / HEIGHT
+        for number, image in enumerate(images):
+            box = (left + number * side / 0.97, upper - high, side, high)
+            draw(self._figure.add_axes(box), image, report)
+        column = self.column(0, upper - high - 0.05 / HEIGHT)
+        write_sources(column, report)
+        ends = [column.end]
+        for number, way in enumerate(ways, 1):
+            column = self.column(number, ends[-1] - 0.15 / HEIGHT if self._is_narrow else upper)
+            column.title(way.title, way.note)
+            if number == 1:
+                write_probabilities(column, way.report(context))
+            write_report(column, way.report(context))
             ends.append(column.end)
-        upper = min(ends) - 0.15 / HEIGHT
-    figure.savefig(options.out, bbox_inches=Bbox.from_extents(0, upper * HEIGHT, wide, HEIGHT))
-    print(f"study {case.study_id}")
+        self._upper = min(ends) - 0.2 / HEIGHT
+
+    def save(self, out: Path) -> None:
+        box = Bbox.from_extents(0, self._upper * HEIGHT, self._width, HEIGHT)
+        self._figure.savefig(out, bbox_inches=box)
+
+
+def main() -> None:
+    options = options_of(
+        __doc__,
+        default_run={
+            "type": Path,
+            "help": "folder with predictions and metrics of the default run",
+        },
+        out={"type": Path},
+        narrow={"action": "store_true", "default": False, "help": "for a small screen"},
+    )
+    data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
+    both = [
+        read_results(*data, folder / "predictions", folder / "metrics", load_params())
+        for folder in (Path(), options.default_run)
+    ]
+    study = chosen_study(both[1])
+    read, default = (study_case(results, study) for results in both)
+    ways = (
+        Way("With read and agreement", "the list is read from the image", read),
+        Way("Default run", "the list is generated", default),
+    )
+    colours: Collection[str] = LEGEND.values()
+    for _ in range(2):  # the second time, the legend has only the colours in use
+        picture = Picture(options.narrow)
+        picture.legend(colours)
+        picture.colours.clear()
+        for context in DRAWN:
+            picture.context(context, ways)
+        colours = picture.colours
+    picture.save(options.out)
+    print(f"study {study}")
 
 
 if __name__ == "__main__":
