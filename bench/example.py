@@ -67,8 +67,8 @@ DRAWN = {
     "sn": "the frontal view alone",
     "mw": "the frontal and the lateral view, and the previous report",
 }
-#: Inches of the figure, whose empty part below is cut; of the one for a small screen; and of a line.
-#: Text is .6 of a line.
+#: Inches: widths of the figure and of the one for a small screen; their height, of which the empty
+#: part below is cut; and a line. Text is .6 of a line.
 WIDE, NARROW, HEIGHT, LINE = 9.4, 4.7, 24, 0.2
 #: Where each of the three columns begins and how wide it is, as shares of the wide figure.
 PLACES = ((0.012, 0.26), (0.312, 0.33), (0.672, 0.32))
@@ -146,7 +146,7 @@ class Column:
             width = self.text(at, word, colour, style=style)
             if at + width > 1 and at > 0:
                 if line == lines:
-                    self.text(at, "…", style=style)
+                    self.text(at, "…", style=style, ha="left")
                     break
                 at, line = 0.0, line + 1
                 self.down()
@@ -201,8 +201,7 @@ def write_sources(column: Column, report: ContextReport) -> None:
         for name, known in described(report.record["report"]).items()
     ]
     texts += [f"possible {name}" for name in reference.uncertain]
-    for text in texts:
-        column.write([(text, NEUTRAL)])
+    column.write((text, NEUTRAL) for text in texts)
 
 
 def write_probabilities(column: Column, report: ContextReport) -> None:
@@ -228,11 +227,12 @@ def write_report(column: Column, report: ContextReport) -> None:
     column.write(words or [("none", None)])
     column.missing(reference.positive, anchor.positive)
     column.heading("Report")
-    column.write(
-        (word, next((MARKS[mark] for mark in MARKS if mark in span.marks), None))
-        for span in report.generated
-        for word in span.text.split()
-    )
+    words = []
+    for span in report.generated:
+        marks = () if "longitudinal" in span.marks else span.marks  # comparisons are no findings
+        colour = next((MARKS[mark] for mark in MARKS if mark in marks), None)
+        words += [(word, colour) for word in span.text.split()]
+    column.write(words)
     written = extract_anchor(report.prediction["report"])
     mentioned = [*written.positive, *written.negative, *written.uncertain]  # these are marked
     column.missing(reference.positive, mentioned)
@@ -304,7 +304,7 @@ class Picture:
         for number, way in enumerate(ways, 1):
             column = self.column(number, ends[-1] - 0.15 / HEIGHT if self._is_narrow else upper)
             column.title(way.title, way.note)
-            if number == 1:
+            if number == 1 and not self._is_narrow:
                 write_probabilities(column, way.report(context))
             write_report(column, way.report(context))
             ends.append(column.end)
