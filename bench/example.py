@@ -54,13 +54,13 @@ MARKS = {
     "matching": RIGHT,
 }
 LEGEND = {
-    "agrees with the reference": RIGHT,
+    "agrees": RIGHT,
     "wrong side": OTHER_SIDE,
     "other severity": OTHER_SEVERITY,
-    "uncertain in the reference": LESS_CERTAIN,
-    "opposite of the reference": MARKS["opposite"],
-    "not in the reference": WRONG,
-    "missing": MISSING,
+    "uncertain there": LESS_CERTAIN,
+    "opposite": MARKS["opposite"],
+    "not there": WRONG,
+    "missing here": MISSING,
 }
 #: The contexts that are drawn, with their sources.
 DRAWN = {
@@ -69,9 +69,9 @@ DRAWN = {
 }
 #: Inches: widths of the figure and of the one for a small screen; their height, of which the empty
 #: part below is cut; and a line. Text is .6 of a line.
-WIDE, NARROW, HEIGHT, LINE = 9.4, 4.7, 24, 0.2
+WIDE, NARROW, HEIGHT, LINE = 8.6, 4.6, 24, 0.2
 #: Where each of the three columns begins and how wide it is, as shares of the wide figure.
-PLACES = ((0.012, 0.26), (0.312, 0.33), (0.672, 0.32))
+PLACES = ((0.012, 0.27), (0.315, 0.34), (0.685, 0.31))
 #: Findings are shown from this probability on, and if reference or commitment affirm them.
 SHOWN = 0.3
 #: A word and the colour behind it, or None.
@@ -111,8 +111,11 @@ class Column:
         """Where the texts end, as a share of the figure's height from below."""
         return self._axes.get_position().y0 + self._down * self._axes.get_position().height
 
-    def text(self, at: float, text: str, colour: str | None = None, **style: Any) -> float:
-        """Write at a place of the current line; return the width."""
+    def text(
+        self, at: float, text: str, colour: str | None = None, right: float = 1, **style: Any
+    ) -> float:
+        """Write at a place of the current line, unless the text would end beyond ``right``; return
+        the width."""
         if colour is not None:
             self._colours.add(colour)
         box = None if colour is None else {"facecolor": colour, "edgecolor": "none", "pad": 1.2}
@@ -120,7 +123,7 @@ class Column:
         written = self._axes.text(at, self._down, text, size=size, va="top", bbox=box, **style)
         extent = written.get_window_extent(self._renderer)
         width = extent.width / self._axes.get_window_extent().width
-        if at > 0 and at + width > 1 and "ha" not in style:
+        if at > 0 and at + width > right and "ha" not in style:
             written.remove()
         return width
 
@@ -143,10 +146,11 @@ class Column:
         """Write words; what does not fit into ``lines`` is cut, with an ellipsis."""
         at, line = 0.0, 1
         for word, colour in words:
-            width = self.text(at, word, colour, style=style)
-            if at + width > 1 and at > 0:
+            right = 0.96 if line == lines else 1  # leaves room for the ellipsis
+            width = self.text(at, word, colour, right, style=style)
+            if at + width > right and at > 0:
                 if line == lines:
-                    self.text(at, "…", style=style, ha="left")
+                    self.text(at, "…", style=style)
                     break
                 at, line = 0.0, line + 1
                 self.down()
@@ -281,7 +285,8 @@ class Picture:
         """Write the marks of these colours."""
         left = self._places[0][0]
         column = Column(self._figure.add_axes((left, 0, 1 - left, self._upper)), self.colours)
-        column.write((text, colour) for text, colour in LEGEND.items() if colour in colours)
+        marks = [(text, colour) for text, colour in LEGEND.items() if colour in colours]
+        column.write([("Compared with the reference:", None), *marks])
         self._upper = column.end - 0.1 / HEIGHT
 
     def context(self, context: str, ways: Sequence[Way]) -> None:
