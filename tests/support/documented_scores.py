@@ -14,6 +14,8 @@ from tests.support.repository import ROOT
 PAGE = ROOT / "docs" / "evaluation.md"
 START, END = "<!-- scores -->\n", "<!-- end of scores -->\n"
 CERTIFICATE = ROOT / "bench" / "results" / "certificate.md"
+#: Faults that are no wrong findings.
+OTHER_FAULTS = ("comparison invented", "sentence repeated")
 VERDICTS = re.compile(r"(?<=<!-- certificate -->\n).*?(?=<!-- end of certificate -->)", re.DOTALL)
 
 
@@ -40,13 +42,18 @@ def score_table() -> str:
 
 
 def verdict_table() -> str:
-    """The certificate's first table, a line for each score, without intervals."""
+    """The certificate's verdicts on wrong findings, a line for each score, without intervals."""
     lines = CERTIFICATE.read_text(encoding="utf-8").splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("| Verdict"))
     last = lines.index("", first)
     kept = [re.sub(r" \([^)]*\)", "", line) for line in (lines[first], *lines[first + 2 : last])]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in kept]
-    scores = [" | ".join((f"`{name}`", *verdicts)) for name, *verdicts in list(zip(*rows))[1:]]
+    rows = [row for row in rows if row[0] not in OTHER_FAULTS]
+    scores = [
+        " | ".join((f"`{name}`", *verdicts))
+        for name, *verdicts in list(zip(*rows))[1:]
+        if name != "repetition"
+    ]
     head = " | ".join(("Score", *(row[0] for row in rows[1:])))
     rule = "|".join(["---"] * len(rows))
     return "".join(f"| {line} |\n" for line in (head, *scores)).replace("\n", f"\n|{rule}|\n", 1)
