@@ -1,10 +1,10 @@
-"""The studies' tables in README.md, docs/evidence.md and two files of bench/results.
+"""The tables in README.md, in pages of docs and in two files of bench/results.
 
     pacer study run worlds; python bench/evidence.py worlds   # bench/results/studies/worlds.json
     python bench/evidence.py                                  # the tables and the chart, from them
 
-A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is a study, KIND
-a function of :data:`KINDS`.
+A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is a study, or
+``default`` for the committed run; KIND is a function of :data:`KINDS`.
 """
 
 import re
@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from measuring import options_of, table
 
 from pacer.commitments.anchor import KINDS as ATTRIBUTES
+from pacer.core.contexts import CONTEXTS
 from pacer.core.io import read_json, write_json
 from pacer.data.exchange import exchange
 from pacer.metrics.cases import MEAN
@@ -38,8 +39,13 @@ from pacer.studies.study import load_study
 from pacer.studies.table import collect, compare_rows, student
 
 RESULTS = Path("bench/results/studies")
-PAGES = [Path("README.md"), Path("docs/evidence.md"), Path("docs/results.md")]
+PAGES = [
+    Path("README.md"),
+    *(Path("docs", f"{name}.md") for name in ("evidence", "results", "phantom")),
+]
 PAGES += [Path("bench/results", f"{name}.md") for name in ("commitment", "seeds")]
+#: Scores of the committed default run.
+DEFAULT = Path("metrics/scores.json")
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/scores.json")
 #: Charts by study, and the rows that a line joins.
@@ -67,6 +73,20 @@ LISTS = {
     "report_positive_f1": "reports, affirmed",
     "anchor_positive_f1": "generated lists, affirmed",
     "read_f1": "read lists, affirmed",
+}
+#: Scores of the default run, with their names in its table.
+SOURCES = {
+    "f1": "F1",
+    "report_positive_f1": "F1 of affirmed findings, reports",
+    "anchor_positive_f1": "F1 of affirmed findings, generated lists",
+    "read_f1": "F1 of affirmed findings, lists that are read",
+    "prior_f1_without": "F1 of affirmed findings, reports without the previous report",
+    "prior_f1_united": "the same, with the findings of the previous report added",
+    "persisting_stated": "Persisting findings that reports state",
+    "persisting_stated_without": "the same, without the previous report",
+    "gone_stated": "Findings that are gone, but that reports state",
+    "gone_stated_without": "the same, without the previous report",
+    "contradiction_rate": "Reports that contradict their list",
 }
 #: Scores that are stored beside the study's own.
 STORED = ("f1", "prior_f1", *PREVIOUS.values(), UNFOUNDED, "gate")
@@ -316,9 +336,39 @@ def components(result: Stored) -> list[str]:
     return table([*heads, "Open-I, F1 (chance)"], lines)
 
 
+def sources(scores: Stored) -> list[str]:
+    """What the reports of the default run take from their sources, by context."""
+    columns = [*(context for context in CONTEXTS if context in scores), MEAN]
+    lines = [
+        [
+            name,
+            *(
+                "" if (value := scores[column].get(key)) is None else short(value)
+                for column in columns
+            ),
+        ]
+        for key, name in SOURCES.items()
+    ]
+    truth = scores["truth"]
+    lines.append(["F1 against the truth", *(short(truth[f"{column}_f1"]) for column in columns)])
+    another = [scores["controls"]["another_patient"][column]["f1"] for column in columns[:-1]]
+    lines.append(["F1 with another patient's sources", *map(short, another), short(fmean(another))])
+    return table(["", *(f"`{column}`" for column in columns[:-1]), "Mean"], lines)
+
+
 KINDS = {
     kind.__name__: kind
-    for kind in (rows, differences, seeds, contexts, previous, attributes, lists, components)
+    for kind in (
+        rows,
+        differences,
+        seeds,
+        contexts,
+        previous,
+        attributes,
+        lists,
+        components,
+        sources,
+    )
 } | {"radiographs": radiographs}
 
 
@@ -354,7 +404,8 @@ def with_tables(page: str) -> str:
     """Return a page with all its tables as the committed files give them."""
 
     def written(block: re.Match[str]) -> str:
-        result = {} if block[3] == "radiographs" else read_json(RESULTS / f"{block[2]}.json")
+        file = DEFAULT if block[2] == "default" else RESULTS / f"{block[2]}.json"
+        result = {} if block[3] == "radiographs" else read_json(file)
         return block[1] + "\n".join(KINDS[block[3]](result)) + block[4]
 
     return BLOCK.sub(written, page)

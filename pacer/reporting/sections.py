@@ -140,7 +140,7 @@ def scores(results: Results) -> Section:
         "contents",
         "F1 of affirmed, denied and uncertain findings, as the rules read them in reports and "
         "references, and shares of reports that make comparisons with an earlier examination.",
-        "What the reports say",
+        "What the reports state",
     )
     parts += _placed(
         results,

@@ -1,8 +1,10 @@
-"""The table of scores in docs/evaluation.md, made from the registry.
+"""Two tables in docs/evaluation.md: that of scores, made from the registry, and that of their
+verdicts, made from the committed certificate.
 
-``python -m tests.support.documented_scores`` writes it.
+``python -m tests.support.documented_scores`` writes them.
 """
 
+import re
 from itertools import groupby
 
 from pacer.metrics.score_kinds import Score
@@ -11,6 +13,10 @@ from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "evaluation.md"
 START, END = "<!-- scores -->\n", "<!-- end of scores -->\n"
+CERTIFICATE = ROOT / "bench" / "results" / "certificate.md"
+#: Faults that are no wrong findings.
+OTHER_FAULTS = ("comparison invented", "sentence repeated")
+VERDICTS = re.compile(r"(?<=<!-- certificate -->\n).*?(?=<!-- end of certificate -->)", re.DOTALL)
 
 
 def cells(score: Score) -> tuple[str, str, str]:
@@ -35,9 +41,27 @@ def score_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def verdict_table() -> str:
+    """The certificate's verdicts on wrong findings, a line for each score, without intervals."""
+    lines = CERTIFICATE.read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("| Verdict"))
+    last = lines.index("", first)
+    kept = [re.sub(r" \([^)]*\)", "", line) for line in (lines[first], *lines[first + 2 : last])]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in kept]
+    rows = [row for row in rows if row[0] not in OTHER_FAULTS]
+    scores = [
+        " | ".join((f"`{name}`", *verdicts))
+        for name, *verdicts in list(zip(*rows))[1:]
+        if name != "repetition"
+    ]
+    head = " | ".join(("Score", *(row[0] for row in rows[1:])))
+    rule = "|".join(["---"] * len(rows))
+    return "".join(f"| {line} |\n" for line in (head, *scores)).replace("\n", f"\n|{rule}|\n", 1)
+
+
 def with_table(page: str) -> str:
     before, after = page.partition(START)[0], page.partition(END)[2]
-    return before + START + score_table() + END + after
+    return VERDICTS.sub(lambda _: verdict_table(), before + START + score_table() + END + after)
 
 
 if __name__ == "__main__":

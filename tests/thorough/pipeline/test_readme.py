@@ -1,5 +1,5 @@
-"""README.md's commands run on a finished run and print what it quotes; so does the notebook
-docs/tour.ipynb."""
+"""Commands of README.md and docs/serving.md run on a finished run and print what is quoted; so does
+the notebook docs/tour.ipynb."""
 
 import json
 import os
@@ -14,11 +14,11 @@ import pytest
 from tests.support.repository import ROOT, Repository
 
 
-def block(heading: str) -> str:
-    """The first block of commands below a heading of README.md."""
+def block(page: str, heading: str) -> str:
+    """The first block of commands below a heading of a page."""
     found = re.search(
-        rf"^## {heading}\n.*?```bash\n(.*?)```",
-        (ROOT / "README.md").read_text(),
+        rf"^{heading}\n.*?```bash\n(.*?)```",
+        (ROOT / page).read_text(),
         re.DOTALL | re.MULTILINE,
     )
     assert found is not None
@@ -27,7 +27,8 @@ def block(heading: str) -> str:
 
 def test_experiments(repository: Repository) -> None:
     # a few updates in miniature may change no score, which --all shows too
-    commands = block("Experiments with DVC").replace("dvc metrics diff", "dvc metrics diff --all")
+    commands = block("README.md", "## Experiments with DVC")
+    commands = commands.replace("dvc metrics diff", "dvc metrics diff --all")
     commands = commands.replace(
         "git commit", "git -c user.name=test -c user.email=test@localhost commit --allow-empty"
     )
@@ -41,9 +42,8 @@ def test_a_trained_model(repository: Repository) -> None:
     micro profile."""
     image = next((repository.folder / "data/source/images").glob("p*/p*/s*/*.jpg"))
     study = image.parent.relative_to(repository.folder)
-    commands = re.sub(
-        r"^study=\S+", f"study={study}", block("Use a trained model"), flags=re.MULTILINE
-    )
+    commands = block("docs/serving.md", "# Serving")
+    commands = re.sub(r"^study=\S+", f"study={study}", commands, flags=re.MULTILINE)
     commands = re.sub(r"\$study/\w+\*\.jpg", str(image.relative_to(repository.folder)), commands)
     commands = re.sub(r"\$\(ls [^)]*\)", str(image.relative_to(repository.folder)), commands)
     commands = commands.replace("pacer serve", "pacer serve --help")

@@ -10,15 +10,16 @@ import pacer
 from pacer.data.findings import FINDINGS
 from pacer.phantom.language import contexts_of, report_of
 from pacer.phantom.world import make_world
+from tests.support import documented_scores
 from tests.support.repository import ROOT
 
 PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
 
 
-def test_the_first_table_is_that_of_the_committed_results() -> None:
-    results = (ROOT / "bench" / "results" / "certificate.md").read_text(encoding="utf-8")
-    block = re.search(r"<!-- certificate -->\n(.*?)\n<!-- end of certificate -->", PAGE, re.DOTALL)
-    assert block and f"\n{block[1]}\n" in results and block[1].startswith("| Verdict")
+def test_the_table_of_verdicts_is_that_of_the_committed_results() -> None:
+    block = documented_scores.VERDICTS.search(PAGE)
+    assert block and block[0] == documented_scores.verdict_table()
+    assert "| `exact_f1` | sees 0.957 |" in block[0]
 
 
 def test_what_a_policy_gains_without_looking_at_the_image() -> None:
