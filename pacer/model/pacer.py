@@ -21,7 +21,7 @@ from pacer.core.contexts import CONTEXTS, WITH_SOURCE, availability
 from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
-from pacer.model.refine import DepthRouter
+from pacer.model.refine import Router
 
 #: A name for transformers' attention under which it makes no mask; attention without a mask is
 #: causal. To make one, transformers checks whether samples are packed, and so waits for the GPU.
@@ -66,7 +66,7 @@ class Pacer(nn.Module):
         self,
         language: PreTrainedModel,
         endpoint_norm: nn.LayerNorm,
-        router: DepthRouter,
+        router: Router,
         interface: SourceInterface,
         calibrator: PrefixCalibrator | None = None,
     ):

@@ -31,6 +31,7 @@ from pacer.core.progress import Ticker
 from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
+from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.losses import divisors_of
 from pacer.training.optimizer import BlockOptimizer
@@ -435,7 +436,7 @@ class _Run:
         device = self.accelerator.device
         memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
         row["memory_gb"] = memory / 1e9
-        if hasattr(self.model.router, "eta"):
+        if isinstance(self.model.router, DepthRouter):
             row["alpha"] = self.model.router.scale.item()
         return row
 
