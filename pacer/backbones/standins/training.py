@@ -55,7 +55,6 @@ def train(
     config: Standin,
     rng: np.random.Generator,
     out: Path,
-    steps: int | None = None,
     weight_decay: float = 0.01,
 ) -> list[float]:
     """Minimise ``loss_of(batch)`` with AdamW, clipping the gradient's norm at 1. Return the first
@@ -65,11 +64,10 @@ def train(
     Args:
         what: name of the work in its progress lines; each call with the same ``out`` needs another.
         batches: at least as many as steps; may be endless.
-        config: gives the peak learning rate (see :func:`peak_schedule`), and the number of steps if
-            ``steps`` is None.
+        config: gives the number of steps and the peak learning rate (see :func:`peak_schedule`).
         rng: what batches and losses are drawn with, beside torch's global generator.
     """
-    steps = config.steps if steps is None else steps
+    steps = config.steps
     parameters = list(modules.parameters())
     saved = out / f"{what}{UNFINISHED}"
     optimizer = torch.optim.AdamW(
