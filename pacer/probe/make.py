@@ -250,49 +250,24 @@ def make_probe(
     groups[SAME_FINDING] = exchange(
         affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed
     )
-    pictures, covered_twins = _coverings(affirmed, boxes or {})
-    sided = affirmed.filter(pl.col("side").is_in(["left", "right"])).select("record_id")
-    turned = chosen.join(sided, on="record_id", how="semi", maintain_order="left")
-    names = {image: hash_json([MIRRORED, image])[:16] for image in turned["frontal"]}
-    pictures |= {name: (image, None) for image, name in names.items()}
-    mirrored = pl.col("frontal").replace_strict(names, return_dtype=pl.String)
+    coverings, covered_twins = _coverings(affirmed, boxes or {})
     groups |= covered_twins
-    groups[MIRRORED] = turned.with_columns(mirrored)
-    key = pl.concat(_key_rows(twin, part) for twin, part in groups.items())
-    key = key.join(
-        chosen.select("record_id", "context"), on="record_id", how="left", maintain_order="left"
-    )
-    # reports written for another probe do not pair with this one
-    inputs = hash_json(key.to_dicts())[:8]
-    of_finding = pl.col("finding").str.replace_all(" ", "_")
-    name = pl.concat_str(
-        pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True
-    )
-    key = key.select(name.alias("probe_id"), pl.all())
-    sizes = {
-        twin: len(affirmed) if "finding" in part.columns else len(chosen)
-        for twin, part in groups.items()
-    }
-    reports = {
-        twin: {"reports": len(part), "without": sizes[twin] - len(part)}
-        for twin, part in groups.items()
-    }
-    uncovered = Counter(affirmed["finding"].to_list())
-    uncovered.subtract(covered_twins[COVERED]["finding"].to_list())
+    mirrorings, groups[MIRRORED] = _mirrorings(chosen, affirmed)
+    key = _key(groups, chosen)
     manifest = {
         "seed": seed,
         "records": len(chosen),
-        "reports": reports,
+        "reports": _counts(groups, len(chosen), len(affirmed)),
         "key": hash_json(key.to_dicts()),
         "boxes": bool(boxes),
-        "not_covered": {finding: count for finding, count in uncovered.items() if count},
+        "not_covered": _not_covered(affirmed, covered_twins[COVERED]),
     }
     with atomic_directory(out) as folder:
         (folder / IMAGES).mkdir()
         known = {image: str(Path(path).absolute()) for image, path in paths.items()}
         written = [
             *_write_means(chosen, known, folder / IMAGES, seed),
-            *_write_changed(pictures, known, folder / IMAGES),
+            *_write_changed(coverings | mirrorings, known, folder / IMAGES),
         ]
         known |= {Path(name).stem: str(out.absolute() / IMAGES / name) for name in written}
         file = {view: pl.col(view).replace_strict(known, return_dtype=pl.String) for view in _VIEWS}
@@ -310,6 +285,21 @@ def make_probe(
     return manifest
 
 
+def _key(groups: Mapping[str, pl.DataFrame], records: pl.DataFrame) -> pl.DataFrame:
+    """Return the key: a row for each record of each kind of twin, with its ``probe_id``."""
+    key = pl.concat(_key_rows(twin, part) for twin, part in groups.items())
+    key = key.join(
+        records.select("record_id", "context"), on="record_id", how="left", maintain_order="left"
+    )
+    # reports written for another probe do not pair with this one
+    inputs = hash_json(key.to_dicts())[:8]
+    of_finding = pl.col("finding").str.replace_all(" ", "_")
+    name = pl.concat_str(
+        pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True
+    )
+    return key.select(name.alias("probe_id"), pl.all())
+
+
 def _key_rows(twin: str, records: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the key for one kind of twin."""
     if "finding" not in records.columns:
@@ -320,6 +310,25 @@ def _key_rows(twin: str, records: pl.DataFrame) -> pl.DataFrame:
         *_KEY_COLUMNS,
         pl.col("report").alias("reference"),
     )
+
+
+def _counts(
+    groups: Mapping[str, pl.DataFrame], num_records: int, num_findings: int
+) -> dict[str, dict[str, int]]:
+    """Return, for each kind of twin, how many reports it takes, and how many records (or findings
+    of records) have no such twin."""
+    counts = {}
+    for twin, part in groups.items():
+        possible = num_findings if "finding" in part.columns else num_records
+        counts[twin] = {"reports": len(part), "without": possible - len(part)}
+    return counts
+
+
+def _not_covered(affirmed: pl.DataFrame, twins: pl.DataFrame) -> dict[str, int]:
+    """Count, by finding, the affirmed findings that no twin covers."""
+    counts = Counter(affirmed["finding"].to_list())
+    counts.subtract(twins["finding"].to_list())
+    return {finding: count for finding, count in counts.items() if count}
 
 
 def _sample(records: pl.DataFrame, seed: int, limit: int | None) -> pl.DataFrame:
@@ -394,6 +403,16 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
                 pictures |= {changed[view]: (row[view], regions[view][twin]) for view in regions}
                 twins.append(row | changed)
     return pictures, {twin: pl.DataFrame(twins, affirmed.schema) for twin, twins in rows.items()}
+
+
+def _mirrorings(records: pl.DataFrame, affirmed: pl.DataFrame) -> tuple[_Pictures, pl.DataFrame]:
+    """Return the twins with a mirrored frontal view, of the records with a finding on one side."""
+    sided = affirmed.filter(pl.col("side").is_in(["left", "right"])).select("record_id")
+    originals = records.join(sided, on="record_id", how="semi", maintain_order="left")
+    names = {image: hash_json([MIRRORED, image])[:16] for image in originals["frontal"]}
+    pictures: _Pictures = {name: (image, None) for image, name in names.items()}
+    mirrored = pl.col("frontal").replace_strict(names, return_dtype=pl.String)
+    return pictures, originals.with_columns(mirrored)
 
 
 def _write_changed(pictures: _Pictures, paths: Mapping[str, str], folder: Path) -> Iterator[str]:
