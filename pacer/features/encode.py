@@ -128,30 +128,24 @@ def build_store(
             "priors": dict.fromkeys(texts, hash_json(recipes["priors"])),
         }
         # the first process searches; the others write nothing before they have its result
-        known = [take_over(out, scratch, keys) if main else None]
-        places: dict[Kind, dict[str, Place]] = broadcast_object_list(known)[0]
-        work: list[tuple[_Images | _Priors, Shards]] = []
-        for kind, wanted in keys.items():
-            entries = [Entry(name, key) for name, key in wanted.items() if name not in places[kind]]
-            shards = divide(kind, entries, config.shard_size)
-            for shard, part in shards.items():
-                places[kind] |= {entry.name: Place(shard, row) for row, entry in enumerate(part)}
-            if shards and kind == "images":
-                work.append((_Images(config, vision, paths, device), shards))
-            elif shards:
-                work.append((_Priors(config, text, texts, device), shards))
-        counts: dict[Kind, int] = {
-            source.kind: sum(map(len, shards.values())) for source, shards in work
-        }
+        found = [take_over(out, scratch, keys) if main else None]
+        places: dict[Kind, dict[str, Place]] = broadcast_object_list(found)[0]
+        shards = _missing_shards(keys, places, config.shard_size)
+        sources: list[_Images | _Priors] = []
+        if "images" in shards:
+            sources.append(_Images(config, vision, paths, device))
+        if "priors" in shards:
+            sources.append(_Priors(config, text, texts, device))
+        counts = {kind: sum(map(len, parts.values())) for kind, parts in shards.items()}
         size, free = _check_disk(counts, sizes, config.mode, out)
-        if main and work:
+        if main and counts:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
             _log.info(
                 f"features: {what} to encode; they need {decimal(size)}, and {decimal(free)} is "
                 "free"
             )
-        for source, shards in work:
-            unreadable |= _encode(source, shards, scratch, state)
+        for source in sources:
+            unreadable |= _encode(source, shards[source.kind], scratch, state)
             if looks is not None and isinstance(source, _Images):
                 for name, look in gather_object(list(source.looks.items())):
                     looks[keys["images"][name]] = look
@@ -159,16 +153,32 @@ def build_store(
         if main:
             for kind in INDEXES:
                 write_index(scratch, kind, places[kind], keys[kind])
-            about = {
+            manifest = {
                 "recipes": recipes,
                 "encoding": encoding.model_dump(),
                 "images": len(paths),
                 "priors": len(texts),
                 "processor": str(preparation),
             }
-            write_json(scratch / MANIFEST, about)
+            write_json(scratch / MANIFEST, manifest)
             publish(scratch, out)
         state.wait_for_everyone()
+
+
+def _missing_shards(
+    keys: Mapping[Kind, Mapping[str, str]], places: dict[Kind, dict[str, Place]], shard_size: int
+) -> dict[Kind, Shards]:
+    """Divide the entries that have no place into shards, by kind, and add their places. Kinds of
+    which no entry is missing are left out."""
+    missing: dict[Kind, Shards] = {}
+    for kind, wanted in keys.items():
+        entries = [Entry(name, key) for name, key in wanted.items() if name not in places[kind]]
+        if not entries:
+            continue
+        missing[kind] = divide(kind, entries, shard_size)
+        for shard, part in missing[kind].items():
+            places[kind] |= {entry.name: Place(shard, row) for row, entry in enumerate(part)}
+    return missing
 
 
 def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, Recipe]:
