@@ -87,32 +87,42 @@ def stoppable() -> Generator[None]:
         if not _Stop.postponed:
             raise Stopped(number)
 
+    # a shell script's background jobs ignore Ctrl-C
+    handled = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in handled}
+    try:
+        with _raised_after_callbacks():
+            yield
+    except Exception as error:
+        if _Stop.number:  # for example, another process has left a collective first
+            raise Stopped(_Stop.number) from error
+        raise
+    finally:
+        if not _Stop.number:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _raised_after_callbacks() -> Generator[None]:
+    """Raise a :class:`Stopped` again in the block if it was raised in a callback, such as a weak
+    reference's, out of which Python lets no exception."""
+    hook = sys.unraisablehook
+
     def raise_again(number: int, frame: FrameType | None) -> None:
         raise Stopped(_Stop.number)
 
     def report(unraisable: "sys.UnraisableHookArgs") -> None:
         if not isinstance(unraisable.exc_value, Stopped):
             return hook(unraisable)
-        # raised in a callback, such as a weak reference's, out of which Python lets no exception
         signal.signal(signal.SIGINT, raise_again)
         start_timer(0.1, _thread.interrupt_main)
 
-    hook = sys.unraisablehook
     sys.unraisablehook = report
-    # a shell script's background jobs ignore Ctrl-C
-    handled = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in handled}
     try:
         yield
-    except Exception as error:
-        if _Stop.number:  # for example, another process has left a collective first
-            raise Stopped(_Stop.number) from error
-        raise
     finally:
         sys.unraisablehook = hook
-        if not _Stop.number:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def request_stop(number: int = signal.SIGTERM) -> None:
