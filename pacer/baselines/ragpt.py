@@ -37,7 +37,8 @@ SOURCES = 3
 
 @dataclass(kw_only=True)
 class RetrievedBatch(Batch):
-    """A batch with the compressed sources of each sample's k nearest complete train studies."""
+    """A batch with the compressed sources of each sample's k nearest complete train
+    examinations."""
 
     #: [B, k, 3, Q, d_v], the nearest first.
     neighbours: Tensor

@@ -81,12 +81,11 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
             _look("Outputs", lambda: check_folders(Path()) or "in the repository"),
         ],
     )
-    corpus, settings = _corpus(params), configparser.ConfigParser(interpolation=None)
+    corpus = _corpus(params)
+    settings = configparser.ConfigParser(interpolation=None)
     settings.read([".dvc/config", ".dvc/config.local"])
-    if (
-        params.corpus.source != "phantom"
-        and (remote := settings.get("core", "remote", fallback=None)) is not None
-    ):
+    remote = settings.get("core", "remote", fallback=None)
+    if params.corpus.source != "phantom" and remote is not None:
         detail = (
             f"{remote}: `dvc push` would send report texts there; docs/pipeline.md lists the "
             "outputs that contain them"
@@ -133,7 +132,7 @@ def _model(role: str, params: Params) -> Finding:
 
 
 def _look(what: str, look: Callable[[], str]) -> Finding:
-    """Return the result of ``look`` as a finding, which is ``missing`` if that raises."""
+    """Return the result of ``look`` as a finding; it is ``missing`` if ``look`` raises an error."""
     try:
         return Finding(what, "ok", look())
     except PackageNotFoundError:
@@ -155,8 +154,8 @@ def _gpus() -> Finding:
 
 
 def _disk(params: Params) -> Finding:
-    """Say how much is free, and what the features of a real encoder take; the number of images is
-    not known yet."""
+    """Return the free disk space, and the size of the features of an image with a real encoder; the
+    number of images is not known yet."""
     free = f"{decimal(shutil.disk_usage('.').free)} free"
     if params.backbones.vision.provider in ("bundled", "standin"):
         return Finding("Disk", "ok", free)
@@ -188,7 +187,7 @@ def _corpus(params: Params) -> list[Finding]:
 
 
 def _labels(params: Params) -> Finding:
-    """Say whether reports leave this machine, and whether the stage `anchor_llm` would refuse to
+    """Return whether reports leave this machine, and whether the stage `anchor_llm` would refuse to
     send them."""
     config = params.anchors.llm
 
@@ -239,8 +238,8 @@ def use(
 
 
 def _check_unedited(name: str) -> None:
-    """Refuse to overwrite a params.yaml that equals no profile, or does not load, as after a change
-    of the keys."""
+    """Refuse to overwrite a params.yaml that matches no profile, or does not load, for example
+    because the keys have changed."""
     try:
         if _profile_in_use(PARAMS) is not None:
             return
@@ -266,7 +265,8 @@ def _profile_in_use(params: Path) -> str | None:
 @app.command()
 def doctor(params: ParamsFile = PARAMS) -> None:
     """Check what a run needs: packages, models, files, disk."""
-    config, lacking = load_profile(params), False
+    config = load_profile(params)
+    lacking = False
     console.print(f"{params}: {_profile_in_use(params) or 'valid, with values of your own'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, results in diagnose(config):

@@ -153,8 +153,8 @@ def _records_to_decode(
 
 
 def _check_known(package: PackageSettings, contexts: set[str], records: Path) -> None:
-    """Refuse contexts that an exported model was not trained on, and note texts that were cleaned
-    in another way."""
+    """Refuse contexts that an exported model was not trained on, and print a note if texts were
+    prepared differently in its training."""
     from pacer.data.schemas import read_about
 
     if unknown := contexts - set(package.contexts):
@@ -178,8 +178,8 @@ def _encode(
     backbones: Path,
     features: Path,
 ) -> None:
-    """Encode what the records need in the way the model was trained; existing entries of
-    ``features`` are reused."""
+    """Encode the images and reports that the records need, with the settings of the model's
+    training. Existing entries of ``features`` are reused."""
     import polars as pl
 
     from pacer.data.schemas import of_split, read_images

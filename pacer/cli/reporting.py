@@ -33,7 +33,7 @@ def audit(
 
     config = load_profile(params)
     corpus = config.corpus
-    # a refused corpus leaves its problems here, and a later audit removes them
+    # the problems of a refused corpus are written here, and a later audit removes the file
     problems = Path("audit.problems.csv") if out is None else None
     if out is not None:
         check_replaceable(out, OUTPUTS)
@@ -91,15 +91,12 @@ def _token_limit(params: Params, records: Path) -> Check:
     if provenance(folder).get("provider") != params.backbones.language.provider:
         return Check(name, "unknown until you run `dvc repro backbones`", good=False)
     tokenizer = read_tokenizer(resolve(folder))
-    builder, cut = TrajectoryBuilder(tokenizer, limit), 0
+    builder = TrajectoryBuilder(tokenizer, limit)
+    cut = 0
     train = read_records(records, ["split", "report"]).filter(split="train")
     for part in train.iter_slices(16_384):  # all ids at once would take gigabytes
-        cut += sum(
-            map(
-                builder.is_cut,
-                tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"],
-            )
-        )
+        ids = tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]
+        cut += sum(map(builder.is_cut, ids))
     detail = (
         f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): truncated, "
         "without an end token"

@@ -179,7 +179,9 @@ def _print_scores(result: Scores, out: Path) -> None:
         signature_line,
     )
 
-    scores, cases, signature = result.scores, result.cases, result.signature
+    scores = result.scores
+    cases = result.cases
+    signature = result.signature
     print_table(score_table(scores))
     others = {
         f"Against the original findings ({signature.language['original_references']})": score_table(
@@ -246,7 +248,8 @@ def compare(
     """Compare two scored runs case by case, or several with the first, A. Intervals and p values
     come from random halves of the patients. --max-loss f1=0.02 fails if the whole interval of the
     change is below −0.02."""
-    places, allowed = terminal.named_paths(systems), _allowed_losses(max_loss or ())
+    places = terminal.named_paths(systems)
+    allowed = _allowed_losses(max_loss or ())
     if len(places) < 2:
         raise ConfigError("expected at least two folders to compare, A and B")
     terminal.check_exists(*places.values())
@@ -362,20 +365,24 @@ def findings(
     from pacer.reporting import findings as tables
 
     results = {name: Result.read(path) for name, path in places.items()}
-    rows = tables.of_systems({name: one.findings for name, one in results.items()})
-    note = tables.other_records({name: one.cases for name, one in results.items()})
+    rows = tables.of_systems({name: result.findings for name, result in results.items()})
+    note = tables.other_records({name: result.cases for name, result in results.items()})
     if finding is not None:
-        if (known := normalize_finding(finding)) is None:
+        known = normalize_finding(finding)
+        if known is None:
             raise ConfigError(f"--finding {finding}: expected one of {', '.join(FINDINGS)}")
         rows = rows.filter(pl.col("finding") == known)
     if verdict is not None:
         rows = rows.filter(pl.col("verdict") == verdict)
     if worst is not None:
-        listed, table = tables.worst_reports(rows, worst), tables.worst_table(rows, worst)
+        listed = tables.worst_reports(rows, worst)
+        table = tables.worst_table(rows, worst)
     elif finding or verdict:
-        listed, table = rows, tables.finding_table(rows)
+        listed = rows
+        table = tables.finding_table(rows)
     else:
-        listed, table = tables.verdict_counts(rows), tables.verdict_table(rows)
+        listed = tables.verdict_counts(rows)
+        table = tables.verdict_table(rows)
     if as_json:
         print(json.dumps(listed.to_dicts(), indent=2, ensure_ascii=False))
     elif listed.is_empty():

@@ -84,14 +84,17 @@ def make(
     paths = dict(
         read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows()
     )
-    truth, states, places = records.with_name("truth.parquet"), None, {}
+    truth = records.with_name("truth.parquet")
+    states = None
+    places = {}
     if truth.is_file():
         described = (
             read_table(truth, TRUTH_SCHEMA, ["study_id", "states"])
             .explode("states")
             .drop_nulls("states")
         )
-        states, places = described.unnest("states").drop("course"), boxes_of_truth(truth, table)
+        states = described.unnest("states").drop("course")
+        places = boxes_of_truth(truth, table)
     if boxes is not None:
         places = read_boxes(boxes, {*table["frontal"], *table["lateral"].drop_nulls()})
     manifest = make_probe(table, paths, out, seed, limit, places, states)
@@ -164,9 +167,10 @@ def run(
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
 
-    chosen, repository = load_study(STUDIES, name), Repository(Path.cwd())
-    # after the imports: polars sets its own handler; `kill` and a closed terminal stop a study like
-    # Ctrl-C
+    chosen = load_study(STUDIES, name)
+    repository = Repository(Path.cwd())
+    # after the imports, because polars sets its own handler; `kill` and a closed terminal stop the
+    # experiments like Ctrl-C
     for number in _STOPPING:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
             signal.signal(number, _stop)
@@ -211,7 +215,7 @@ def list_studies() -> None:
         wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
         try:
             done = f"{len(list(finished(plan(known, repository), repository)))} of {wanted}"
-        except ConfigError:  # a row does not fit the parameters in use; `run` and `show` say which
+        except ConfigError:  # a row does not fit the parameters in use; `run` and `show` name it
             done = "needs other parameters"
         rows.append((known.name, done, known.title))
     terminal.print_rows(rows)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 console = Console(highlight=False)
 
-PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
+PARAMS = Path("params.yaml")
+BACKBONES = Path("models/backbones")
 #: The records of the pipeline's own corpus.
 CORPUS = Path("data/corpus/records.parquet")
 ParamsFile = Annotated[
@@ -56,19 +57,20 @@ def named_paths(entries: Iterable[str]) -> dict[str, Path]:
     path if that is taken."""
     named: dict[str, Path] = {}
     for entry in entries:
-        name, place = ("", entry) if Path(entry).exists() else entry.rpartition("=")[::2]
+        name = ""
+        place = entry
+        if not Path(entry).exists():
+            name, _, place = entry.rpartition("=")
         path = Path(place)
-        last = path.stem if path.is_file() else path.absolute().name
-        free = [
-            one
-            for one in ([name] if name else [last, place, f"{place} ({len(named) + 1})"])
-            if one not in named
-        ]
-        if not free:
+        if not name:
+            last = path.stem if path.is_file() else path.absolute().name
+            candidates = (last, place, f"{place} ({len(named) + 1})")
+            name = next(candidate for candidate in candidates if candidate not in named)
+        elif name in named:
             raise ConfigError(
                 f"two systems have the name {name}; pass NAME=PATH with different names"
             )
-        named[free[0]] = path
+        named[name] = path
     return named
 
 

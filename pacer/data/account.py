@@ -96,9 +96,9 @@ class Notes:
 
     #: Number of rows read, by input (a context, or the role of a file).
     read: Counter[str] = field(default_factory=Counter)
-    #: Number of rows whose studies are beyond ``corpus.limit``.
+    #: Number of rows whose examinations are beyond ``corpus.limit``.
     beyond_limit: int = 0
-    #: Number of studies whose previous report was empty after cleaning.
+    #: Number of examinations whose previous report was empty after cleaning.
     empty_priors: int = 0
     #: By context without a previous report: how many targets presuppose one, and how many targets
     #: there are.
@@ -112,8 +112,8 @@ class Notes:
             self.topics.setdefault(topic, {}).setdefault(source, Counter())[value] += number
 
     def count_first(self, topic: str, source: str, values: Iterable[tuple[str, str]]) -> None:
-        """Count each value, and name the first id or path that has it; ``values`` has pairs of
-        both."""
+        """Count each value, and name the first id or path that has it. ``values``: pairs of a value
+        and an id or path."""
         owners_of: dict[str, list[str]] = {}
         for value, owner in values:
             owners_of.setdefault(value, []).append(owner)

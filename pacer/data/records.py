@@ -1,8 +1,8 @@
-"""Conversion of studies to records: joins, cleans and checks targets and previous reports; one row
-per context.
+"""Conversion of examinations to records: joins, cleans and checks targets and previous reports; one
+row per context.
 
-This is the only place where report text is cleaned. All contexts of a study share the same text,
-except that ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a
+This is the only place where report text is cleaned. All contexts of an examination share the same
+text, except that ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a
 previous report.
 """
 
@@ -37,10 +37,10 @@ from pacer.data.wording import compares_with_prior
 STUDY_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),  # as in problems.csv
-    "rows": pl.Int64(),  # number of input rows behind the study
+    "rows": pl.Int64(),  # number of input rows behind the examination
     "id": pl.String(),  # unique in each of its contexts
-    # contexts in which the study has a record; null: all that frontal, lateral and prior_study_id
-    # allow
+    # contexts in which the examination has a record; null: all that frontal, lateral and
+    # prior_study_id allow
     "contexts": pl.List(pl.String()),
     "split": pl.String(),  # train | val | test; null: drawn by subject
     "study_id": pl.String(),
@@ -60,7 +60,7 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     **PRIOR_SCHEMA,  # null if the input has only the text
 }
 
-#: Text sections of a study.
+#: Text sections of an examination.
 _TEXTS = ("findings", "impression", "indication", "history", "prior_findings", "prior_impression")
 #: The sections that are joined to form a target.
 _TARGET = ("findings", "target_impression")
@@ -96,18 +96,18 @@ def draft_records(
     originals: pl.DataFrame,
     notes: Notes,
 ) -> Rows:
-    """Create the records of the studies; list every study without one, or count it as beyond the
-    limit. Count empty previous reports.
+    """Create the records of the examinations; list every examination without one, or count it as
+    beyond the limit. Count empty previous reports.
 
     Args:
-        studies: the rows that a reader returns.
-        names: the input's names for the columns of studies, for messages.
+        studies: the rows that a reader returns, one per examination.
+        names: the input's names for the columns of examinations, for messages.
         originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
 
     Returns:
         Records whose ids and images are still unchecked, with the columns of ``records.parquet``,
-        those of the studies, and ``number`` (of the study), ``compares`` (whether the target
-        presupposes a previous report; null if the context has one) and ``nothing_left``.
+        those of the examinations, and ``number`` (of the examination), ``compares`` (whether the
+        target presupposes a previous report; null if the context has one) and ``nothing_left``.
     """
     rows = studies._replace(used=study_frame(studies.used, config))
     rows = _checked(rows, config, names, notes)
@@ -120,7 +120,7 @@ def draft_records(
     draft = studies_in_use.with_row_index("number").explode("contexts")
     draft = draft.rename({"contexts": "context"})
     if config.limit is not None:
-        # rank of the study, from 1, within its context and split
+        # rank of the examination, from 1, within its context and split
         place = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
         draft = draft.with_columns(place=place).filter(
             pl.col("place").first().over("context", "split", "study_id") <= config.limit
@@ -184,8 +184,8 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
 
 
 def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Keep the studies with valid ids and texts and at least one enabled context; set texts such as
-    ``N/A`` to null."""
+    """Keep the examinations with valid ids and texts and at least one enabled context; set texts
+    such as ``N/A`` to null."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
         studies = studies.exclude(field, fault.is_not_null(), fault)
@@ -239,7 +239,7 @@ def _plain(column: str) -> pl.Expr:
 
 def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], notes: Notes) -> None:
     """Count the headings and signatures within sections. Previous reports count only if they are
-    not those of another study, which are counted there."""
+    not those of another examination, which are counted there."""
     is_own = {"prior_findings": pl.col("prior_study_id").is_null()}
     for name in ("findings", "impression", "prior_findings"):
         is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE) & is_own.get(name, pl.lit(True))
@@ -251,7 +251,7 @@ def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], no
 
 
 def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Keep the studies with a target; add ``target_impression``, ``report_raw``, ``sections``,
+    """Keep the examinations with a target; add ``target_impression``, ``report_raw``, ``sections``,
     ``report``, and ``emphasis_text`` if the emphasis covers more text than the target."""
     findings_only = config.target == "findings"
     clean = CLEANERS[config.cleaner]
@@ -373,9 +373,9 @@ def drop_invalid(
     """Keep the valid records of a draft; ``notes`` gets the number of targets that presuppose a
     previous report but have none.
 
-    A study can have records in several contexts. Its rows count as bad or left out only if all its
-    records are rejected, and it is listed once per reason. The counts of targets include those that
-    are left out or stripped.
+    An examination can have records in several contexts. Its rows count as bad or left out only if
+    all its records are rejected, and it is listed once per reason. The counts of targets include
+    those that are left out or stripped.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.

@@ -13,10 +13,15 @@ MARKS: tuple[Mark, ...] = get_args(Mark)
 
 _MARKDOWN = {"best": "**{}**", "second": "<u>{}</u>", None: "{}"}
 _LATEX = {"best": "\\textbf{{{}}}", "second": "\\underline{{{}}}", None: "{}"}
-_SPECIAL = {
-    **{character: "\\" + character for character in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"−": "$-$", "–": "--", "±": "$\\pm$", "<": "$<$", ">": "$>$"},
+_SPECIAL = {character: "\\" + character for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "−": "$-$",
+    "–": "--",
+    "±": "$\\pm$",
+    "<": "$<$",
+    ">": "$>$",
 }
 
 _BOOKTABS = TableFormat(
@@ -140,13 +145,17 @@ class Table:
             "\\centering",
             "\\footnotesize",
             "\\setlength{\\tabcolsep}{3pt}",
-            *([f"\\caption{{{latex_text(self.caption)}}}"] if self.caption else []),
+        ]
+        if self.caption:
+            parts.append(f"\\caption{{{latex_text(self.caption)}}}")
+        parts += [
             f"\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
             self._tabulated(rows, [latex_text(column) for column in self.columns], _BOOKTABS),
             "\\end{tabular}",
-            *(["\\par\\smallskip", below] if notes else []),
-            "\\end{table}",
         ]
+        if notes:
+            parts += ["\\par\\smallskip", below]
+        parts.append("\\end{table}")
         return "\n".join(parts) + "\n"
 
 
@@ -156,8 +165,8 @@ def first_cell_changes(rows: Sequence[tuple[str, ...]]) -> frozenset[int]:
 
 
 def _latex_cell(cell: str, mark: Mark | None) -> str:
-    """Format a cell: the mark applies to the mean; a small spread over seeds lets six columns fit
-    on a page."""
+    """Format a cell. The mark applies to the mean only; the spread over seeds is in small type, so
+    that six columns fit on a page."""
     mean, _, spread = cell.partition(" ± ")
     return _LATEX[mark].format(latex_text(mean)) + (f"$_{{\\pm {spread}}}$" if spread else "")
 

@@ -1,10 +1,10 @@
 """The inputs of a source-use test for any system: records as they are, and twins with one source
 changed.
 
-``inputs.csv`` names files and texts; a system writes one report per row. ``key.parquet`` has the
-meaning of each row; it stays with the owner of the references. In some twins a finding is covered,
-in others a control region of the same size. A box has its upper left corner, width and height as
-fractions of the image.
+``inputs.csv`` has the files and texts of each record; a system writes one report per row.
+``key.parquet`` says what each row is; it is not given to the system. In some twins a finding is
+covered, in others a control region of the same size. A box consists of its upper left corner, width
+and height, as fractions of the image.
 """
 
 from collections import Counter
@@ -30,17 +30,17 @@ from pacer.metrics.ledger import read_findings
 
 #: Bounds of the thorax in both directions, as fractions of a radiograph.
 _THORAX = (0.08, 0.92)
-#: How far a box may reach across the midline of a frontal radiograph.
+#: A finding lies across a frontal view if its box extends beyond the midline by this on both sides.
 _ACROSS = 0.06
 #: Step of the search for a control region, as a fraction of the image.
 _STEP = 0.02
-#: Width of the ring around a covered box, likewise.
+#: Width of the ring around a covered box, as a fraction of the image.
 _RING = 0.04
 INPUTS = "inputs.csv"
 KEY = "key.parquet"
 MANIFEST = "manifest.json"
 IMAGES = "images"
-#: The records as they are.
+#: Name of the group of unchanged records.
 GIVEN = "as_given"
 #: Maximum number of images that are averaged to a mean radiograph.
 _AVERAGED = 200
@@ -161,10 +161,10 @@ def _by_image(rows: pl.DataFrame) -> Boxes:
 
 
 def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> list[Box] | None:
-    """Return a region of the same shape outside of the finding's ``boxes``: their mirror image if
-    no finding is there (``others``: boxes of the image's other findings), else the region in the
-    thorax that overlaps other findings least, and of those the nearest to the mirror image. None if
-    there is none, or if a finding lies across a frontal view."""
+    """Return a region with the shape of the finding's ``boxes``, outside of them and inside the
+    thorax: the one that overlaps the image's other findings (``others``) least and, of several such
+    regions, the one nearest to the mirror image of the boxes. None if there is no such region, or
+    if the finding lies across the midline of a frontal view."""
     places = np.array(boxes)
     left = places[:, 0]
     right = left + places[:, 2]
@@ -376,13 +376,13 @@ def _affirmed(records: pl.DataFrame, states: pl.DataFrame | None) -> pl.DataFram
     return rows.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
 
 
-#: Images to write, by id: the original image, and the region to cover; None: it is mirrored.
+#: Images to write, by id: the original image, and the region to cover (None: mirror the image).
 _Pictures = dict[str, tuple[str, list | None]]
 
 
 def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
-    """Return the twins with the finding covered, and those with an equal area covered elsewhere, if
-    every view has both."""
+    """Return the twins with the finding covered, and those with an equal area covered elsewhere.
+    Findings for which one of the views has no control region are left out."""
     pictures: _Pictures = {}
     rows: dict[str, list[dict]] = {COVERED: [], ELSEWHERE: []}
     for row in affirmed.iter_rows(named=True):

@@ -1,5 +1,6 @@
-"""The web page of one model, for a single user of this machine, and its results as HTML. Its server
-stores no data of a case: the browser keeps the images and sends them with each request.
+"""The web page of one model, for a single user of this machine, and its results as HTML.
+
+The server stores no data of a case: the browser keeps the images and sends them with each request.
 """
 
 import json
@@ -32,9 +33,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 render = partial(html.render, folder=TEMPLATES)
 #: Host names of the loopback interface, which no other machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost")
-#: Most bytes in a request: two images, and three texts of at most 12 bytes a character in JSON.
+#: Maximum number of bytes in a request: two images, and three texts with at most 12 bytes per
+#: character in JSON.
 MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
-#: Probability from which a finding is written beside the list.
+#: A finding that is not in the list is shown beside it if its probability is at least this.
 SHOWN = 0.1
 #: Paths that accept an image or a case.
 _POSTS = ("/look/frontal", "/look/lateral", "/report")
@@ -167,8 +169,8 @@ def result_page(
 def _choice(
     finding: str, kind: str, model: Anchor, person: Anchor, chances: Mapping[str, float]
 ) -> Choice:
-    """Return the choice of a kind of a finding. The label of an option has its probability, if it
-    was read from the sources."""
+    """Return the choice for one kind of attribute of a finding. The label of an option includes its
+    probability, if there is one."""
     by_model = " ".join(words(model.attributes.get(finding, Attributes()).only([kind])))
     by_person = " ".join(words(person.attributes.get(finding, Attributes()).only([kind])))
     classes = {
@@ -191,7 +193,7 @@ class Page(ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
-    request_queue_size = 128  # of 5, the default, connections beyond are reset
+    request_queue_size = 128  # with the default of 5, further connections are reset
 
     def __init__(self, reporter: Reporter, port: int, log: Callable[[str], None]):
         try:
@@ -271,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
         case, model_commitment = read_case(body, reporter.attributes)
         with self.server.writing:
             if select([self.connection], [], [], 0)[0] and not self.connection.recv(1, MSG_PEEK):
-                raise ConnectionAbortedError  # the browser has gone while others were answered
+                raise ConnectionAbortedError  # the browser disconnected while the request waited
             [result] = reporter.generate([case])
             return result_page(result, model_commitment, reporter.commit, reporter.attributes)
 

@@ -6,10 +6,10 @@ of the prefix slots contain the noisy sum of the word embeddings of a sentence t
 states; the others contain noise. The first steps use only the warm-up layout (slots, no
 instruction), the others mostly the whole instruction and both routes.
 
-A prefix that always tells what the commitment tells gives no reason to write from the commitment,
-as any chat model can. So in many commitment-first examples the commitment is given, and the slots
-hold only a part of it. Lists have all attributes, a part or none (``commit.attributes``), so that
-the model can write from each.
+If the prefix always contained everything that the commitment states, the model would not learn to
+write from a commitment, as any chat model can. So in many commitment-first examples the commitment
+is given, and the slots hold only a part of it. The lists have all attributes, some of them or none
+(``commit.attributes``), so that the model can write from each kind.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,8 @@ from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 
-BOS, EOS = 1, 2
+BOS = 1
+EOS = 2
 #: Share of a sentence's words that its slots omit.
 DROPPED = 0.1
 #: Bounds of the noise relative to the words.
@@ -73,8 +74,8 @@ def make_language_standin(
     out: Path,
     recombined: Callable[[Sequence[LabelledText], int], list[LabelledText]],
 ) -> dict[str, object]:
-    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. Where there are fewer
-    ``texts`` than configured, more are ``recombined`` of those that are not held out."""
+    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. If there are fewer
+    ``texts`` than configured, more are ``recombined`` from those that are not held out."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     architecture = LlamaConfig(
@@ -100,8 +101,8 @@ def make_language_standin(
     lengths = np.array([len(text.target[True]) for text in encoded])
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
-        # reading the slots is learnt first, on short sequences; the instruction and the commitment
-        # follow
+        # the model first learns to read the slots, on short sequences without instruction and
+        # commitment
         for step in range(0, config.steps, _WINDOW):
             bare, size = (
                 (1.0, 2 * config.batch_size)
@@ -141,8 +142,8 @@ def make_language_standin(
 
 
 class _Lists(NamedTuple):
-    """How lists are learnt: the share that is given, the share of these with empty slots, the
-    weight of tokens of sentences that affirm a finding."""
+    """Settings for learning lists of findings: the share of lists that is given, the share of these
+    with empty slots, and the weight of the tokens of sentences that affirm a finding."""
 
     given: float
     unheard: float

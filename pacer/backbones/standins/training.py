@@ -62,10 +62,10 @@ def train(
     continues from the state last saved in ``out``.
 
     Args:
-        what: name of the work in its progress lines; each call with the same ``out`` needs another.
+        what: name of the work for progress lines, different for each call with the same ``out``.
         batches: at least as many as steps; may be endless.
         config: gives the number of steps and the peak learning rate (see :func:`peak_schedule`).
-        rng: what batches and losses are drawn with, beside torch's global generator.
+        rng: the generator of batches and losses, besides torch's global generator.
     """
     steps = config.steps
     parameters = list(modules.parameters())

@@ -8,15 +8,17 @@ extensive findings, and the patches of an image are pulled together, because tho
 transformers become alike (over-smoothing). So the endpoint describes the whole image, and earlier
 depths keep the fine local evidence: a model that reads them can gain from it.
 
-From radiographs of a corpus, without locations, a transformer learns findings too slowly. It has to
-learn what is built into a convolution: that neighbours belong together, and that an opacity is an
-opacity wherever it is. So a residual network learns first the findings and the words of the
-reports, from radiographs of twice the size, and the encoder learns from it: each patch of the
-endpoint predicts the network's map at its location, the mean patch the network's outputs. An
-encoder of the bundled one's sizes starts from that, at a lower learning rate. Here the endpoint
-only loses what this training happens to lose. In both ways a patch of each depth tells its row and
-column, as the patches of the encoders that it stands for do. A corpus has few radiographs, so each
-one is cropped, rotated and exposed a little differently each time it is used.
+From radiographs of a corpus, without locations, a transformer learns findings too slowly: unlike a
+convolution, it has to learn that neighbouring pixels belong together, and that an opacity is an
+opacity wherever it is. So a residual network first learns the findings and the words of the
+reports, from radiographs of twice the size. Then the encoder learns from the network: each patch of
+the endpoint predicts the network's map at its location, and the mean patch the network's outputs.
+If the encoder has the sizes of the bundled one, it starts from that one's weights, at a lower
+learning rate. Here nothing is done to remove fine details from the endpoint. A corpus has few
+radiographs, so each one is cropped, rotated and exposed a little differently each time it is used.
+
+In both cases the patches of each depth are trained to encode their row and column, because those of
+real encoders do.
 """
 
 from __future__ import annotations
@@ -58,11 +60,11 @@ PLACE = 0.2
 PROBED = 1600
 #: Weight of their ridge penalty.
 RIDGE = 0.1
-#: Rows and columns of the thumbnails that an encoder has to beat.
+#: Rows and columns of the thumbnails, which serve as the baseline of an encoder's probes.
 THUMBNAIL = 16
-#: Images whose patches' places are read.
+#: Number of images of which the places of patches are predicted.
 _PLACED = 200
-#: Learning rate of an encoder that starts from the bundled one, as a share.
+#: Factor of the learning rate of an encoder that starts from the bundled one.
 SLOWER = 1 / 3
 #: Steps of the residual network per step of the encoder.
 RESIDUAL = 5
@@ -403,9 +405,9 @@ def _probes(
     model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray
 ) -> dict[str, dict]:
     """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and
-    maximum of the patch states, fitted on images ``rows``; the last block's states are the
-    endpoint. Beside them, that of the images' own thumbnails. Only of findings with both
-    classes."""
+    maximum of the patch states, fitted on images ``rows``. The last block's states are the
+    endpoint. The entry ``thumbnails`` has the areas of a regression on the images' thumbnails.
+    Findings without both classes in ``tested`` are left out."""
     names = ["thumbnails"] + [f"block {depth}" for depth in DEPTHS]
     pooled: dict[str, list[Tensor]] = {name: [] for name in names}
     everything = np.concatenate([rows, tested])
@@ -454,8 +456,8 @@ def _place_probes(
 
 
 def position_r2(learnt: Tensor, tested: Tensor) -> float:
-    """Return R² of row and column of a patch in images ``tested`` [B, N, d], read from its state by
-    least squares fitted on ``learnt``."""
+    """Return R² of the prediction of a patch's row and column from its state in images ``tested``
+    [B, N, d], by least squares fitted on ``learnt``."""
     inputs, tests = (F.pad(states, (0, 1), value=1.0).double() for states in (learnt, tested))
     wanted = _places(inputs.shape[1]).to(inputs)
     solution = torch.linalg.lstsq(inputs.flatten(0, 1), wanted.repeat(len(inputs), 1)).solution

@@ -1,5 +1,5 @@
-"""Reader of a user's table of studies: CSV, Excel, Parquet or JSONL, one row per image or one row
-per study.
+"""Reader of a user's table of examinations: CSV, Excel, Parquet or JSONL, one row per image or one
+row per examination.
 
 The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any
 row is converted.
@@ -34,7 +34,7 @@ from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
 from pacer.data.values import mapped, quoted
 
-#: Columns for the paths of a study's images, in a table with one row per study.
+#: Columns for the paths of an examination's images, in a table with one row per examination.
 _IMAGES = ("frontal", "lateral")
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = yaml_beside(__file__, "table.yaml")
@@ -53,7 +53,7 @@ _NAMED_SPLIT = (
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
-    """Return every study of the table, which may be several files with the same columns."""
+    """Return every examination of the table, which may be several files with the same columns."""
     files = matching_files(source.files["file"])
     settings = config.table
     form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
@@ -135,8 +135,9 @@ def _year_first(form: str) -> pl.Expr:
 
 
 def _image_rows(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
-    """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row
-    per image; a study without images keeps a row. ``view`` is that of the frontal image."""
+    """Turn a row per examination, whose columns ``frontal`` and ``lateral`` name its images, into a
+    row per image; an examination without images keeps a row. ``view`` is that of the frontal
+    image."""
     absent = {
         name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns
     }
@@ -201,7 +202,7 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     """Return a Python script that converts pictures as Hugging Face's Parquet has them (``{bytes,
     path}``, or only the bytes), and lists, to a table of paths with one row per image; None if the
     table is one."""
-    if "image" not in names:  # a row per study
+    if "image" not in names:  # a row per examination
         return None
     first = {
         name: next(filter(None, table.values(names[name])), None)
