@@ -103,8 +103,8 @@ def build_bank(
     :func:`bank_entries` and :func:`nearest` do.
 
     Args:
-        precision: ``train.precision``. records: of all splits; each of their frontal images gets
-            its neighbours.
+        precision: ``train.precision``.
+        records: of all splits; each of their frontal images gets its neighbours.
     """
     entries = bank_entries(records)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)

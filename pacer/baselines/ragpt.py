@@ -59,7 +59,9 @@ class MissingGenerator(nn.Module):
     normal distribution.
 
     Args:
-        num_tokens: Q. width: d_v. dropout: of F'.
+        num_tokens: Q.
+        width: d_v.
+        dropout: of F'.
     """
 
     def __init__(self, num_tokens: int, width: int, dropout: float):

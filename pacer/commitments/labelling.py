@@ -55,8 +55,8 @@ def label_sample(
     """Write ``out/llm_cache.jsonl`` with the answers for the sampled records.
 
     Args:
-        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns. records:
-            the corpus.
+        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
+        records: the corpus.
         config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or
             ``openai``.
         out: folder of the cache; answers already in the cache are not requested again.

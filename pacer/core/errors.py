@@ -1,7 +1,7 @@
 """Errors that a user can act on.
 
 Every message says what was received, what was expected and what to do, and names the record if
-there is one. It calls a setting of a score by its keyword in Python, followed by the option of the
+there is one. A setting of a score is named by its keyword in Python, followed by the option of the
 command line in parentheses. No message may contain report text, because patient text must stay out
 of terminals and logs.
 """

@@ -1,8 +1,8 @@
-"""Ctrl-C (SIGINT), and SIGTERM, with which clusters stop a job: work ends with its state saved.
+"""Handling of Ctrl-C (SIGINT), and of SIGTERM, with which clusters stop a job: the state of the
+work is saved before the process ends.
 
 The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the process at once.
-Programs that a process starts have an environment that changes no result, and live no longer than
-the process.
+Programs that a process starts end with it at the latest, and their environment changes no result.
 """
 
 import _thread
@@ -41,15 +41,15 @@ def start_timer(seconds: float, call: Callable[..., object], *arguments: Any) ->
 
 
 def signal_at_parents_end(number: int = signal.SIGKILL) -> None:
-    """Ask, on Linux, for a signal to this process when its parent dies; ``preexec_fn`` of a new
-    process."""
+    """On Linux, request a signal to this process when its parent dies. Used as ``preexec_fn`` of
+    new processes."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, number)
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGINT or SIGTERM arrived, or another process of this run got it. Libraries treat it as
-    Ctrl-C."""
+    """This process, or another process of the run, has received SIGINT or SIGTERM. Libraries treat
+    this exception as Ctrl-C."""
 
     def __init__(self, number: int):
         super().__init__()
@@ -137,7 +137,7 @@ def request_stop(number: int = signal.SIGTERM) -> None:
 
 
 def _end() -> None:
-    """End this process at once, and those that it started."""
+    """End this process and the processes that it started, at once."""
     import psutil
 
     for child in psutil.Process().children(recursive=True):

@@ -1,4 +1,4 @@
-"""The problems that pydantic finds, in words."""
+"""Messages for the problems that pydantic finds."""
 
 from typing import Any
 

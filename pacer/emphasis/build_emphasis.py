@@ -115,12 +115,13 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
     and these settings.
 
     Args:
-        records: ``records.parquet``. backbones: the output directory of that stage; this reads the
-            language model's tokenizer and, with ``source: computed``, CheXbert.
+        records: ``records.parquet``.
+        backbones: the output directory of that stage; this reads the language model's tokenizer
+            and, with ``source: computed``, CheXbert.
 
     Raises:
-        BackboneError: tokenizer or labeller is not usable. DataError: a line of
-            ``attributions.jsonl`` is malformed.
+        BackboneError: tokenizer or labeller is not usable.
+        DataError: a line of ``attributions.jsonl`` is malformed.
     """
     table = read_records(records).select(
         "record_id", "split", "context", "report", "emphasis", "emphasis_text"
@@ -225,7 +226,7 @@ def _marked_sentences(
     marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]
 ) -> list[bool]:
     """Return, for each sentence, whether any of its tokens has a positive mark. A token belongs to
-    the sentence in which it ends. Sentences without marks are left out."""
+    the sentence in which it ends. Sentences whose tokens lie beyond the last mark are left out."""
     sentences: defaultdict[int, bool] = defaultdict(bool)
     for end, value in zip(token_ends, marks[1:]):
         sentences[bisect_left(ends, end)] |= value > 0

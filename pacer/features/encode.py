@@ -81,7 +81,7 @@ Sizes = dict[Kind, dict[str, int]]
 Recipe = dict[str, str | int | list[int]]
 
 #: Facts found while decoding an image: the hash of the pixels that the encoder gets, and notes on
-#: what deserves a check.
+#: anything that should be checked.
 Look = tuple[str, list[str]]
 _LOOKS = {"key": pl.String(), "picture": pl.String(), "notes": pl.List(pl.String())}
 
@@ -97,7 +97,8 @@ def build_store(
     """Create or complete the store ``out``.
 
     Args:
-        images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
+        images: columns ``image_id`` and ``path``.
+        prior_reports: cleaned texts, repeats allowed.
         looks: receives the look of each image that is decoded, by the key of its entry.
 
     Raises:
@@ -204,8 +205,8 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
 def _hashes(
     paths: Mapping[str, str], workers: int, state: PartialState
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the hashes of the image files, and why the others cannot be read. Each process reads
-    its share; all get all results."""
+    """Return the hashes of the image files that can be read, and the reasons for the others. Each
+    process reads its share, and gets the results of all processes."""
 
     def read(name: str) -> tuple[str, str | None, str]:
         try:
@@ -286,8 +287,8 @@ class _Priors:
 def _encode(
     source: _Images | _Priors, shards: Shards, scratch: Path, state: PartialState
 ) -> dict[str, str]:
-    """Encode and write this process's share; return why entries cannot be read, by id. Their shards
-    lack them.
+    """Encode and write this process's share. Return the reasons why entries cannot be read, by id;
+    these entries are left out of their shards.
 
     Three steps run in parallel: threads read the entries of the next shard, one thread encodes a
     batch, and the previous batch is written. A shard starts only after the previous one is
@@ -343,9 +344,9 @@ def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text:
 
 
 def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path) -> tuple[int, int]:
-    """Check that entries fit on the disk; return their bytes and the free ones. Raises a PacerError
-    if they do not fit (raised in all processes); the message names the other mode if that would
-    fit."""
+    """Check that entries fit on the disk; return their size and the free space in bytes. Raises a
+    PacerError in all processes if they do not fit; the message suggests the other mode if its
+    entries would fit."""
     [free] = broadcast_object_list([shutil.disk_usage(out.parent).free])
     other_mode = "pixels" if mode == "states" else "states"
     size = sum(count * sizes[kind][mode] for kind, count in counts.items())

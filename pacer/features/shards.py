@@ -68,7 +68,8 @@ def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]
     process.
 
     Args:
-        entries: one for each row. batches: the same named tensors [batch, ...] each time.
+        entries: one for each row.
+        batches: the same named tensors [batch, ...] each time.
     """
     ends: dict[str, int] = {}
     rows = 0

@@ -50,13 +50,14 @@ class Pacer(nn.Module):
         language: a causal language model built like Llama (:mod:`pacer.backbones.families`), frozen
             here.
         endpoint_norm: the vision encoder's final LayerNorm, frozen here; maps the last depth's
-        state to the endpoint. router, interface: Refine and the source interface. calibrator: None
-        until the calibrate phase.
-
+            state to the endpoint.
+        router: Refine.
+        interface: the source interface.
+        calibrator: None until the calibrate phase.
     """
 
-    #: Contexts of the records that use the parameters whose names begin so; records of all contexts
-    #: use the others.
+    #: Contexts of the records that use the parameters with these prefixes of their names. All other
+    #: parameters are used by records of all contexts.
     only_in: ClassVar[dict[str, tuple[str, ...]]] = {
         "interface.lateral.": WITH_SOURCE[1],
         "interface.prior.": WITH_SOURCE[2],
@@ -94,7 +95,7 @@ class Pacer(nn.Module):
                 )
 
     def merge_lora(self) -> None:
-        """Merge LoRA into the frozen weights: the same function, with no extra work per step.
+        """Merge LoRA into the frozen weights: the model computes the same function, with less work.
 
         Each sum is computed in float32 and rounded once to the type of the weights.
         """

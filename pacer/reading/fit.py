@@ -78,7 +78,8 @@ def fit_reader(
     DataError if split train has fewer patients than there are folds.
 
     Args:
-        checkpoint: the parent. anchors: ``anchors.parquet``, the targets.
+        checkpoint: the parent.
+        anchors: ``anchors.parquet``, the targets.
     """
     train = records.filter(split="train").join(anchors, on="record_id", maintain_order="left")
     patients = train["subject_id"].n_unique()
@@ -206,7 +207,9 @@ def fit_maps(
     """Fit the maps of all states with every penalty, choose each state's and calibrate it.
 
     Args:
-        values: summaries [n, 2d]. targets: [n, 39]. folds: of each record [n], from 0.
+        values: summaries [n, 2d].
+        targets: [n, 39].
+        folds: of each record [n], from 0.
 
     Returns:
         weight [2d, 39] and bias [39]; by state the penalty, and the held-out log loss before

@@ -71,8 +71,9 @@ def cells(depths: Tensor, refined: Tensor, grid: int) -> Tensor:
     """Return the means of patch states over the cells of the grid, in float32 on the CPU.
 
     Args:
-        depths: what Refine reads [B, K, N, d]. refined: what it returns [B, N, d]. grid: its rows,
-            and columns, G.
+        depths: what Refine reads [B, K, N, d].
+        refined: what it returns [B, N, d].
+        grid: its rows, and columns, G.
 
     Returns:
         [B, (K + 1) d G²].
@@ -140,8 +141,8 @@ class AttributeReader:
         """Return the probabilities of one record.
 
         Args:
-            depths, refined: states of its frontal image, for :func:`cells`, with B = 1. fused: its
-                tokens [Q, d].
+            depths, refined: states of its frontal image, for :func:`cells`, with B = 1.
+            fused: its tokens [Q, d].
             prior: whether it has a previous report, without which no course is read.
         """
         places = cells(depths, refined, self.grid)[0]

@@ -77,8 +77,9 @@ def fits(
     one before.
 
     Args:
-        values: summaries [n, D]. folds: of each record [n], from 0, on the device of the fit. bias:
-            to start from [FOLDS + 1, C].
+        values: summaries [n, D].
+        folds: of each record [n], from 0, on the device of the fit.
+        bias: to start from [FOLDS + 1, C].
     """
     device = folds.device
     count = len(values)

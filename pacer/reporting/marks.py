@@ -1,15 +1,21 @@
 """Marks in texts: a report is cut into spans by whether another text makes the same statement.
 
 A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an
-earlier examination (:mod:`pacer.data.wording`), identified by the findings of its sentence and
-their course, else by its rule and direction. Mentions have the marks of the verdict on their
-finding (:mod:`pacer.metrics.ledger`): **matching** if it is correct, or only something is left out;
-**wrong side** or **other severity** if the texts contradict each other there; **less certain** if
-only one of them is uncertain; **opposite**; **reference-only** in a reference, and **unverified**
-in a generated report, if the other text does not state it. A denial of a finding that the same
-text affirms elsewhere, such as on the other side, has no mark. A phrase **contradicts** the
-report's commitment if it affirms a finding that the commitment denies, or the reverse, or states
-another side.
+earlier examination (:mod:`pacer.data.wording`). Such wording is identified by the findings of its
+sentence and their course, or else by its rule and direction.
+
+The mark of a mention follows from the verdict on its finding (:mod:`pacer.metrics.ledger`):
+
+- **matching**: the verdict is correct, or something is only left out;
+- **wrong side** or **other severity**: the texts contradict each other in this;
+- **less certain**: only one of the texts is uncertain;
+- **opposite**: one text affirms the finding and the other denies it;
+- **reference-only** in a reference, **unverified** in a generated report: the other text does not
+  state the finding.
+
+A denial of a finding that the same text affirms elsewhere, such as on the other side, has no mark.
+A phrase **contradicts** the report's commitment if it affirms a finding that the commitment denies,
+or the reverse, or states another side.
 """
 
 import re
@@ -33,8 +39,8 @@ Row = Mapping[str, Any]
 LONGITUDINAL = "longitudinal"
 #: A finding and its polarity; or the meaning of a comparison, and ``LONGITUDINAL``.
 _Statement = tuple[str, str]
-#: The marks of phrases that another text states, from the mildest to the gravest, which holds if
-#: phrases overlap. The empty mark is that of phrases that it does not state.
+#: The marks from the mildest to the most serious. If phrases overlap, the most serious mark is
+#: used. The empty mark is for phrases that the other text does not state.
 _MARKS = ("matching", "other-severity", "less-certain", "", "wrong-side", "opposite")
 #: Rules of wording that names an earlier study, without a statement on a finding.
 _OF_STUDIES = ("comparison", "prior study", "since", "interval")
@@ -104,9 +110,9 @@ def _sentence(report: str, at: int) -> str:
 
 
 def _comparisons(report: str) -> list[tuple[int, int, str]]:
-    """Return the start, end and meanings of each wording of comparison: the course of each
-    finding in its sentence; for a finding without one, and a sentence without a finding, the rule
-    with its direction."""
+    """Return the start, end and meaning of each wording of comparison, once for each finding in its
+    sentence. The meaning is the finding with its course, or with the rule and the direction if the
+    course is not stated; in a sentence without findings, only the rule and the direction."""
     phrases = []
     for start, end, rule in find_wording(report):
         sentence = _sentence(report, start)
@@ -271,8 +277,9 @@ def _tooltip(mark: str, difference: str, with_support: str, without_support: str
 
 
 def _mark(row: Row | None, text: str, is_reference: bool) -> tuple[str, str]:
-    """Return the mark of a finding by the verdict on it, empty if the other text does not state it,
-    and the differing sides or severities of both texts; ``text``: the name of the other text."""
+    """Return the mark of a finding from the verdict on it (empty if the other text does not state
+    it), and the differing sides or severities of both texts. ``text``: the name of the other
+    text."""
     if row is None or row["reference_state"] is None or row["report_state"] is None:
         return "", ""
     if text == "commitment" and row["reference_state"] != row["report_state"]:
@@ -317,8 +324,8 @@ def _contradiction(rows: Sequence[Row]) -> str:
 
 
 def _adds(row: Row, before: Row | None) -> bool:
-    """Return whether a text adds a side or severity to a finding of the text before, or gives it
-    another state."""
+    """Return whether a text (``row``) adds a side or severity to a finding of another text
+    (``before``), or gives it another state."""
     if before is None or row["state"] != before["state"]:
         return True
     return any({*row[kind]} - {*before[kind]} for kind in ("side", "severity"))

@@ -77,8 +77,8 @@ _TONES = {
     Verdict.NOT_THERE: "no",
     Verdict.WITHOUT: "no",
 }
-#: Columns of the table of findings: their heading, by change; without boxes those of coverings are
-#: left out.
+#: Headings of the columns of the table of findings, by change. Without boxes, the columns of
+#: coverings are left out.
 _RATES = {
     GIVEN: "As given",
     SAME_FINDING: "Another's, same finding",

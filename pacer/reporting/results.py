@@ -1,4 +1,4 @@
-"""Outputs of a run, read once for all sections of its report; and its example cases.
+"""Outputs of a run, which are read once for all sections of its report, and its example cases.
 
 An example is one examination in every context in which it was decoded, with the model's inputs,
 commitment and report.

@@ -1,4 +1,4 @@
-"""Tables of a run's corpus and of scores from the registry, the line with their signature, and the
+"""Tables of a run's corpus and of the scores in the registry, the signature in one line, and
 warnings."""
 
 from collections.abc import Mapping, Sequence
@@ -255,8 +255,8 @@ def _clinical(signature: Signature) -> dict[str, Any]:
 
 
 def doubt_note(findings: pl.DataFrame) -> str | None:
-    """Return what the findings in doubt mean for the scores: their share, and Positive F1 without
-    them; None if there are none."""
+    """Return a note on the effect of doubtful findings: their share, and Positive F1 without them.
+    None if there are no doubtful findings."""
     count = int(findings["doubtful"].sum())
     if not count:
         return None

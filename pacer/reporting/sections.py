@@ -87,7 +87,7 @@ def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") 
 
 
 def scores(results: Results) -> Section:
-    """Scores with their intervals, below the reasons not to trust them."""
+    """Warnings about the scores, followed by the scores with their intervals."""
     values = results.scored.scores
     signature = results.scored.signature
     split = ", ".join(sorted(set(results.decoded["split"])))
@@ -162,7 +162,7 @@ def _placed(results: Results, place: Place, caption: str, title: str = "") -> li
 
 
 def sources(results: Results) -> Section:
-    """How scores change with other sources, and whether the reports vary."""
+    """How scores change if sources are changed, and how much the reports vary."""
     controls = score_tables.control_table(
         results.scored.scores,
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the "
@@ -224,7 +224,7 @@ def findings(results: Results) -> Section:
 
 
 def groups(results: Results) -> Section | None:
-    """Whether some groups of records are reported worse than others."""
+    """Scores by group of records, to find groups with worse reports."""
     table = score_tables.group_table(
         group_scores(
             results.scored.cases, results.scored.convention, results.scored.signature.groups

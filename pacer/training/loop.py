@@ -59,8 +59,8 @@ def train(
     Args:
         model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts
             are trained.
-        scratch: directory of the resumable state. log: a resumed run logs the earlier rows again,
-            so the log may start empty.
+        scratch: directory of the resumable state.
+        log: a resumed run logs the earlier rows again, so the log may start empty.
 
     Raises:
         ConfigError: more processes than records in a micro-batch.
@@ -122,7 +122,7 @@ class Unchecked(NamedTuple):
     update: int
     #: Rows of each of its micro-batches.
     micros: list[np.ndarray]
-    #: On the device: its loss, the norm of its gradient, and the losses of this process's parts of
+    #: On the device: the loss, the norm of the gradient, and the losses of this process's parts of
     #: the micro-batches.
     numbers: Tensor
 
@@ -155,7 +155,7 @@ class _Run:
         self.done = 0
         #: Whether all processes stop after this update.
         self.stopping = False
-        #: Of the updates since the last logged row.
+        #: Means over the updates since the last logged row.
         self.means = Means()
         #: The updates since the last check.
         self.unchecked: list[Unchecked] = []

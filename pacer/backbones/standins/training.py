@@ -157,8 +157,8 @@ class ReportTask:
     Raises a DataError if there are fewer than two reports.
 
     Args:
-        forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: size
-            of the tokenizer, which is learnt from the reports that are not held out.
+        forms: the same reports in one or several forms, such as raw and cleaned.
+        vocabulary: size of the tokenizer, which is learnt from the reports that are not held out.
 
     Attributes:
         held_out: indices of the held-out reports.
