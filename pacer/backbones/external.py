@@ -47,7 +47,7 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 def locate(backbone: Backbone, role: str) -> Path | None:
     """Return the full path of a configured model's weights; None for a stand-in, which is bundled
     or made here. Raises a BackboneError if the stage `backbones` cannot use the model; the message
-    says how to get it.
+    has the remedy.
 
     Args:
         role: vision, language, text or chexbert, which determines the required files.

@@ -119,7 +119,7 @@ def load_text(directory: Path) -> tuple[Any, Any]:
 
 def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
     """Refuse a language model that training or decoding cannot use, without reading weights; return
-    the shapes of the weights that its configuration asks for. Raises a BackboneError if it is not a
+    the shapes of the weights according to its configuration. Raises a BackboneError if it is not a
     causal language model, or not built like Llama; the message names the difference."""
     config = read_config(directory)
     try:

@@ -23,7 +23,7 @@ from pacer.cli.models import decode, export, generate, import_llm_rg4, serve
 from pacer.cli.reporting import audit
 from pacer.cli.scoring import compare, findings, label, score, score_run, show
 from pacer.cli.studies import probe, study
-from pacer.cli.terminal import PARAMS, ParamsFile, console, say
+from pacer.cli.terminal import PARAMS, ParamsFile, console, echo
 from pacer.config import Backbone, Params
 from pacer.config.outputs import check_folders
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
@@ -60,9 +60,11 @@ app.add_typer(study, name="study")
 
 
 class Finding(NamedTuple):
-    """The result of one check. ``missing`` stops a run; ``note`` does not."""
+    """The result of a check."""
 
+    #: What was checked.
     what: str
+    #: ``missing`` stops a run; ``note`` does not.
     state: Literal["ok", "note", "missing"]
     detail: str
 
@@ -275,7 +277,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         lacking |= any(finding.state == "missing" for finding in results)
         for finding in results:
             state = Text(f"  {finding.state:8}", styles[finding.state])
-            say(state.append(f"{finding.what:{width}}  {finding.detail}", "default"))
+            echo(state.append(f"{finding.what:{width}}  {finding.detail}", "default"))
     if lacking:
         raise ConfigError("`dvc repro` would fail; fix everything marked `missing` above")
 

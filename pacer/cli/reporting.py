@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from pacer.cli import terminal
-from pacer.cli.terminal import BACKBONES, PARAMS, console, print_table, say
+from pacer.cli.terminal import BACKBONES, PARAMS, console, echo, print_table
 from pacer.config import Params
 from pacer.config.params import check_splits, load_profile
 from pacer.core.errors import ConfigError, DataError
@@ -67,7 +67,7 @@ def audit(
     terminal.print_rows((signs[check.good], check.name, check.detail) for check in checks)
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
-        say(
+        echo(
             f"\nwritten to {out}; {out / 'problems.csv'} lists what was rejected or left out "
             f"({listed:,})"
         )

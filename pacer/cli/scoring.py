@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pacer.cli import terminal
-from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, console, print_table, say
+from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, console, echo, print_table
 from pacer.config.corpus import Cleaner
 from pacer.config.params import load_profile
 from pacer.core.errors import ConfigError, DataError
@@ -200,7 +200,7 @@ def _print_scores(result: Scores, out: Path) -> None:
             console.print(f"\n{title}")
             print_table(table)
     for line in result.warnings:
-        say(line, "yellow")
+        echo(line, "yellow")
     if signature.groups and signature.clinical:
         groups = group_scores(cases, result.convention, signature.groups)
         grouped = [score for score in groups if score.column in signature.groups]
@@ -218,7 +218,7 @@ def _print_scores(result: Scores, out: Path) -> None:
             caution(signature),
         ),
     ):
-        say(line)
+        echo(line)
     console.print(f"\nwritten to {out}")
 
 
@@ -425,4 +425,4 @@ def show(
 
     images = records.with_name("images.parquet")
     for path in show_studies(studies, list(named.items()), contexts, records, images, out):
-        say(f"written to {path}")
+        echo(f"written to {path}")

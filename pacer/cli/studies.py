@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacer.cli import terminal
-from pacer.cli.terminal import CORPUS, say
+from pacer.cli.terminal import CORPUS, echo
 from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
@@ -100,18 +100,20 @@ def make(
     manifest = make_probe(table, paths, out, seed, limit, places, states)
     for twin, count in manifest["reports"].items():
         without = f" (not possible for {count['without']:,})" if count["without"] else ""
-        say(f"{twin}: {count['reports']:,}{without}")
+        echo(f"{twin}: {count['reports']:,}{without}")
     if manifest["boxes"]:
         findings = ", ".join(
             f"{finding} {count:,}" for finding, count in manifest["not_covered"].items()
         )
-        say(
+        echo(
             f"affirmed findings with no region (or no control region) to mask: {findings or 'none'}"
         )
     else:
-        say("no findings were masked: this corpus has no bounding boxes; pass a table with --boxes")
+        echo(
+            "no findings were masked: this corpus has no bounding boxes; pass a table with --boxes"
+        )
     total = sum(count["reports"] for count in manifest["reports"].values())
-    say(
+    echo(
         f"next: write a report for each of the {total:,} rows of {out / INPUTS}; keep {KEY} (the "
         "references) private"
     )
@@ -149,8 +151,8 @@ def score(
         system_use(name, key, file, (hypothesis_id, hypothesis_text))
         for name, file in systems.items()
     ]
-    say(write_probe(uses, kinds, manifest, out))
-    say(f"page: {out / 'index.html'}")
+    echo(write_probe(uses, kinds, manifest, out))
+    echo(f"page: {out / 'index.html'}")
 
 
 @study.command()
@@ -175,12 +177,12 @@ def run(
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
             signal.signal(number, _stop)
     try:
-        run_study(chosen, repository, say, frozenset(row or ()), queue)
+        run_study(chosen, repository, echo, frozenset(row or ()), queue)
     except KeyboardInterrupt:
-        say("stopped; run the same command again to continue")
+        echo("stopped; run the same command again to continue")
         raise typer.Exit(130) from None
     if queue:
-        say(f"next: `dvc queue start --jobs 2`; when it is done, `pacer study show {name}`")
+        echo(f"next: `dvc queue start --jobs 2`; when it is done, `pacer study show {name}`")
     else:
         _write_table(chosen, repository)
 
@@ -227,5 +229,5 @@ def _write_table(chosen: Study, repository: Repository) -> str:
 
     folder = repository.results / chosen.name
     text = write_tables(build_tables(chosen, collect(chosen, repository)), folder)
-    say(f"wrote table.md and table.tex to {folder.relative_to(Path.cwd())}")
+    echo(f"wrote table.md and table.tex to {folder.relative_to(Path.cwd())}")
     return text

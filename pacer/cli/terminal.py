@@ -82,7 +82,7 @@ def check_contexts(names: list[str] | None) -> list[str]:
     return [name for name in CONTEXTS if name in (names or ())]
 
 
-def say(line: str | Text = "", style: str = "") -> None:
+def echo(line: str | Text = "", style: str = "") -> None:
     """Print a line unchanged: without markup or added line breaks."""
     console.print(line if isinstance(line, Text) else Text(line, style), soft_wrap=True)
 
@@ -109,7 +109,7 @@ def print_table(table: Table) -> None:
     )
     wide.print(grid)
     for note in table.notes:
-        say(note)
+        echo(note)
 
 
 def chips(anchor: Anchor | None, separator: str = "   ") -> Text:

@@ -53,13 +53,13 @@ _KIND = {value: kind for kind, values in VALUES.items() for value in values} | {
 
 def words(attributes: Attributes) -> list[str]:
     """Return the words for attributes, in writing order."""
-    said = {
+    chosen = {
         kind: [value for value in VALUES[kind] if value in getattr(attributes, kind)]
         for kind in _WRITTEN
     }
-    if len(said["side"]) == len(VALUES["side"]):
-        said["side"] = [_BOTH]
-    return [word for kind in _WRITTEN for word in said[kind]]
+    if len(chosen["side"]) == len(VALUES["side"]):
+        chosen["side"] = [_BOTH]
+    return [word for kind in _WRITTEN for word in chosen[kind]]
 
 
 def split_words(text: str, kinds: Collection[str]) -> tuple[Attributes, str]:
@@ -107,16 +107,19 @@ _FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Anchor:
-    """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated
-    findings; and the ``attributes`` of those that are not denied. ``doubtful``: findings of which
-    the rules may have misread what a report says; it belongs to no comparison, table or text.
+    """A commitment ``q = (q_pos, q_neg, q_unc)``: affirmed, denied and uncertain findings, each in
+    vocabulary order and without repeats.
+
     Raises a ValueError if a finding is unknown or repeated, or a field is out of order (:meth:`of`
-    sorts and deduplicates); or a finding has attributes and is denied or not listed."""
+    sorts and deduplicates); or a finding has attributes and is denied or not listed.
+    """
 
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
+    #: Attributes of positive and uncertain findings.
     attributes: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
+    #: Findings that the rules may have misread. They are not part of comparisons, tables and texts.
     doubtful: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:

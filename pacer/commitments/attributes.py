@@ -39,7 +39,7 @@ _WORDS = Patterns(TABLE)
 _BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
 #: A line break inside a sentence, where a long line was wrapped.
 _WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
-#: Where a sentence ends: not at the period of a number or an abbreviation.
+#: The end of a sentence, but not the period of a number or an abbreviation.
 _END = re.compile(
     r";|\.(?!\d)(?!(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.))\s[a-z])"
 )
@@ -57,7 +57,7 @@ _PRONOUN = re.compile(
 def read_attributes(report: str) -> dict[str, Attributes]:
     """Return the attributes of each finding that a raw or cleaned report affirms or leaves
     uncertain, over all of its mentions."""
-    return {finding: _united(*said) for finding, said in sentence_attributes(report).items()}
+    return {finding: _united(*stated) for finding, stated in sentence_attributes(report).items()}
 
 
 @lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
@@ -83,20 +83,20 @@ def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
         named = named if _PRONOUN.match(sentence[0]) else []
         if not any(named) and not any(finding for _, _, finding in inside):
             continue
-        said: dict[str, Attributes] = {}
+        stated: dict[str, Attributes] = {}
         for findings, words in described_phrases(sentence[0], inside):
             named = findings or named
             for finding in filter(None, named):
-                said[finding] = _united(said[finding], words) if finding in said else words
-        for finding, words in said.items():
+                stated[finding] = _united(stated[finding], words) if finding in stated else words
+        for finding, words in stated.items():
             known[finding].append(words)
     return known
 
 
-def _united(*said: Attributes) -> Attributes:
-    if len(said) == 1:
-        return said[0]
-    return Attributes(*map(frozenset[str].union, Attributes(), *said))
+def _united(*stated: Attributes) -> Attributes:
+    if len(stated) == 1:
+        return stated[0]
+    return Attributes(*map(frozenset[str].union, Attributes(), *stated))
 
 
 class _Phrase(NamedTuple):
@@ -161,16 +161,18 @@ def _phrases(text: str, mentions: Sequence[_Span]) -> Iterator[_Phrase]:
         inside = [word for word in words if start < word.end <= end]
         if cut and not findings and _leads(text[start:end], cut, inside, words):
             continue
-        said = _said(inside)
-        if "elsewhere" in said and not findings:  # but "atelectasis with volume loss is unchanged"
+        stated = _stated(inside)
+        if (
+            "elsewhere" in stated and not findings
+        ):  # but "atelectasis with volume loss is unchanged"
             if joined == "with":
-                said &= _VALUES.course
+                stated &= _VALUES.course
             else:
                 findings = [""]
         attributes = Attributes(
-            side=_VALUES.side & said,
-            severity=_VALUES.severity & said,
-            course=_VALUES.course & said,
+            side=_VALUES.side & stated,
+            severity=_VALUES.severity & stated,
+            course=_VALUES.course & stated,
         )
         yield _Phrase(text[start:end], findings, joined, attributes)
         if cut:
@@ -178,27 +180,27 @@ def _phrases(text: str, mentions: Sequence[_Span]) -> Iterator[_Phrase]:
             joined = "".join(cut[0].split())
 
 
-def _said(words: list[Match]) -> set[str]:
+def _stated(words: list[Match]) -> set[str]:
     return {value for word in words for value in word.row.says.split()} - {"nothing"}
 
 
 def _leads(text: str, cut: re.Match[str], inside: list[Match], words: list[Match]) -> bool:
     """Whether a phrase without a finding describes the finding that follows it: "on the left, a
     mass", "small right and large left effusions"."""
-    said = _said(inside)
+    stated = _stated(inside)
     first = cut.start() == len(text)
     if (
-        not said
-        or "elsewhere" in said
+        not stated
+        or "elsewhere" in stated
         or _VERB.search(text)
-        or (not first and said & _VALUES.course)
+        or (not first and stated & _VALUES.course)
     ):
         return False
     ends = inside[-1].end == cut.start() - text.endswith(" ")
     if cut[0][0] == ",":
         return first and (ends or _PLACE.match(text) is not None)
-    following = _said(
+    following = _stated(
         [word for word in words if cut.end() < word.start <= cut.end() + len(" on the ")]
     )
-    sides = said & _VALUES.side and following & _VALUES.side
+    sides = stated & _VALUES.side and following & _VALUES.side
     return cut[0] in ("and", "as well as", "but", "&") and bool(following and (ends or sides))

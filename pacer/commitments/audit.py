@@ -73,14 +73,15 @@ def _changed(studies: pl.DataFrame, cleaner: str) -> Iterator[tuple[str, str]]:
     )
     differing = marked.join(marked.unique("sentence").filter(differs), on="sentence", how="semi")
     for study, report, raw, _ in differing.unique("study_id", maintain_order=True).iter_rows():
-        said = extract_anchor(raw)
-        if said != extract_anchor(report):
+        anchor = extract_anchor(raw)
+        if anchor != extract_anchor(report):
             without = (
                 (kind, re.sub(mark, gap, raw)) for kind, mark in MARKS.items() for gap in ("", " ")
             )
             yield (
                 next(
-                    (kind for kind, text in without if extract_anchor(text) != said), "other marks"
+                    (kind for kind, text in without if extract_anchor(text) != anchor),
+                    "other marks",
                 ),
                 study,
             )

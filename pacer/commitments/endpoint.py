@@ -49,21 +49,23 @@ _OPTIONAL = ("temperature", "reasoning_effort")
 
 
 class Outcome(NamedTuple):
-    """The outcome of a request after the client's retries. ``refused``: a retry would not help;
-    ``failed``: it may. ``reason``: why there is no answer (``timeout``, ``disconnected``, or for
-    example ``HTTP 503``)."""
+    """The outcome of a request after the client's retries."""
 
+    #: ``refused``: another try would not help; ``failed``: it may.
     status: Literal["answered", "refused", "failed"]
     reply: Reply | None = None
+    #: The reason why there is no answer: ``timeout``, ``disconnected``, or for example
+    #: ``HTTP 503``.
     reason: str = ""
 
 
 class Fault(NamedTuple):
-    """An error reported by the endpoint: the parameter, a code, and the whole error as JSON text,
-    which may quote the request."""
+    """An error reported by the endpoint."""
 
+    #: The parameter that the endpoint refuses.
     param: str = ""
     code: str = ""
+    #: The whole error as JSON text, which may quote the request.
     text: str = ""
 
     @classmethod

@@ -21,14 +21,12 @@ from pacer.data.findings import FINDINGS
 
 
 class Question(NamedTuple):
-    """The chat completion request of one record: its arguments as configured, and their SHA-256,
-    which is the key of the answer.
-
-    If an endpoint refuses some arguments, others are sent, but the key stays the same.
-    """
+    """The chat completion request of a record."""
 
     record_id: str
+    #: The arguments as configured. If an endpoint refuses some of them, others are sent.
     request: dict[str, Any]
+    #: SHA-256 of ``request``, the key of the answer.
     request_hash: str
 
 

@@ -57,10 +57,10 @@ def build_anchors(
     }
     schema = ANCHOR_SCHEMA | (DESCRIBED if kinds else {})
     if kinds:
-        said = map(read_attributes, table["report_raw"])
+        attributes = map(read_attributes, table["report_raw"])
         known = [
             anchor.described(of_report, kinds)
-            for anchor, of_report in zip(anchors, said, strict=True)
+            for anchor, of_report in zip(anchors, attributes, strict=True)
         ]
         columns["attributes"] = [anchor.as_dict().get("attributes", []) for anchor in known]
     write_table(

@@ -99,7 +99,7 @@ def run_cleanly(main: Callable[[], None]) -> None:
 
 
 def _message(error: Exception) -> str | None:
-    """Return what the user can do about an error, or None if that is not known."""
+    """Return advice to the user for an error, or None if there is none."""
     if isinstance(error, PacerError):
         return str(error)
     missing = (error.name or "pacer") if isinstance(error, ModuleNotFoundError) else "pacer"

@@ -148,7 +148,7 @@ def _end() -> None:
 
 
 def stop_requested() -> bool:
-    """Return whether a signal has asked for a stop."""
+    """Return whether a stop was requested."""
     return _Stop.number != 0
 
 

@@ -36,9 +36,11 @@ _PLACES = 3
 
 
 class Rows(NamedTuple):
-    """The rows of an input that are in use, and the lines of ``problems.csv`` about the others."""
+    """The rows of an input."""
 
+    #: The rows in use.
     used: pl.DataFrame
+    #: The lines of ``problems.csv``: rows that are not in use, and doubtful rows.
     listed: pl.DataFrame = pl.DataFrame(schema=_LIST_SCHEMA)
 
     def with_columns(self, *columns: Any, **named: Any) -> "Rows":

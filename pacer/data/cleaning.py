@@ -193,7 +193,7 @@ def raw_sentences(text: str) -> list[str]:
     cased = text != text.lower()
     sentences: list[str] = []
     for piece in _SENTENCE_END.split(without_item_numbers(text).strip()):
-        if sentences and _goes_on(sentences[-1], piece, cased):
+        if sentences and _continues(sentences[-1], piece, cased):
             sentences[-1] += f" {piece}"
         else:
             sentences.append(piece)
@@ -206,10 +206,10 @@ def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | Non
     sentences = raw_sentences(text)
     wanted = [sentence for sentence in sentences if not unwanted(sentence)]
     joined = " ".join(_SENTENCE_END.split(text.strip()) if wanted == sentences else wanted)
-    return joined if says_something(joined) else None
+    return joined if has_content(joined) else None
 
 
-def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
+def _continues(sentence: str, piece: str, cased: bool) -> bool:
     """Whether a piece continues the preceding sentence. ``cased``: the text has capitals, so
     sentences begin with one."""
     begins_small = piece[:1].islower() or piece[:1].isdigit()
@@ -219,7 +219,7 @@ def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
     return (cased and may_be_abbreviated) or is_after_time or is_unfinished
 
 
-def says_something(text: str) -> bool:
+def has_content(text: str) -> bool:
     """Whether a text contains a letter or digit."""
     return any(character.isalnum() for character in text)
 

@@ -15,7 +15,7 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Notes, Rows
-from pacer.data.cleaning import CLEANERS, changed_number, says_something, without_sentences
+from pacer.data.cleaning import CLEANERS, changed_number, has_content, without_sentences
 from pacer.data.hygiene import (
     ANY_RESIDUE,
     CONTROL,
@@ -193,7 +193,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
     def is_word(text: str) -> bool:
         # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow
         # the result
-        return is_absent(text) and (config.format != "rg4" or says_something(text))
+        return is_absent(text) and (config.format != "rg4" or has_content(text))
 
     line_end = "\n" if config.cleaner == "decimals" else " "
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
@@ -289,7 +289,7 @@ def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes:
         notes.count("changed_numbers", "targets", changed[0], len(changed))
     foreign = studies.used.filter(~pl.col("report").str.contains(ENGLISH))["id"]
     notes.count_first("not_english", "targets", (("targets", id) for id in foreign))
-    is_empty = ~_says_something("report")
+    is_empty = ~_has_content("report")
     return studies.exclude(field, is_empty, "the target report is empty after cleaning")
 
 
@@ -300,7 +300,7 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression", config))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))
     wants_prior = pl.col("contexts").list.eval(pl.element().str.ends_with("w")).list.any()
-    studies = studies.with_columns(is_prior_empty=wants_prior & ~_says_something("prior_report"))
+    studies = studies.with_columns(is_prior_empty=wants_prior & ~_has_content("prior_report"))
     is_empty = pl.col("is_prior_empty")
     if config.keep_empty_priors:
         mark = pl.when(is_empty & (pl.col("prior_report") == "")).then(pl.lit(clean(_ABSENT_PRIOR)))
@@ -323,8 +323,8 @@ def _joined(findings: str, impression: str, config: Corpus) -> pl.Expr:
     return pl.coalesce(pl.col(findings) + divider + pl.col(impression), findings, impression)
 
 
-def _says_something(column: str) -> pl.Expr:
-    return mapped(column, says_something, pl.Boolean)
+def _has_content(column: str) -> pl.Expr:
+    return mapped(column, has_content, pl.Boolean)
 
 
 def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
@@ -346,7 +346,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     )
     stripped = stripped.select("number", report_raw=_joined(*_TARGET, config), sections=_SECTIONS)
     stripped = stripped.with_columns(report=mapped("report_raw", CLEANERS[config.cleaner]))
-    stripped = stripped.filter(_says_something("report"))
+    stripped = stripped.filter(_has_content("report"))
     draft = draft.join(stripped, on="number", how="left", maintain_order="left", suffix="_stripped")
     is_stripped = pl.col("compares") & pl.col("report_stripped").is_not_null()
     return draft.with_columns(

@@ -25,8 +25,8 @@ SectionName = Literal["findings", "impression", "indication", "history", "other"
 
 
 class Sections(NamedTuple):
-    """Texts, None if absent; white space is collapsed in those of a report file, and line ends are
-    kept in those of a table."""
+    """The texts of the sections; None: absent. White space is collapsed in the sections of a report
+    file; line ends are kept in those of a table."""
 
     findings: str | None = None
     impression: str | None = None

@@ -48,11 +48,13 @@ _END = re.compile(rf"{CLOSE_REPORT}|\n\s*<")
 
 
 class Extraction(NamedTuple):
-    """The ``report`` to score, the parsed ``anchor`` (None: none was generated), and whether the
-    raw text is used as the report (``fallback``)."""
+    """The parts of a generated text."""
 
+    #: The report to score.
     report: str
+    #: The commitment; None if none was generated.
     anchor: Anchor | None
+    #: Whether no report was found, so that ``report`` is the whole text.
     fallback: bool
 
 

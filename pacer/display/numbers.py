@@ -9,10 +9,13 @@ IN_BRACKETS = "in brackets: the number of findings or records that count"
 
 
 class Check(NamedTuple):
-    """One line of an audit: what was checked, the result, and whether it is as it should be."""
+    """A line of an audit."""
 
+    #: The subject of the check.
     name: str
+    #: The result.
     detail: str
+    #: Whether the result is as it should be.
     good: bool = True
 
 

@@ -38,10 +38,11 @@ Tensors = dict[str, Tensor]
 
 
 class Entry(NamedTuple):
-    """An image or previous report: its id, and a key that covers everything its encoding depends
-    on."""
+    """An image or previous report."""
 
+    #: Its id.
     name: str
+    #: Covers everything that its encoding depends on.
     key: str
 
 

@@ -52,9 +52,11 @@ class Encoding(Strict):
 
 
 class Place(NamedTuple):
-    """The location of an entry: the name of its shard's file, and the row in it."""
+    """The location of an entry."""
 
+    #: File name of the shard.
     shard: str
+    #: Row in the shard.
     row: int
 
 

@@ -11,11 +11,13 @@ GateInputs = Literal["h", "he", "hz", "hze"]
 
 
 class Calibrated(NamedTuple):
-    """``prefix`` [B, T, d] after the correction, ``gate`` [B], and the gated ``residual`` [B, T,
-    d]."""
+    """The output of the calibrator."""
 
+    #: [B, T, d], the prefix after the correction.
     prefix: Tensor
+    #: [B].
     gate: Tensor
+    #: [B, T, d], the correction, multiplied by the gate.
     residual: Tensor
 
 

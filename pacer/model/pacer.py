@@ -34,12 +34,14 @@ DepthWeights = dict[str, Tensor]
 
 
 class Embedded(NamedTuple):
-    """Input embeddings [B, T, d] before Calibrate, the sources behind them, the depth weights, and
-    the refined patches of the frontal images [B, N, d_v]."""
+    """A batch as inputs of the language model, before Calibrate."""
 
+    #: [B, T, d], input embeddings.
     inputs: Tensor
+    #: The source tokens among them.
     sources: SourceTokens
     depth_weights: DepthWeights
+    #: [B, N, d_v], refined patches of the frontal images.
     frontal: Tensor
 
 

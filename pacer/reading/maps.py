@@ -91,10 +91,11 @@ def class_of(attributes: Attributes, kind: str) -> int:
 
 
 class AttributeChances(NamedTuple):
-    """The probability of each class by finding and kind, four decimals, and the ``thresholds`` of
-    the kinds."""
+    """Probabilities of attributes."""
 
+    #: The probability of each class, by finding and kind, with four decimals.
     chances: dict[str, dict[str, list[float]]]
+    #: The threshold of each kind.
     thresholds: Mapping[str, float]
 
     def as_dict(self) -> dict[str, dict[str, float]]:
@@ -111,7 +112,7 @@ class AttributeChances(NamedTuple):
     def stated(self) -> dict[str, Attributes]:
         """Return the attributes of each finding: the most probable class of each kind, if its
         probability reaches the threshold of the kind."""
-        said = {
+        texts = {
             finding: " ".join(
                 CLASSES[kind][chances.index(max(chances))]
                 for kind, chances in kinds.items()
@@ -120,7 +121,7 @@ class AttributeChances(NamedTuple):
             for finding, kinds in self.chances.items()
         }
         return {
-            finding: split_words(f"{text} {finding}", KINDS)[0] for finding, text in said.items()
+            finding: split_words(f"{text} {finding}", KINDS)[0] for finding, text in texts.items()
         }
 
 
@@ -132,7 +133,7 @@ class AttributeReader:
     maps: Mapping[tuple[str, str], tuple[Tensor, Tensor]]
     #: The probability from which a kind is stated.
     thresholds: Mapping[str, float]
-    #: Of the :func:`cells` that the maps read.
+    #: Grid of the :func:`cells` that the maps read.
     grid: int
 
     def __call__(
@@ -182,8 +183,8 @@ class AttributeReader:
 
 
 class Probabilities(NamedTuple):
-    """The probability of each finding, in the vocabulary's order, that a report affirms it
-    (``positive``), denies it or leaves it uncertain; four decimals."""
+    """The probabilities that a report affirms, denies or leaves uncertain each finding, in the
+    vocabulary's order, with four decimals."""
 
     positive: list[float]
     negative: list[float]

@@ -128,9 +128,9 @@ class ContextReport:
     #: The row of the scored cases.
     score: Mapping[str, Any]
     commitment: Anchor | None
-    #: The text with its marks.
+    #: The reference with its marks.
     reference: list[Span]
-    #: Likewise.
+    #: The report with its marks.
     generated: list[Span]
 
 

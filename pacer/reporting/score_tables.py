@@ -109,7 +109,7 @@ def score_table(
         notes = (*notes, f"{IN_BRACKETS}.")
     rows: list[tuple[str, ...]] = []
     rules: set[int] = set()
-    quiet: set[int] = set()
+    dim_rows: set[int] = set()
     summary = None
     for name in rows_in(scores):
         if name == MEAN:
@@ -127,7 +127,7 @@ def score_table(
         if intervals is not None:
             spans = [span(intervals.scores.get(name, {}).get(score.key)) for score in shown]
             if any(spans):
-                quiet.add(len(rows))
+                dim_rows.add(len(rows))
                 rows.append((PERCENT, *spans))
     return Table(
         ("Context", *(score.title for score in shown)),
@@ -135,7 +135,7 @@ def score_table(
         caption,
         summary=summary,
         rules=frozenset(rules - {0}),
-        quiet=frozenset(quiet),
+        dim_rows=frozenset(dim_rows),
         notes=notes,
     )
 

@@ -262,12 +262,14 @@ def corpus(results: Results) -> Section:
     """The audits of the corpus, the emphasis and the targets of the commitments."""
     lines = [line for audit in results.audits for line in audit["checks"]]
     rows = tuple((line["name"], line["detail"]) for line in lines)
-    tones = {(place, 1): "" if line["good"] else "no" for place, line in enumerate(lines)}
-    title = f"Audit: {sum(map(bool, tones.values()))} of {len(lines)} lines need attention"
+    cell_styles = {(place, 1): "" if line["good"] else "no" for place, line in enumerate(lines)}
+    title = f"Audit: {sum(map(bool, cell_styles.values()))} of {len(lines)} lines need attention"
     parts = [
         TableBlock("corpus", score_tables.corpus_table(results.audits[0])),
         TableBlock(
-            "audit", Table(("Check", "Result"), rows, text_columns=2, tones=tones), folded=title
+            "audit",
+            Table(("Check", "Result"), rows, text_columns=2, cell_styles=cell_styles),
+            folded=title,
         ),
     ]
     return Section("corpus", "Corpus and commitment targets", parts)

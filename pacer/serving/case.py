@@ -247,7 +247,7 @@ class Result(Displayed):
     gate: float | None
     #: The view that the prompt states.
     view: Direction
-    #: The sections that the prompt asks for.
+    #: The sections named in the prompt.
     sections: ReportSections
     #: Routing of the frontal image.
     frontal: Routing

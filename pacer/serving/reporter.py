@@ -195,12 +195,12 @@ class Reporter:
         if parsed is not None and parsed.kind == "frontal":
             # as in a table, the header states the direction of a view that is only frontal
             stated = None if parsed.view == "other" else parsed.view
-        asked = _checked(stated or view or "other", get_args(Direction), f"view of {name}")
-        if asked not in self.views:
+        requested = _checked(stated or view or "other", get_args(Direction), f"view of {name}")
+        if requested not in self.views:
             known = " and ".join(self.views)
             notes.append(
-                f"the model was trained only with images of view {known}; view {asked} is treated "
-                "as unknown"
+                f"the model was trained only with images of view {known}; view {requested} is "
+                "treated as unknown"
             )
         prepared = Prepared(
             name=name,
@@ -209,7 +209,7 @@ class Reporter:
             prior=prior,
             indication=indication,
             history=history,
-            view=asked if asked in self.views else "other",
+            view=requested if requested in self.views else "other",
             sections=_checked(
                 case.sections or target, get_args(ReportSections), f"sections of {name}"
             ),

@@ -107,10 +107,11 @@ class MicroBatch(NamedTuple):
 
 
 class TokenSequence(NamedTuple):
-    """The token ids of one sample: those left of ``||``, with the place of the first visual token
-    among them, and the target."""
+    """The token ids of a sample."""
 
+    #: The ids left of ``||``.
     prefix: list[int]
+    #: The place of the first visual token among them.
     visual_start: int
     target: Trajectory
 

@@ -383,8 +383,8 @@ class _Run:
         return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
 
     def _agree_to_stop(self, requests: float) -> None:
-        """Stop this process if any process was asked to: a rank blocked in a collective cannot save
-        its state."""
+        """Stop this process if any process received a stop: a rank blocked in a collective cannot
+        save its state."""
         if requests:
             self.stopping = True
             request_stop()
@@ -410,9 +410,9 @@ class _Run:
             return
         losses: dict[str, float] = {}
         if self._validates:
-            asked = torch.tensor(float(stop_requested()), device=self.accelerator.device)
+            requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
             with self.uninterrupted():
-                self._agree_to_stop(self.accelerator.reduce(asked, reduction="sum").item())
+                self._agree_to_stop(self.accelerator.reduce(requests, reduction="sum").item())
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
             if self.phase.train.checkpoint == "best" and (

@@ -184,17 +184,15 @@ def drifts(residual: Tensor, prefix_mask: Tensor) -> Tensor:
 
 
 class Computed(NamedTuple):
-    """The values from which the terms of a batch, or of a process's share of it, are computed.
-
-    ``nll`` [n] of the predicted tokens; ``divergence`` [n] from the parent, None if that is not
-    evaluated; ``residual`` [B, P, d] of the prefix, None without a calibrator; ``embedded`` has the
-    depth weights.
-    """
+    """The values from which the terms of a batch, or of a process's share of it, are computed."""
 
     batch: TrainingBatch
     embedded: Embedded
+    #: [n], negative log-likelihoods of the predicted tokens.
     nll: Tensor
+    #: [n], divergences from the parent; None if the parent is not evaluated.
     divergence: Tensor | None
+    #: [B, P, d], of the prefix; None without a calibrator.
     residual: Tensor | None
 
 

@@ -54,9 +54,11 @@ class Order:
 
 
 class DrawnRows(NamedTuple):
-    """Row numbers, and the number in [0, 1) drawn for each."""
+    """Rows with their random draws."""
 
+    #: Row numbers.
     rows: np.ndarray
+    #: The number in [0, 1) drawn for each row.
     draws: np.ndarray
 
     def at(self, places: np.ndarray | slice) -> Self:

@@ -34,9 +34,11 @@ class Span(IntEnum):
 
 
 class RouteSeed(NamedTuple):
-    """The seed of the route draws: ``train.seed`` and the name of the phase."""
+    """The seed of the route draws."""
 
+    #: ``train.seed``.
     seed: int
+    #: The name of the phase.
     phase: str
 
     def uniform(self, visit: int, record_id: str) -> float:

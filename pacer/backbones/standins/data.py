@@ -49,13 +49,12 @@ ADDED = 3
 
 
 class LabelledText(NamedTuple):
-    """One report with its labels: ``raw`` and ``cleaned`` text, ``anchor``, the raw sentences that
-    state a finding (``stated``), and the record's ``view``, ``sections``, ``indication`` and
-    ``history``."""
+    """A report with its labels, and the record's view, sections, indication and history."""
 
     raw: str
     cleaned: str
     anchor: Anchor
+    #: The raw sentences that state a finding.
     stated: tuple[str, ...]
     view: str
     sections: str

@@ -142,20 +142,29 @@ def make_language_standin(
 
 
 class _Lists(NamedTuple):
-    """Settings for learning lists of findings: the share of lists that is given, the share of these
-    with empty slots, and the weight of the tokens of sentences that affirm a finding."""
+    """Settings for learning lists of findings."""
 
+    #: Share of the commitment-first examples whose list is given.
     given: float
+    #: Share of these examples with empty slots.
     unheard: float
+    #: Weight in the loss of the tokens of sentences that affirm a finding.
     affirming: float
 
 
 class _Encoded(NamedTuple):
+    """The token ids of a text. Dictionaries are by route (True: commitment first)."""
+
+    #: The instruction before the slots.
     before: list[int]
+    #: The instruction after the slots.
     after: dict[bool, list[int]]
     target: dict[bool, list[int]]
+    #: Number of tokens of the commitment.
     commitment: int
+    #: The sentences that state a finding.
     stated: list[list[int]]
+    #: For each token of the target, whether its sentence affirms a finding; empty if not marked.
     affirming: dict[bool, list[float]]
 
 
