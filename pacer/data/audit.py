@@ -307,9 +307,9 @@ def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> C
             parts.append(f"{number(len(values) - _VALUES)} others")
         alike.setdefault(", ".join(parts), []).append(source)
     detail = "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
-    cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
+    remedy = f"; {about['remedy']}" if "remedy" in about and form == "table" else ""
     return Check(
         about.get("title", topic.replace("_", " ").capitalize()),
-        detail + cure,
+        detail + remedy,
         about.get("harmless", False),
     )

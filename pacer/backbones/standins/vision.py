@@ -73,7 +73,8 @@ AT_HALF_SIZE = 0.85
 #: Channels of the residual network's four stages; the last two share a resolution.
 WIDTHS = (24, 48, 96, 192)
 #: RAD-DINO's pixel statistics.
-MEAN, STD = 0.5307, 0.2583
+MEAN = 0.5307
+STD = 0.2583
 
 
 @dataclass
@@ -165,7 +166,10 @@ def make_vision_standin(
 
 def _train_with_locations(training: _Training) -> _Trained:
     """Train with the locations of findings: first the whole model, then its last third."""
-    config, data, model, heads = training.config, training.data, training.model, training.heads
+    config = training.config
+    data = training.data
+    model = training.model
+    heads = training.heads
     for depth in DEPTHS[:-1]:
         heads[f"patch{depth}"] = nn.Sequential(
             nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS))
@@ -196,7 +200,10 @@ def _train_with_locations(training: _Training) -> _Trained:
 
 def _distil(training: _Training, learning_rate_factor: float) -> _Trained:
     """Train a residual network, and then the encoder on the network's outputs."""
-    config, data, model, heads = training.config, training.data, training.model, training.heads
+    config = training.config
+    data = training.data
+    model = training.model
+    heads = training.heads
     heads["map"] = nn.Linear(config.width, WIDTHS[-1])
     network = ResidualNetwork(data.labels.shape[1])
     steps = [RESIDUAL * config.steps, config.steps]

@@ -1,15 +1,15 @@
-// The page holds the case; the server is given all of it with each request and keeps nothing.
+// The page keeps the case and sends all of it with each request; the server stores nothing.
 "use strict";
 const $ = (selector) => document.querySelector(selector);
 const LARGEST = 100_000_000;
 const images = {}; // place -> the file that the server could open
-const looks = { frontal: 0, lateral: 0 }; // requests for a picture, numbered: late answers are dropped
-let running = null; // the request for a report that is under way
+const looks = { frontal: 0, lateral: 0 }; // number of the latest request for each picture; answers to earlier requests are ignored
+let running = null; // the current request for a report
 
 const used = (place) => images[place] && ($(`#with-${place}`)?.checked ?? true);
 const prior = () => ($("#with-prior")?.checked ? $("#prior").value : "");
 
-function edited() { // the case is another one: what was asked for is not awaited, what stands there is out of date
+function edited() { // the case has changed: the current request is cancelled, and the shown results are outdated
   tell(running ? "The case was changed; its report was cancelled." : "");
   running?.abort();
   const shown = $("#report");
@@ -82,7 +82,7 @@ function list(value) { // the findings of the shown list, as a person would writ
 }
 
 async function write(changed = {}) {
-  running?.abort(); // of a commitment that was changed before this one
+  running?.abort(); // a request for an earlier change of the commitment
   const own = (running = new AbortController()), panel = $("#report");
   const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
   const value = (name) => $(`#${name}`).value;
@@ -106,7 +106,7 @@ async function write(changed = {}) {
   panel.querySelector(":scope > .problem")?.remove();
   if (changed.commitment && !said) return panel.insertAdjacentHTML("afterbegin", html); // the commitment can be corrected
   panel.innerHTML = html;
-  const top = $("#results").getBoundingClientRect().top; // in a narrow window the results stand below the case
+  const top = $("#results").getBoundingClientRect().top; // in a narrow window the results are below the case
   if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();
 }
 
@@ -127,11 +127,11 @@ $("#remove-prior")?.addEventListener("click", () => { $("#prior").value = ""; ed
 $("#case").addEventListener("input", (event) => event.target.type !== "file" && edited());
 $("#case").addEventListener("submit", (event) => { event.preventDefault(); write(); });
 $("#cancel").addEventListener("click", () => { running?.abort(); running = null; busy(); tell("Cancelled."); $("#write").focus(); });
-$("#results").addEventListener("change", ({ target }) => { // a finding of the list was given another state or attribute
+$("#results").addEventListener("change", ({ target }) => { // the user has changed the state or an attribute of a finding
   if (!target.matches(".state, .attribute")) return;
   const again = $("#report .attribute") && `#report select[aria-label="${target.getAttribute("aria-label")}"]`;
   write({ commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) })
-    .then(() => again && document.activeElement === document.body && $(again)?.focus({ preventScroll: true })); // for the next key
+    .then(() => again && document.activeElement === document.body && $(again)?.focus({ preventScroll: true })); // so that the keyboard continues there
 });
 $("#results").addEventListener("input", ({ target }) => { // the sliders of a map
   const films = target.closest(".films");
