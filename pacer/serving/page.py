@@ -112,11 +112,6 @@ def result_page(
         }
         for finding in FINDINGS
     }
-    likeliest: list[tuple[str, float]] = []
-    if result.probabilities is not None:
-        chances = zip(result.probabilities.positive, FINDINGS, strict=True)
-        ranked = sorted(chances, reverse=True)
-        likeliest = [(finding, chance) for chance, finding in ranked if chance >= SHOWN]
     attribute_chances: dict[str, dict[str, float]] = {}
     if result.attributes is not None:
         attribute_chances = result.attributes.as_dict()
@@ -132,17 +127,7 @@ def result_page(
         }
         for finding in FINDINGS
     }
-    changed: dict[str, dict[str, Any]] = {}
-    for finding, states in rows.items():
-        attributes = {
-            kind: {"model": choice.model, "person": choice.person}
-            for kind, choice in choices[finding].items()
-            if choice.model != choice.person
-        }
-        if attributes:
-            changed[finding] = states | {"attributes": attributes}
-        elif states["model"] != states["person"]:
-            changed[finding] = states
+    changed = _changed(rows, choices)
     return render(
         "result.html",
         result=result,
@@ -159,11 +144,38 @@ def result_page(
             {"wrong-side", "other-severity"}.intersection(span.marks) for span in marked
         ),
         sources=SOURCES[result.context],
-        likeliest=likeliest,
+        likeliest=_likeliest(result),
         shown_from=SHOWN,
         unlisted=sorted(uncommitted),
         notes=notes_of([result]),
     )
+
+
+def _likeliest(result: Result) -> list[tuple[str, float]]:
+    """Return the findings with a probability of at least :data:`SHOWN`, the most probable first."""
+    if result.probabilities is None:
+        return []
+    ranked = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
+    return [(finding, chance) for chance, finding in ranked if chance >= SHOWN]
+
+
+def _changed(
+    states: Mapping[str, dict[str, str]], choices: Mapping[str, Mapping[str, Choice]]
+) -> dict[str, dict[str, Any]]:
+    """Return the findings whose state or attributes a person has changed: the states of the model
+    and of the person, and the changed ``attributes``."""
+    changed: dict[str, dict[str, Any]] = {}
+    for finding, of_finding in states.items():
+        attributes = {
+            kind: {"model": choice.model, "person": choice.person}
+            for kind, choice in choices[finding].items()
+            if choice.model != choice.person
+        }
+        if attributes:
+            changed[finding] = {**of_finding, "attributes": attributes}
+        elif of_finding["model"] != of_finding["person"]:
+            changed[finding] = dict(of_finding)
+    return changed
 
 
 def _choice(

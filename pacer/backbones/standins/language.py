@@ -93,9 +93,10 @@ def make_language_standin(
     model = LlamaForCausalLM(architecture)
     held_out = max(1, len(texts) // 20)
     composed = recombined(texts[held_out:], config.texts - len(texts))
-    lists = (
-        _Lists(GIVEN_COMPOSED, UNHEARD_COMPOSED, AFFIRMING) if composed else _Lists(GIVEN, 0.0, 1.0)
-    )
+    if composed:
+        lists = _Lists(given=GIVEN_COMPOSED, unheard=UNHEARD_COMPOSED, affirming=AFFIRMING)
+    else:
+        lists = _Lists(given=GIVEN, unheard=0.0, affirming=1.0)
     texts = [*texts, *composed]
     encoded = [encode(tokenizer, text, instruct, _kinds(rng), bool(composed)) for text in texts]
     lengths = np.array([len(text.target[True]) for text in encoded])
@@ -104,11 +105,11 @@ def make_language_standin(
         # the model first learns to read the slots, on short sequences without instruction and
         # commitment
         for step in range(0, config.steps, _WINDOW):
-            bare, size = (
-                (1.0, 2 * config.batch_size)
-                if step < BARE_STEPS * config.steps
-                else (BARE, config.batch_size)
-            )
+            bare = BARE
+            size = config.batch_size
+            if step < BARE_STEPS * config.steps:
+                bare = 1.0
+                size = 2 * config.batch_size
             rows = rng.integers(held_out, len(encoded), size=_WINDOW * size)
             rows = rows[np.argsort(lengths[rows], kind="stable")].reshape(_WINDOW, size)
             for batch in rng.permutation(rows):
@@ -136,8 +137,7 @@ def make_language_standin(
         "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
         "objective": "next token given noisy sums of stated sentences' word embeddings in prefix "
-        "slots; in a part, the "
-        "commitment and fewer sentences",
+        "slots; in a part, the commitment and fewer sentences",
     }
 
 
