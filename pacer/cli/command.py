@@ -101,13 +101,13 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
 def models(params: Params) -> list[Finding]:
     """Return, for each model that a run starts from, whether it is here or how to get it."""
     findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
-    if (start := params.parent.start) != "warmup":
-        state, detail = (
-            ("ok", start)
-            if Path(start).expanduser().exists()
-            else ("missing", f"{start} not found")
-        )
-        findings.append(Finding("parent.start", state, detail))
+    start = params.parent.start
+    if start == "warmup":
+        return findings
+    if Path(start).expanduser().exists():
+        findings.append(Finding("parent.start", "ok", start))
+    else:
+        findings.append(Finding("parent.start", "missing", f"{start} not found"))
     return findings
 
 

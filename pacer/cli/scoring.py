@@ -410,14 +410,19 @@ def show(
     records: terminal.RecordsFile = CORPUS,
     before: Annotated[
         bool, typer.Option("--systems", hidden=True)
-    ] = False,  # stood before A in earlier versions
+    ] = False,  # preceded A in earlier versions
 ) -> None:
-    """Write an HTML page with each system's report of a study, in each context that all systems
-    have (or in --context). It marks what the reference supports or contradicts, and comparisons
-    with earlier studies."""
-    studies, folders = (study, systems) if study else (systems[:1], systems[1:])
+    """Write an HTML page with each system's report of an examination, in each context that all
+    systems have (or in --context). It marks what the reference supports or contradicts, and
+    comparisons with earlier examinations."""
+    if study:
+        studies = study
+        folders = systems
+    else:
+        studies = systems[:1]
+        folders = systems[1:]
     if not folders:
-        raise ConfigError("expected a study, and at least one folder of a scored run")
+        raise ConfigError("expected a study id, and at least one folder of a scored run")
     named = terminal.named_paths(folders)
     contexts = terminal.check_contexts(context)
     terminal.check_exists(*named.values())

@@ -24,7 +24,7 @@ probe = typer.Typer(
 )
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-StudyName = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
+StudyName = Annotated[str, typer.Argument(help="Name of a file in studies/ (`pacer study list`).")]
 
 study = typer.Typer(
     no_args_is_help=True,
@@ -163,8 +163,8 @@ def run(
         bool, typer.Option("--queue", help="Add the runs to DVC's queue (`dvc queue start`).")
     ] = False,
 ) -> None:
-    """Run whatever is missing from a study, and write its table. After Ctrl-C, run it again to
-    continue."""
+    """Run the experiments that a study file still lacks, and write its table. After Ctrl-C, run it
+    again to continue."""
     from pacer.studies.repository import Repository
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
@@ -196,7 +196,7 @@ def _stop(number: int, frame: object) -> None:
 
 @study.command()
 def show(name: StudyName) -> None:
-    """Write and print the table of a study from the runs that exist."""
+    """Write and print the table of a study file from its finished experiments."""
     from pacer.studies.repository import Repository
     from pacer.studies.study import load_study
 
@@ -205,7 +205,7 @@ def show(name: StudyName) -> None:
 
 @study.command("list")
 def list_studies() -> None:
-    """List the studies, and how many of their runs are done."""
+    """List the study files, and how many of their experiments are done."""
     from pacer.studies.plan import plan
     from pacer.studies.repository import Repository
     from pacer.studies.run import finished

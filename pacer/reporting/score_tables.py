@@ -51,8 +51,8 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
         for _, split, name in columns
     ]
     headings = [heading for heading, _, _ in columns]
-    # no sum of studies and patients, because a study with records in several contexts would count
-    # more than once
+    # no sum of examinations and patients, because an examination with records in several contexts
+    # would count more than once
     rows.append(("All", *totals, "", ""))
     return Table(("Context", *headings, "studies", "patients"), tuple(rows), summary=len(rows) - 1)
 

@@ -246,8 +246,11 @@ def _loss(
     for text in texts:
         commit = bool(rng.random() < COMMIT)
         bare = rng.random() < bare_share
-        before, after = ([], []) if bare else (text.before, text.after[commit])
-        prefix = [BOS] + before + [0] * slots + after + [BOS]
+        prefix = [BOS] + [0] * slots + [BOS]
+        start = 1
+        if not bare:
+            prefix = [BOS] + text.before + [0] * slots + text.after[commit] + [BOS]
+            start = 1 + len(text.before)
         target = [*text.target[commit], EOS]
         given = text.commitment if commit and rng.random() < lists.given else 0
         share = 1.0
@@ -256,7 +259,7 @@ def _loss(
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         marks += text.affirming[commit][given:] if text.affirming else []
-        starts.append(1 + len(before))
+        starts.append(start)
         heard.append([sentence for sentence in text.stated if rng.random() < share])
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     wanted = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
